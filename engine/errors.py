@@ -1,0 +1,56 @@
+"""Every error a user can meet. Each message tells what happened, why, and what to do.
+
+Interfaces show ``str(error)`` and nothing else; the class decides the exit status and HTTP code.
+"""
+
+from __future__ import annotations
+
+
+class ForetokenError(Exception):
+    """The base of all expected errors; never raised itself."""
+
+
+class InvalidRequest(ForetokenError):
+    """The request cannot be served as asked. ``field`` names the offending option."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class ContextExceeded(InvalidRequest):
+    """The prompt leaves no room in the context."""
+
+    def __init__(self, prompt_tokens: int, context: int) -> None:
+        over = prompt_tokens + 1 - context
+        super().__init__(
+            "messages",
+            f"The prompt has {prompt_tokens} tokens; this model's context holds {context}, "
+            f"one of them for the reply. Shorten it by {over} token{'s' if over != 1 else ''}, "
+            "clear the chat, or load a model with a longer context.",
+        )
+        self.over = over
+
+
+class CatalogError(ForetokenError):
+    """The catalog cannot be read; the message names file, line and key."""
+
+
+class ModelError(ForetokenError):
+    """A model cannot be loaded: missing files, truncated weights, an unsupported format."""
+
+
+class IncompatiblePair(ForetokenError):
+    """A draft does not fit its target; the message says why, with sizes."""
+
+
+class DownloadError(ForetokenError):
+    """A download failed; the message says whether trying again can help."""
+
+
+class NotLoaded(ForetokenError):
+    """No model is loaded yet."""
+
+
+class OutOfMemory(ForetokenError):
+    """The model does not fit; the message says what is needed and what is free."""

@@ -1,0 +1,194 @@
+"""What happened, as frozen values: the one stream that UI, server, bench and tests read.
+
+Torch-free, so that any consumer may import it cheaply. A generation yields, in this order::
+
+    Queued*  Started  Prefilled  Emitted*  Finished | Failed
+
+Nobody guesses where a token came from by looking at text: every emitted token carries its origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Origin(StrEnum):
+    """Where an emitted token came from."""
+
+    DRAFT = "draft"
+    """Drafted, and accepted by the target."""
+    CORRECTION = "correction"
+    """The target's own token, in place of the first rejected one."""
+    BONUS = "bonus"
+    """The target's own token after everything drafted was accepted (or nothing was drafted)."""
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended. ``STOP`` covers end-of-sequence tokens and stop strings."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Drafted tokens and, for each, the index of its parent node; -1 is the pending token.
+
+    A chain is ``parents == (-1, 0, 1, ...)``. Parents come before their children.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.parents):
+            raise ValueError("a tree needs one parent for each token")
+        if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
+            raise ValueError("a parent must come before its child")
+
+    @classmethod
+    def chain(cls, tokens: tuple[int, ...] | list[int]) -> Tree:
+        """The tree with a single branch."""
+        return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)))
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parents == tuple(range(-1, len(self.tokens) - 1))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How far a controller lets the proposer draft in one round.
+
+    ``depth`` bounds the longest branch, ``nodes`` the whole tree.
+    """
+
+    depth: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Wall-clock seconds of one round's parts; ``total_s`` includes everything between them."""
+
+    draft_s: float
+    verify_s: float
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One turn of the loop: budget, draft, verification, acceptance.
+
+    ``p[i]`` and ``q[i]`` are the target's and the draft's probability of drafted node ``i``, after
+    temperature and truncation; None where nobody computed it (a deterministic proposer has no q, and
+    nodes behind a rejected one have no meaningful p). ``next_p`` belongs to ``next_token``.
+    ``emitted`` says how many of ``tokens`` reached the output: fewer only in the last round, when an
+    end-of-sequence token, a stop string or the token limit cuts it.
+    """
+
+    index: int
+    proposer: str
+    budget: Budget
+    tree: Tree
+    accepted_path: tuple[int, ...]
+    next_token: int
+    origin: Origin
+    p: tuple[float | None, ...]
+    q: tuple[float | None, ...]
+    next_p: float | None
+    timing: Timing
+    emitted: int
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """What the round yields: the accepted tokens, then the target's own."""
+        return (*(self.tree.tokens[node] for node in self.accepted_path), self.next_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One emitted token as text. ``text`` may be empty while a UTF-8 character is incomplete."""
+
+    token: int
+    text: str
+    origin: Origin
+    p: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """One drafted token as the views show it, kept or not."""
+
+    token: int
+    text: str
+    accepted: bool
+    p: float | None
+    q: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Another request is running; ``ahead`` of them come first."""
+
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The engine took the request up."""
+
+    model: str
+    proposer: str
+    acceptance: str
+    prompt_tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The prompt is in the KV cache; ``reused`` of its tokens were there from an earlier turn."""
+
+    tokens: int
+    reused: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One round, with its tokens as text.
+
+    ``pieces`` are the emitted tokens, in order; ``drafted`` every node of the round's tree.
+    ``text`` is what a reader may see now: it can lag behind ``pieces`` while a stop string might
+    be beginning, and the texts of all events, joined, are the reply.
+    """
+
+    round: Round
+    pieces: tuple[Piece, ...]
+    drafted: tuple[Drafted, ...]
+    next_text: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end. ``tail`` is held-back text that turned out not to be a stop string."""
+
+    reason: FinishReason
+    tail: str
+    text: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The engine could not go on: what happened, why, what to do."""
+
+    message: str
+
+
+Event = Queued | Started | Prefilled | Emitted | Finished | Failed

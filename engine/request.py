@@ -1,0 +1,116 @@
+"""What one generation is asked to do: frozen, validated values. Torch-free.
+
+Every check raises ``InvalidRequest`` that names the field, so that the page, the API and the
+command line report the same mistake in the same words.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.errors import InvalidRequest
+
+MAX_DEPTH = 15
+"""With the pending token, 16 rows: what every kernel verifies in one pass."""
+
+
+class AcceptanceRule(StrEnum):
+    """How drafted tokens are judged; ``AUTO`` is greedy at temperature 0, else coupled."""
+
+    AUTO = "auto"
+    GREEDY = "greedy"
+    COUPLED = "coupled"
+    REJECTION = "rejection"
+
+
+def _check(condition: bool, name: str, message: str) -> None:
+    if not condition:
+        raise InvalidRequest(name, f"{name} {message}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen from the logits.
+
+    ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch the truncations off. ``seed`` None draws one.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            _check(math.isfinite(getattr(self, name)), name, "must be a finite number.")
+        _check(0 <= self.temperature <= 5, "temperature", f"is {self.temperature}; it must be 0 (always the likeliest token) to 5.")
+        _check(self.top_k >= 0, "top_k", f"is {self.top_k}; it must be 0 (off) or more.")
+        _check(0 < self.top_p <= 1, "top_p", f"is {self.top_p}; it must be above 0 and at most 1 (off).")
+        _check(0 <= self.min_p < 1, "min_p", f"is {self.min_p}; it must be 0 (off) to below 1.")
+        _check(0 < self.repetition_penalty <= 10, "repetition_penalty", f"is {self.repetition_penalty}; it must be above 0 and at most 10 (1 is off).")
+        for name in ("presence_penalty", "frequency_penalty"):
+            value = getattr(self, name)
+            _check(math.isfinite(value) and -2 <= value <= 2, name, f"is {value}; it must be -2 to 2 (0 is off).")
+        _check(self.seed is None or -(2**63) <= self.seed < 2**64, "seed", f"is {self.seed}; it must fit 64 bits.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """Which proposer drafts, how far, and which rule judges.
+
+    ``options`` are the proposer's own, checked by its ``Options``.
+    """
+
+    proposer: str = "draft"
+    depth: int = 4
+    acceptance: AcceptanceRule = AcceptanceRule.AUTO
+    options: dict[str, float | int | str | bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check(
+            1 <= self.depth <= MAX_DEPTH or (self.proposer == "none" and self.depth == 0),
+            "depth",
+            f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens a round. "
+            "For decoding without speculation choose the proposer 'none'.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn of a chat: role ``system``, ``user`` or ``assistant``."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One generation. Exactly one of ``messages``, ``prompt`` and ``token_ids`` is given.
+
+    ``reuse_cache`` False starts from an empty KV cache (races and benchmarks, for equal starts).
+    ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
+    """
+
+    messages: tuple[Message, ...] = ()
+    prompt: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    sampling: Sampling = Sampling()
+    speculation: Speculation = Speculation()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    reuse_cache: bool = True
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
+        _check(given == 1, "messages", "or prompt must be given: there is nothing to answer.")
+        if self.messages:
+            _check(bool(self.messages[-1].content.strip()), "messages", "end in an empty message: write something first.")
+        _check(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", f"is {self.max_tokens}; it must be 1 or more.")
+        _check(all(self.stop), "stop", "holds an empty string, which would end every reply at once.")
