@@ -1,0 +1,409 @@
+"""What a model folder holds, told from its JSON files and safetensors headers alone.
+
+A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without torch.
+Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do. Weights come
+from safetensors only: a pickle runs code when it is read, so it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from engine.errors import ModelError
+from engine.safetensors_header import read_header
+from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
+
+__all__ = [
+    "Checkpoint", "TensorInfo", "TokenizerSignature",
+    "caution", "inspect", "tokenizer_signature", "why_not",
+]  # fmt: skip
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+READABLE_QUANTISATION: frozenset[str] = frozenset()
+"""Values of ``quantization_config.quant_method`` that the loaders read. None in this version."""
+
+SHORTEST_DRAFT_CONTEXT = 128
+"""A draft that sees less than this would stop drafting before the first reply is done."""
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
+
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+_HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
+_HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
+_KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
+_CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+
+
+class TensorInfo(NamedTuple):
+    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...)."""
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is the size of all tensors.
+
+    Multimodal models are described by their text part; ``parameters`` and ``bytes`` count everything.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    architecture: str
+    model_type: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+    parameters: int
+    bytes: int
+    dtype: str
+    tensors: Mapping[str, TensorInfo]
+    eos_ids: tuple[int, ...]
+    has_chat_template: bool
+
+    @property
+    def text_config(self) -> Mapping[str, Any]:
+        """The part of ``config`` that describes the language model."""
+        return _text_part(self.config)
+
+
+def inspect(folder: Path) -> Checkpoint:
+    """Describe the model in ``folder``; ``ModelError`` for every folder that cannot be loaded."""
+    folder = Path(folder)
+    config = _config(folder)
+    _check_quantisation(folder, config)
+    tensors, stored_bytes, parameters = _tensors(folder)
+    text = _text_part(config)
+    hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
+    checkpoint = Checkpoint(
+        folder=folder,
+        config=MappingProxyType(config),
+        architecture=_architecture(folder, config),
+        model_type=str(config.get("model_type", "")),
+        layers=_size(folder, text, _LAYERS),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_size(folder, text, _KV_HEADS),
+        head_dim=_size(folder, text, ("head_dim",), default=hidden // heads),
+        vocabulary=_vocabulary(folder, text, tensors),
+        context=_size(folder, text, _CONTEXT),
+        parameters=parameters,
+        bytes=stored_bytes,
+        dtype=_main_dtype(tensors),
+        tensors=MappingProxyType(tensors),
+        eos_ids=_eos_ids(folder, text),
+        has_chat_template=_has_chat_template(folder),
+    )
+    _check_tokenizer(checkpoint)
+    return checkpoint
+
+
+def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
+    """Why ``draft`` cannot draft for ``target``, with the sizes that differ; None when it can.
+
+    Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
+    """
+    return (
+        _why_not_tokenizer(target, draft)
+        or _why_not_size(target, draft)
+        or _why_not_context(target, draft)
+    )
+
+
+def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
+    """What a fitting pair still costs, in a sentence for people; None when nothing."""
+    if draft.context >= target.context:
+        return None
+    return (
+        f"The draft's context is {draft.context:,} tokens, the target's {target.context:,}: "
+        f"nothing is drafted beyond {draft.context:,}."
+    )
+
+
+def _why_not_tokenizer(target: Checkpoint, draft: Checkpoint) -> str | None:
+    ours, theirs = tokenizer_signature(target.folder), tokenizer_signature(draft.folder)
+    rows = min(target.vocabulary, draft.vocabulary)
+    difference = ours.difference(theirs, below=rows)
+    if difference is None:
+        return None
+    return (
+        f"The vocabularies differ: the target has {target.vocabulary:,} tokens, "
+        f"the draft {draft.vocabulary:,}; {difference}. "
+        "A draft must use the target's own tokenizer: choose one of the same family."
+    )
+
+
+def _why_not_size(target: Checkpoint, draft: Checkpoint) -> str | None:
+    if draft.parameters < target.parameters:
+        return None
+    return (
+        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
+        f"{target.parameters:,}. Drafting would cost more than it saves; "
+        "choose a draft of a tenth of the target or less."
+    )
+
+
+def _why_not_context(target: Checkpoint, draft: Checkpoint) -> str | None:
+    if draft.context >= min(SHORTEST_DRAFT_CONTEXT, target.context):
+        return None
+    return (
+        f"The draft's context holds {draft.context:,} tokens, the target's {target.context:,}; "
+        f"a useful draft sees at least {SHORTEST_DRAFT_CONTEXT}."
+    )
+
+
+# -- JSON files
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file} is not UTF-8 text. Copy or download it again.") from error
+    except json.JSONDecodeError as error:
+        raise ModelError(
+            f"{file} is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}. "
+            "Correct it, or download the file again."
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{file} cannot be read: {error.strerror}. Check its permissions."
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{file} must hold a JSON object. Download the file again.")
+    return value
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    if not folder.exists():
+        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder} is a file. Give the folder that holds config.json and model.safetensors."
+        )
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
+        )
+    return _read_json(file)
+
+
+def _instead_of_config(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
+    if any(folder.glob("*.gguf")):
+        return (
+            "It holds GGUF files, which are not read: get the model's safetensors repository "
+            "(config.json, tokenizer.json, model.safetensors)."
+        )
+    inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    if inside:
+        return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"
+    return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    part = config.get("text_config")
+    return part if isinstance(part, Mapping) else config
+
+
+def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return names[0]
+    raise ModelError(
+        f"{folder / 'config.json'} names no architecture (key 'architectures'), so nobody knows how "
+        "to run the weights. Use the config.json that was published with them."
+    )
+
+
+def _size(
+    folder: Path, config: Mapping[str, Any], keys: tuple[str, ...], default: int | None = None
+) -> int:
+    for key in keys:
+        value = config.get(key)
+        if value is None:
+            continue
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        raise ModelError(
+            f"{folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number above 0. "
+            "Use the config.json that was published with the weights."
+        )
+    if default is not None:
+        return default
+    raise ModelError(
+        f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or the "
+        "file is incomplete: use the config.json that was published with the weights."
+    )
+
+
+def _check_quantisation(folder: Path, config: Mapping[str, Any]) -> None:
+    for part in (config, _text_part(config)):
+        for key in ("quantization_config", "compression_config"):
+            scheme = part.get(key)
+            if not scheme:
+                continue
+            method = (
+                scheme.get("quant_method", "unnamed") if isinstance(scheme, Mapping) else scheme
+            )
+            if method not in READABLE_QUANTISATION:
+                raise ModelError(
+                    f"{folder} is quantised by '{method}' (config.json, {key}), which is not read here. "
+                    "Use the original model in bf16, fp16 or fp32."
+                )
+
+
+def _eos_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+    file = folder / "generation_config.json"
+    generation = _read_json(file) if file.is_file() else {}
+    value = generation.get("eos_token_id")
+    if value is None:
+        value = config.get("eos_token_id")
+    values = value if isinstance(value, list) else [value]
+    return tuple(sorted({item for item in values if isinstance(item, int) and item >= 0}))
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+        return True
+    file = folder / "tokenizer_config.json"
+    return file.is_file() and bool(_read_json(file).get("chat_template"))
+
+
+# -- weights
+
+
+def _tensors(folder: Path) -> tuple[dict[str, TensorInfo], int, int]:
+    """All tensors by name, their bytes, and how many numbers they hold."""
+    tensors: dict[str, TensorInfo] = {}
+    stored_bytes = parameters = 0
+    for file, expected in _weight_files(folder):
+        header = read_header(file)
+        absent = sorted(expected - header.keys())
+        if absent:
+            raise ModelError(
+                f"{folder / INDEX_FILE} names {len(absent)} tensor{'s' if len(absent) > 1 else ''} that "
+                f"{file.name} does not hold ({_some(absent)}). Index and shards come from different "
+                "downloads: get all of them again."
+            )
+        for name, stored in header.items():
+            tensors[name] = TensorInfo(file, stored.shape, stored.dtype)
+            stored_bytes += stored.nbytes
+            parameters += stored.elements
+    if not tensors:
+        raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
+    return tensors, stored_bytes, parameters
+
+
+def _weight_files(folder: Path) -> list[tuple[Path, set[str]]]:
+    """The files to read, each with the tensors that the index promises in it."""
+    single = folder / SINGLE_FILE
+    if single.is_file():
+        return [(single, set())]
+    index = folder / INDEX_FILE
+    if index.is_file():
+        return _shards(folder, index)
+    raise ModelError(_no_weights(folder))
+
+
+def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelError(f"{index} has no 'weight_map'. Download the file again.")
+    by_file: dict[str, set[str]] = {}
+    for name, file in weight_map.items():
+        if (
+            not isinstance(file, str)
+            or Path(file).name != file
+            or not file.endswith(".safetensors")
+        ):
+            raise ModelError(
+                f"{index}: tensor {name!r} is said to be in {file!r}, which is no safetensors file of "
+                "this folder. Download the index again."
+            )
+        by_file.setdefault(file, set()).add(name)
+    missing = sorted(file for file in by_file if not (folder / file).is_file())
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: {_some(missing)}. "
+            "Download the model again; what is there is kept."
+        )
+    return [(folder / file, names) for file, names in sorted(by_file.items())]
+
+
+def _no_weights(folder: Path) -> str:
+    pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
+    others = sorted(file.name for file in folder.glob("*.safetensors"))
+    if others:
+        return (
+            f"{folder} holds {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. "
+            "Add the index, or use the model's transformers layout."
+        )
+    if pickles:
+        return (
+            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run any code "
+            "when it is read, so it is refused. Get the repository's safetensors version, or convert "
+            "the weights on a machine you can afford to lose."
+        )
+    return (
+        f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download the model."
+    )
+
+
+def _some(names: list[str], limit: int = 3) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:
+    """The embedding's rows; they must be what the configuration says."""
+    rows = next(
+        (
+            info.shape[0]
+            for name, info in tensors.items()
+            if name.endswith(_EMBEDDINGS) and len(info.shape) == 2
+        ),
+        None,
+    )
+    stated = _size(folder, config, ("vocab_size",), default=rows)
+    if rows is not None and rows != stated:
+        raise ModelError(
+            f"{folder}: config.json says {stated:,} tokens (vocab_size), the embedding has {rows:,} rows. "
+            "Configuration and weights come from different models: download both again."
+        )
+    return stated
+
+
+def _main_dtype(tensors: Mapping[str, TensorInfo]) -> str:
+    """The dtype of most tensors."""
+    names = [info.dtype for info in tensors.values()]
+    return max(sorted(set(names)), key=names.count)
+
+
+def _check_tokenizer(checkpoint: Checkpoint) -> None:
+    """A tokenizer that cannot belong to these weights; padding rows are usual and fine."""
+    signature = tokenizer_signature(checkpoint.folder)
+    rows, tokens = checkpoint.vocabulary, signature.tokens
+    if signature.highest_id is None:
+        return
+    if signature.highest_id >= rows or 2 * tokens < rows:
+        raise ModelError(
+            f"The tokenizer in {checkpoint.folder} does not match the model: it knows {tokens:,} tokens, "
+            f"the model {rows:,}. Use the tokenizer.json that was published with the weights."
+        )

@@ -1,0 +1,129 @@
+"""The header of a safetensors file: names, shapes, dtypes. Never reads a weight, never imports torch.
+
+The format: 8 bytes little-endian length N, N bytes of JSON, then the tensors' bytes. Every length is
+checked against the file's real size, so that a broken download is refused before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelError
+
+_PREFIX = 8
+_LONGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
+_LFS_POINTER = b"version https://git-lfs"
+_BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4,
+    "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+    "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
+}  # fmt: skip
+_AGAIN = "The file is incomplete or damaged: delete it and download or copy it again."
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor as its header describes it; ``nbytes`` is what it takes in the file."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """The tensors of ``file`` by name; ``ModelError`` when the file cannot be a whole safetensors file."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            start = stream.read(_PREFIX)
+            length = _header_length(file, start, stream.read(64), size)
+            stream.seek(_PREFIX)
+            raw = stream.read(length)
+    except OSError as error:
+        raise ModelError(
+            f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
+        ) from error
+    entries = _parse(file, raw)
+    tensors = {name: _tensor(file, name, entry) for name, entry in entries.items()}
+    _check_size(file, entries, _PREFIX + length, size)
+    return tensors
+
+
+def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int:
+    if (start + following).startswith(_LFS_POINTER):
+        raise ModelError(
+            f"{file} is a Git LFS pointer, not the weights. "
+            "Run `git lfs pull` in its folder, or download the file itself."
+        )
+    if size < _PREFIX:
+        raise ModelError(f"{file} has {size} bytes, too few for a safetensors file. {_AGAIN}")
+    length = int.from_bytes(start, "little")
+    if length > _LONGEST_HEADER:
+        raise ModelError(
+            f"{file} is not a safetensors file: its first bytes promise a header of {length:,} bytes. "
+            "Use a file written by the safetensors library."
+        )
+    if _PREFIX + length > size:
+        raise ModelError(
+            f"{file} is cut short: its header alone takes {_PREFIX + length:,} bytes, "
+            f"the file has {size:,}. {_AGAIN}"
+        )
+    return length
+
+
+def _parse(file: Path, raw: bytes) -> dict[str, dict[str, Any]]:
+    try:
+        header = json.loads(raw)
+    except ValueError as error:
+        raise ModelError(
+            f"{file} is not a safetensors file: its header is no JSON ({error}). {_AGAIN}"
+        ) from error
+    if not isinstance(header, dict):
+        raise ModelError(
+            f"{file} is not a safetensors file: its header is no JSON object. {_AGAIN}"
+        )
+    header.pop("__metadata__", None)
+    return header
+
+
+def _tensor(file: Path, name: str, entry: Any) -> StoredTensor:
+    try:
+        shape = tuple(int(size) for size in entry["shape"])
+        dtype = str(entry["dtype"])
+        begin, end = (int(offset) for offset in entry["data_offsets"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{file}: the header describes tensor {name!r} wrongly. {_AGAIN}"
+        ) from error
+    bits = _BITS.get(dtype)
+    stored = StoredTensor(shape, dtype, end - begin)
+    if min((begin, end - begin, *shape)) < 0 or (
+        bits is not None and stored.elements * bits != stored.nbytes * 8
+    ):
+        raise ModelError(
+            f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot take "
+            f"{stored.nbytes:,} bytes, as the header says. {_AGAIN}"
+        )
+    return stored
+
+
+def _check_size(file: Path, entries: dict[str, dict[str, Any]], data_start: int, size: int) -> None:
+    promised = data_start + max(
+        (int(entry["data_offsets"][1]) for entry in entries.values()), default=0
+    )
+    if size < promised:
+        raise ModelError(
+            f"{file} is cut short: its header promises {promised:,} bytes, the file has {size:,}. {_AGAIN}"
+        )
+    if size > promised:
+        raise ModelError(
+            f"{file} is too long: its header promises {promised:,} bytes, the file has {size:,}. {_AGAIN}"
+        )

@@ -1,0 +1,150 @@
+"""What makes two tokenizers the same: vocabulary, merges and added tokens, read from their files.
+
+Texts may be split alike only when all three agree; chat templates and class names do not matter here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelError
+
+_FILE = "tokenizer.json"
+_OLDER_FILES = (
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "spiece.model",
+    "tekken.json",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSignature:
+    """One tokenizer, condensed. Digests are of the sorted content, so key order does not matter.
+
+    ``tokens`` counts vocabulary and added tokens; ``highest_id`` is the vocabulary's own, without added
+    tokens, and None for formats that are compared as whole files only.
+    """
+
+    folder: Path
+    tokens: int
+    highest_id: int | None
+    vocabulary: str
+    merges: str
+    added: tuple[tuple[int, str], ...]
+
+    def difference(self, other: TokenizerSignature, *, below: int) -> str | None:
+        """How the tokenizers differ, as half a sentence; None when they are the same.
+
+        Added tokens from id ``below`` on do not count: one of the models has no row for them.
+        """
+        if self.vocabulary != other.vocabulary:
+            return _vocabulary_difference(self, other)
+        if self.merges != other.merges:
+            return "they have the same tokens but join them by different merges"
+        return _added_difference(dict(self.added), dict(other.added), below)
+
+
+def tokenizer_signature(folder: Path) -> TokenizerSignature:
+    """Read the tokenizer in ``folder``; ``ModelError`` when there is none or it is broken."""
+    file = Path(folder) / _FILE
+    if not file.is_file():
+        return _older(Path(folder))
+    stat = file.stat()
+    return _signature(file, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=64)
+def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
+    """Cached by modification time and size: a vocabulary of 250,000 tokens takes a second to parse."""
+    content = _read(file)
+    model = content["model"]
+    vocabulary = _ids(model)
+    added = {int(token["id"]): str(token["content"]) for token in content.get("added_tokens") or []}
+    base = {token: number for token, number in vocabulary.items() if added.get(number) != token}
+    return TokenizerSignature(
+        folder=file.parent,
+        tokens=len(set(vocabulary.values()) | added.keys()),
+        highest_id=max(base.values(), default=0),
+        vocabulary=_digest(sorted(base.items(), key=lambda item: item[1])),
+        merges=_digest([_merge(pair) for pair in model.get("merges") or []]),
+        added=tuple(sorted(added.items())),
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read: {error}. Download the file again.") from error
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise ModelError(f"{file} is not a tokenizer: it has no 'model'. Download the file again.")
+    return content
+
+
+def _ids(model: dict[str, Any]) -> dict[str, int]:
+    """Token to id; a unigram model lists its tokens in order, with scores."""
+    vocabulary = model.get("vocab") or {}
+    if isinstance(vocabulary, list):
+        return {str(entry[0]): number for number, entry in enumerate(vocabulary)}
+    return {str(token): int(number) for token, number in vocabulary.items()}
+
+
+def _merge(pair: str | list[str]) -> str:
+    """Both notations: 'a b' and ['a', 'b']."""
+    return pair if isinstance(pair, str) else " ".join(pair)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, ensure_ascii=True).encode()).hexdigest()
+
+
+def _older(folder: Path) -> TokenizerSignature:
+    files = [folder / name for name in _OLDER_FILES if (folder / name).is_file()]
+    if not files:
+        raise ModelError(
+            f"{folder} has no tokenizer ({_FILE}), so text cannot become tokens. "
+            "Download the tokenizer files that were published with the weights."
+        )
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return TokenizerSignature(folder, 0, None, digest.hexdigest(), "", ())
+
+
+def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature) -> str:
+    if ours.highest_id is None or theirs.highest_id is None:
+        return "their tokenizer files differ"
+    mine = {number: token for token, number in _ids(_read(ours.folder / _FILE)["model"]).items()}
+    other = {number: token for token, number in _ids(_read(theirs.folder / _FILE)["model"]).items()}
+    differing = [
+        number
+        for number in sorted(mine.keys() | other.keys())
+        if mine.get(number) != other.get(number)
+    ]
+    first = differing[0] if differing else 0
+    return (
+        f"{len(differing):,} token ids mean different things, the first is {first} "
+        f"({_quoted(mine.get(first))} and {_quoted(other.get(first))})"
+    )
+
+
+def _added_difference(ours: dict[int, str], theirs: dict[int, str], below: int) -> str | None:
+    for number in sorted(ours.keys() | theirs.keys()):
+        if number < below and ours.get(number) != theirs.get(number):
+            return (
+                f"special token {number} is {_quoted(ours.get(number))} in the target and "
+                f"{_quoted(theirs.get(number))} in the draft"
+            )
+    return None
+
+
+def _quoted(token: str | None) -> str:
+    return "absent" if token is None else repr(token)
