@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Foretoken's one command. Needs Python 3.11 or newer and nothing else.
+
+    python launcher.py [options]         prepare .venv if need be, start the app, open the browser
+    python launcher.py test [pytest...]  install what the tests need, run the whole suite
+
+Options of the app:
+    --port N         the port of the page (default 7860; if taken, the next free one)
+    --host ADDRESS   the address to listen on (default 127.0.0.1: this machine only)
+    --no-browser     do not open the browser
+    --data-dir DIR   where chats and settings are kept
+    --api            switch the OpenAI-compatible endpoint on from the start
+    --pair PAIR      the models to load: pip, another pair of the catalog, or
+                     TARGET_FOLDER[::DRAFT_FOLDER]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent
+OLDEST_PYTHON = (3, 11)
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+BIG_DOWNLOAD_MB = 20
+
+NETWORK_SIGNS = (
+    "NewConnectionError",
+    "NameResolutionError",
+    "ConnectTimeout",
+    "Read timed out",
+    "getaddrinfo failed",
+    "Network is unreachable",
+    "Temporary failure in name resolution",
+    "Connection refused",
+    "Connection aborted",
+    "ProxyError",
+    "SSLError",
+)
+REMEDIES = (
+    (
+        NETWORK_SIGNS,
+        "The package index could not be reached. Check the network connection (and the proxy, if "
+        "there is one), then run the same command again; what is already downloaded is kept.",
+    ),
+    (
+        ("No space left on device", "not enough space"),
+        "The disk is full. About 3 GB are needed, 8 GB with a CUDA build of torch. Make room, "
+        "then run the same command again.",
+    ),
+    (
+        ("Permission denied", "Access is denied"),
+        "The folder cannot be written to, or a running program holds a file in it. Close other "
+        "Foretoken windows or move this folder to a place of your own, then run the same command "
+        "again.",
+    ),
+    (
+        ("No matching distribution found", "Could not find a version", "ResolutionImpossible"),
+        "A package has no build for this Python and system. Python 3.11 to 3.13 on 64-bit Linux, "
+        "macOS or Windows have them all: install one of these and start the launcher with it.",
+    ),
+)
+OTHER_REMEDY = (
+    "Read the last lines above for the cause. Deleting the folder .venv and running the same "
+    "command again starts from the beginning."
+)
+
+
+class LauncherError(Exception):
+    """What happened, why, and what to do, for the terminal."""
+
+
+def main(arguments: list[str]) -> int:
+    """Prepare the environment, then hand over to it. Returns the exit status."""
+    if arguments[:1] == ["-h"] or arguments[:1] == ["--help"]:
+        print(__doc__)
+        return 0
+    try:
+        check_python(sys.version_info[:2])
+        if arguments[:1] == ["test"]:
+            return run_tests(arguments[1:])
+        prepare("app")
+        return hand_over([venv_python(), "-m", "app.cli", "ui", *arguments])
+    except LauncherError as error:
+        print(f"\n{error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped.", file=sys.stderr)
+        return 130
+
+
+def check_python(version: tuple[int, ...]) -> None:
+    """Raise for a Python that cannot run Foretoken."""
+    if version < OLDEST_PYTHON:
+        raise LauncherError(
+            f"Foretoken needs Python {dotted(OLDEST_PYTHON)} or newer; this is {dotted(version)} "
+            f"({sys.executable}).\nInstall a newer one from https://www.python.org/downloads/ or "
+            "your system's packages, then start the launcher with it: python3.12 launcher.py"
+        )
+
+
+def dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version[:2])
+
+
+# --- the environment -----------------------------------------------------------------------------
+
+
+def prepare(extra: str, root: Path = ROOT) -> None:
+    """Make ``.venv`` and install the project with ``extra`` ("app" or "test"), unless it is done.
+
+    One launcher at a time does this; a second one waits, and then finds nothing left to do.
+    """
+    if is_prepared(extra, root):
+        return
+    with only_one(root / ".venv.lock"):
+        if not is_prepared(extra, root):
+            make_environment(root)
+            install(extra, root)
+
+
+def is_prepared(extra: str, root: Path = ROOT) -> bool:
+    """Whether the installed state belongs to this pyproject.toml, this Python and this folder."""
+    try:
+        recorded = stamp_file(extra, root).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return recorded == fingerprint(root) and venv_python(root).exists()
+
+
+def fingerprint(root: Path = ROOT) -> str:
+    """What an installation depends on, as one line."""
+    digest = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
+    return f"{digest} python {dotted(sys.version_info[:2])} in {root}\n"
+
+
+def stamp_file(extra: str, root: Path = ROOT) -> Path:
+    return root / ".venv" / f"foretoken-{extra}.stamp"
+
+
+def unfinished_mark(root: Path = ROOT) -> Path:
+    """Stands in .venv while pip works there; found later, it tells of an interrupted run."""
+    return root / ".venv" / "foretoken-unfinished"
+
+
+def venv_python(root: Path = ROOT) -> Path:
+    if sys.platform == "win32":
+        return root / ".venv" / "Scripts" / "python.exe"
+    return root / ".venv" / "bin" / "python"
+
+
+def make_environment(root: Path = ROOT) -> None:
+    """Make ``.venv``, or make it anew where the one that is there does not work."""
+    folder = root / ".venv"
+    if folder.exists() and works(root):
+        return
+    if folder.exists():
+        say("[1/2] .venv is incomplete or does not run here: making it anew")
+    else:
+        say("[1/2] Making a Python environment in .venv")
+    command = [sys.executable, "-m", "venv", "--clear", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LauncherError(
+            f"{done.stdout}{done.stderr}\nPython could not make the environment {folder}. On "
+            "Debian and Ubuntu install the package python3-venv; elsewhere check that the folder "
+            "can be written to. Then run the same command again."
+        )
+
+
+def works(root: Path = ROOT) -> bool:
+    """Whether .venv has a new enough Python with pip, and no interrupted installation."""
+    if unfinished_mark(root).exists():
+        return False
+    check = f"import pip, sys; sys.exit(sys.version_info[:2] < {OLDEST_PYTHON})"
+    try:
+        command = [str(venv_python(root)), "-c", check]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def install(extra: str, root: Path = ROOT) -> None:
+    """Install the project into .venv, in place, and record it."""
+    what = ".[test]" if extra == "test" else "."
+    purpose = "Foretoken and its tests need" if extra == "test" else "Foretoken needs"
+    say(f"[2/2] Installing what {purpose} (the first time this takes minutes; torch is large)")
+    started = time.monotonic()
+    unfinished_mark(root).touch()
+    # An error of pip's own leaves the environment consistent; being killed does not. So the mark
+    # goes for every ending that returns here, and stays for the others.
+    status, output = run_pip(["install", "-e", what], root)
+    unfinished_mark(root).unlink(missing_ok=True)
+    if status:
+        raise LauncherError(f"{output}\nInstalling failed.\n{remedy(output)}")
+    for done in {"app", extra}:
+        stamp_file(done, root).write_text(fingerprint(root), encoding="utf-8")
+    say(f"      done in {time.monotonic() - started:.0f} s")
+
+
+def run_pip(arguments: list[str], root: Path = ROOT) -> tuple[int, str]:
+    """Run pip in .venv, showing a summary as it goes. Returns its status and whole output."""
+    quiet = ["--disable-pip-version-check", "--no-input"]
+    command = [str(venv_python(root)), "-m", "pip", *quiet, *arguments, "--progress-bar", "off"]
+    environment = {**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONUNBUFFERED": "1"}
+    lines = []
+    with subprocess.Popen(
+        command,
+        cwd=root,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        progress = Progress(sys.stdout)
+        for line in process.stdout:
+            lines.append(line)
+            progress.show(line)
+        progress.end()
+    return process.returncode, "".join(lines)
+
+
+class Progress:
+    """pip's output as one changing line on a terminal; elsewhere a line per large download."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.live = stream.isatty()
+        self.packages = 0
+        self.width = 0
+
+    def show(self, line: str) -> None:
+        """Take one line of pip's output."""
+        words = line.split()
+        if words[:1] == ["Collecting"]:
+            self.packages += 1
+            self._update(f"{self.packages} packages; looking at {words[1]}")
+        elif words[:1] == ["Downloading"] and not words[1].endswith(".metadata"):
+            name = words[1].rsplit("/", 1)[-1].split("-")[0]
+            size = " ".join(words[2:]).strip("()")
+            self._update(f"{self.packages} packages; downloading {name}, {size}")
+            if not self.live and megabytes(size) >= BIG_DOWNLOAD_MB:
+                say(f"      downloading {name}, {size}")
+        elif line.startswith("Installing collected packages"):
+            count = line.count(",") + 1
+            self._update(f"unpacking {count} packages")
+            if not self.live:
+                say(f"      unpacking {count} packages")
+
+    def _update(self, text: str) -> None:
+        if not self.live:
+            return
+        text = text[: shutil.get_terminal_size().columns - 8]
+        self.stream.write(f"\r      {text.ljust(self.width)}")
+        self.stream.flush()
+        self.width = len(text)
+
+    def end(self) -> None:
+        """Take the changing line away."""
+        if self.live:
+            self.stream.write("\r" + " " * (self.width + 6) + "\r")
+            self.stream.flush()
+
+
+def megabytes(size: str) -> float:
+    """``"202.4 MB"`` as a number; 0 for anything else."""
+    number, _, unit = size.partition(" ")
+    scale = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}.get(unit, 0.0)
+    try:
+        return float(number) * scale
+    except ValueError:
+        return 0.0
+
+
+def remedy(output: str) -> str:
+    """What to do about a failing pip, judged by its output."""
+    for signs, advice in REMEDIES:
+        if any(sign in output for sign in signs):
+            return advice
+    return OTHER_REMEDY
+
+
+@contextlib.contextmanager
+def only_one(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock; the system releases it however this process ends."""
+    with path.open("a+") as file:
+        if not try_lock(file):
+            say("Another launcher is preparing .venv; waiting for it")
+            while not try_lock(file):
+                time.sleep(0.2)
+        yield
+
+
+def try_lock(file: IO[str]) -> bool:
+    """Take the lock on an open file if nobody has it; closing the file gives it back."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def hand_over(command: list[Path | str]) -> int:
+    """Become ``command`` (POSIX), or run it and wait (Windows). Returns its exit status."""
+    words = [str(word) for word in command]
+    sys.stdout.flush()
+    if sys.platform != "win32":
+        os.execv(words[0], words)
+    process = subprocess.Popen(words)
+    while True:
+        # Ctrl-C reaches the child as well, which stops by itself: only wait for it.
+        with contextlib.suppress(KeyboardInterrupt):
+            return process.wait()
+
+
+def run_tests(arguments: list[str]) -> int:
+    """Install the tests' needs, then become pytest on the whole suite."""
+    prepare("test")
+    find_chromium()
+    os.chdir(ROOT)
+    return hand_over([venv_python(), "-m", "pytest", *arguments])
+
+
+def find_chromium(which: Callable[[str], str | None] = shutil.which) -> str | None:
+    """Chromium's path for the browser tests; installs it where that takes no question."""
+    found = first_found(which)
+    if found:
+        return found
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if is_root and which("apt-get"):
+        say("Installing Chromium for the browser tests")
+        for step in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
+            subprocess.run(["apt-get", "-qq", *step], capture_output=True, check=False)
+        found = first_found(which)
+    if not found:
+        say(
+            "No Chromium on this machine: the browser tests will be skipped. Install it to run them"
+        )
+    return found
+
+
+def first_found(which: Callable[[str], str | None]) -> str | None:
+    return next((path for name in CHROMIUM_NAMES if (path := which(name))), None)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
