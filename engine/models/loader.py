@@ -1,0 +1,136 @@
+"""A folder on disk to a ``Model``: the own decoder where it can, the adapter otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from engine.checkpoint import Checkpoint, inspect
+from engine.errors import InvalidRequest, ModelError
+from engine.models.base import Model, ModelInfo
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+SMALL = 100_000_000
+"""Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
+LONGEST_CONTEXT = 32_768
+"""Caches are allocated whole; a longer context has to be asked for."""
+
+
+def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None) -> Model:
+    """Loads the model in ``folder``. Raises ModelError with cause and remedy.
+
+    ``dtype``: auto, fp32 or bf16. ``context`` bounds the context below what the model allows.
+    """
+    checkpoint = inspect(folder)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    kind = choose_dtype(checkpoint, dtype, device)
+    limit = context or LONGEST_CONTEXT
+    own = _own_decoder(checkpoint)
+    try:
+        return (_load_llama if own else _load_adapter)(checkpoint, kind, device, limit)
+    except KeyError as error:
+        raise ModelError(
+            f"{folder} has no tensor or setting {error}: the checkpoint is incomplete or of another "
+            "architecture than its config.json says. Download it again."
+        ) from error
+
+
+def choose_dtype(checkpoint: Checkpoint, dtype: str, device: torch.device) -> str:
+    """Resolves ``auto`` to what is fastest and exact here. Raises InvalidRequest."""
+    if dtype in DTYPES:
+        return dtype
+    if dtype != "auto":
+        known = ", ".join(("auto", *DTYPES))
+        raise InvalidRequest("quantization", f"quantization is {dtype!r}; it must be one of {known}.")
+    if device.type == "cuda":
+        return "bf16"
+    quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return "bf16" if quick else "fp32"
+
+
+def _own_decoder(checkpoint: Checkpoint) -> bool:
+    config = checkpoint.config
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    return (
+        checkpoint.architecture == "LlamaForCausalLM"
+        and config.get("hidden_act", "silu") == "silu"
+        and not config.get("attention_bias")
+        and not config.get("mlp_bias")
+        and kind in ("default", "llama3")
+    )
+
+
+def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
+    return ModelInfo(
+        name=checkpoint.folder.name,
+        architecture=checkpoint.architecture,
+        vocabulary=checkpoint.vocabulary,
+        context=context,
+        parameters=checkpoint.parameters,
+        dtype=dtype,
+        device=str(device),
+        eos=frozenset(checkpoint.eos_ids),
+    )
+
+
+def _load_llama(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
+    from engine.models.llama import Llama
+
+    info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
+    with _Tensors(checkpoint, DTYPES[dtype], device) as tensor:
+        return Llama(checkpoint.config, tensor, info)
+
+
+class _Tensors:
+    """Fetches tensors by name from all shards, each file opened once."""
+
+    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> None:
+        self.places = checkpoint.tensors
+        self.dtype, self.device = dtype, device
+        self.files: dict[Path, Any] = {}
+
+    def __enter__(self) -> Callable[[str], Tensor]:
+        return self.fetch
+
+    def __exit__(self, *_: object) -> None:
+        self.files.clear()
+
+    def fetch(self, name: str) -> Tensor:
+        file = self.places[name].file
+        if file not in self.files:
+            self.files[file] = safe_open(file, framework="pt")
+        tensor: Tensor = self.files[file].get_tensor(name)
+        return tensor.to(self.device, self.dtype)
+
+
+def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
+    from transformers import AutoModelForCausalLM
+
+    from engine.models.adapter import WINDOW, TransformersModel
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            checkpoint.folder,
+            dtype=DTYPES[dtype],
+            trust_remote_code=False,
+            use_safetensors=True,
+            local_files_only=True,
+        )
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
+        raise ModelError(
+            f"transformers could not load {checkpoint.folder} ({checkpoint.architecture}): {error}"
+        ) from error
+    if getattr(model, "_is_stateful", False):
+        raise ModelError(
+            f"{checkpoint.architecture} keeps a recurrent state that cannot be rolled back to drop "
+            "rejected tokens. Choose a model whose memory is a KV cache."
+        )
+    context = min(checkpoint.context, limit)
+    context -= context % WINDOW  # windows are whole
+    return TransformersModel(model.to(device), _info(checkpoint, dtype, device, context))
