@@ -63,7 +63,9 @@ def sources(paths: DataPaths, topics: Sequence[guide.Topic] | None = None) -> di
     return found
 
 
-def examples(seed: int, weights: Mapping[str, float], sources: Mapping[str, Source]) -> Iterator[Example]:
+def examples(
+    seed: int, weights: Mapping[str, float], sources: Mapping[str, Source]
+) -> Iterator[Example]:
     """Training examples without end. Raises ValueError for a weight without a source."""
     absent = sorted(weights.keys() - sources.keys())
     if absent:
