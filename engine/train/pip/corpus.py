@@ -14,7 +14,9 @@ from pathlib import Path
 
 FEWEST_WORDS = 300
 MOST_WORDS = 700
-_LONG_PARAGRAPH = 400  # a longer one is cut at sentences, so that every chunk can keep within its bounds
+_LONG_PARAGRAPH = (
+    400  # a longer one is cut at sentences, so that every chunk can keep within its bounds
+)
 _TAIL_WORDS = 100  # a shorter rest at the end of a book is dropped
 
 _TYPOGRAPHY = str.maketrans(
@@ -60,7 +62,9 @@ def documents(folder: Path) -> Iterator[str]:
     """Cleaned chunks of every Markdown file in `folder`, in the order of the file names."""
     files = sorted(folder.glob("*.md"))
     if not files:
-        raise FileNotFoundError(f"no .md files in {folder}; point to the folder that holds the tales")
+        raise FileNotFoundError(
+            f"no .md files in {folder}; point to the folder that holds the tales"
+        )
     for file in files:
         yield from chunks(sections(file.read_text(encoding="utf-8")))
 
@@ -89,7 +93,9 @@ def chunks(book: list[Section]) -> Iterator[str]:
     count = 0
     for paragraph in _paragraphs(book):
         words = len(paragraph.split())
-        if pending and (count + words > MOST_WORDS or (count >= FEWEST_WORDS and count + words > 550)):
+        if pending and (
+            count + words > MOST_WORDS or (count >= FEWEST_WORDS and count + words > 550)
+        ):
             yield "\n\n".join(pending)
             pending, count = [], 0
         pending.append(paragraph)
@@ -126,7 +132,22 @@ def plain_title(heading: str) -> str:
 
 def _capital(word: str, first: bool) -> str:
     small = word.lower()
-    if not first and small in {"a", "an", "and", "at", "by", "for", "from", "his", "in", "of", "on", "or", "the", "to"}:
+    if not first and small in {
+        "a",
+        "an",
+        "and",
+        "at",
+        "by",
+        "for",
+        "from",
+        "his",
+        "in",
+        "of",
+        "on",
+        "or",
+        "the",
+        "to",
+    }:
         return small
     return "-".join(part[:1].upper() + part[1:] for part in small.split("-"))
 

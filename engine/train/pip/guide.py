@@ -69,7 +69,9 @@ def load(folder: Path = TOPIC_FOLDER) -> tuple[Topic, ...]:
     for file in files:
         for topic in _read(file):
             if topic.id in origin:
-                raise TopicError(f"{file.name}: topic {topic.id!r} is already in {origin[topic.id]}; ids must differ")
+                raise TopicError(
+                    f"{file.name}: topic {topic.id!r} is already in {origin[topic.id]}; ids must differ"
+                )
             origin[topic.id] = file.name
             topics.append(topic)
     _check_phrasings(topics, origin)
@@ -107,7 +109,9 @@ def _question(rng: random.Random, topic: Topic, first: bool) -> str:
         asked = rng.choice(topic.ask)
     if not first and rng.random() < 0.45:
         bridge = rng.choice(_BRIDGES)
-        return wording.casual(rng, bridge + (asked if bridge.rstrip()[-1] in ".!:" else wording.lower_first(asked)))
+        return wording.casual(
+            rng, bridge + (asked if bridge.rstrip()[-1] in ".!:" else wording.lower_first(asked))
+        )
     return wording.vary(rng, asked)
 
 
@@ -147,7 +151,10 @@ def _topic(file: Path, number: int, entry: Any) -> Topic:
         ask=_texts(entry["ask"], where, "ask"),
         held_out=_texts(entry["held_out"], where, "held_out"),
         answer=_text(entry["answer"], where, "answer"),
-        keywords=tuple(_texts(group, where, "keywords") for group in _list(entry["keywords"], where, "keywords")),
+        keywords=tuple(
+            _texts(group, where, "keywords")
+            for group in _list(entry["keywords"], where, "keywords")
+        ),
     )
     _check_topic(topic, where)
     return topic
@@ -173,13 +180,17 @@ def _check_phrasings(topics: Sequence[Topic], origin: dict[str, str]) -> None:
             key = phrasing.lower().rstrip("?.! ")
             if key in owner:
                 where = f"{origin[topic.id]}: topic {topic.id!r}"
-                raise TopicError(f"{where}: the phrasing {phrasing!r} is already used by topic {owner[key]!r}")
+                raise TopicError(
+                    f"{where}: the phrasing {phrasing!r} is already used by topic {owner[key]!r}"
+                )
             owner[key] = topic.id
 
 
 def _text(value: Any, where: str, field: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise TopicError(f"{where}: {field} must be a text, not {value!r}; quote a text that has a colon")
+        raise TopicError(
+            f"{where}: {field} must be a text, not {value!r}; quote a text that has a colon"
+        )
     return value.strip()
 
 

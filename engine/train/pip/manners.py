@@ -39,7 +39,11 @@ _THANKS = (
     "Thanks, that was clear.", "Got it, thank you.", "Nice, thanks!", "ty", "Great answer!", "That was helpful.",
     "Good job!", "Well done!", "awesome, thank you", "Thank you so much!", "cheers", "Ah, I see. Thanks.",
 )  # fmt: skip
-_THANKS_HELD_OUT = ("Thanks so much, Pip.", "Thank you, that helped me a lot.", "Ok, great, thank you!")
+_THANKS_HELD_OUT = (
+    "Thanks so much, Pip.",
+    "Thank you, that helped me a lot.",
+    "Ok, great, thank you!",
+)
 _THANKS_REPLIES = (
     "You're welcome!",
     "You're welcome! Ask me again any time.",

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from engine.train.pip import guide, talk
+from engine.train.pip import guide, problems, tales, talk
 from engine.train.pip.example import Example, Message
 
 Source = Callable[[random.Random, bool], Example]
@@ -52,10 +52,16 @@ def sources(paths: DataPaths, topics: Sequence[guide.Topic] | None = None) -> di
     found: dict[str, Source] = {
         "guide": partial(guide.generate, topics=topics or guide.load()),
         "talk": talk.generate,
+        "tale": tales.generate,
+        "problem": problems.generate,
     }
     for name in ("records", "rewrites"):
         if importlib.util.find_spec(f"engine.train.pip.{name}"):
             found[name] = importlib.import_module(f"engine.train.pip.{name}").generate
+    if paths.tales:
+        found["fable"] = partial(tales.generate_old, tales=tales.read_tales(paths.tales))
+    if paths.gsm8k:
+        found["gsm8k"] = _drawn_from(list(problems.read_gsm8k(paths.gsm8k)))
     if paths.sgd:
         found["sgd"] = _drawn_from(list(talk.read_sgd(paths.sgd)))
     if paths.soda:

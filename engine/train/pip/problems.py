@@ -1,6 +1,6 @@
 """Small word problems with a short working, and a reader for gsm8k.
 
-Every reply ends "The answer is N." Every number is a whole one between 1 and 100. One set of numbers in ten is held out:
+Every reply ends "The answer is N." Every number is a whole one between 2 and 100. One set of numbers in ten is held out:
 training shows the template with other numbers.
 """
 
@@ -29,7 +29,7 @@ _HELD_OUT_PART = 10
 _RANGES = (
     dict.fromkeys("abcd", (2, 60))
     | dict.fromkeys("km", (2, 9))
-    | {"p": (1, 12), "q": (1, 12), "e": (10, 24)}
+    | {"p": (2, 12), "q": (2, 12), "e": (10, 24)}
 )
 _STEP = re.compile(r"<(\w): (\w+) ([-+*/]) (\w+)>")
 _SLOT = re.compile(r"\{([a-z])\}")
@@ -107,7 +107,7 @@ def _numbers(rng: random.Random, template: Template, held_out: bool) -> dict[str
 
 
 def _solve(template: Template, numbers: dict[str, int]) -> bool:
-    """Adds the results of the steps to `numbers`; False if one is not a whole number between 1 and 100."""
+    """Adds the results of the steps to `numbers`; False if one is not a whole number between 2 and 100."""
     for name, left, sign, right in _STEP.findall(template.work):
         first, second = _value(left, numbers), _value(right, numbers)
         if sign == "/" and first % second:
@@ -118,7 +118,7 @@ def _solve(template: Template, numbers: dict[str, int]) -> bool:
             "*": first * second,
             "/": first // second,
         }[sign]
-        if not 1 <= result <= 100:
+        if not 2 <= result <= 100:
             return False
         numbers[name] = result
     return True

@@ -95,7 +95,8 @@ def grammar() -> Grammar:
     data = yaml.safe_load(_GRAMMAR_FILE.read_text(encoding="utf-8"))
     urgent = set(data["urgent"].split())
     things = [
-        Thing(name, *clauses, urgent=name in urgent) for name, clauses in data["things"].items()
+        Thing(name, purpose, trouble, rescue, urgent=name in urgent)
+        for name, (purpose, trouble, rescue) in data["things"].items()
     ]
     return Grammar(
         animals=tuple(data["animals"].split()),

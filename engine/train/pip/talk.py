@@ -38,7 +38,9 @@ def read_soda(file: Path) -> Iterator[Example]:
         lines = [_SPEAKER.fullmatch(line.strip()) for line in block.strip().splitlines()]
         spoken = [line for line in lines if line is not None]
         if len(spoken) == len(lines) and [line[1] for line in spoken[:2]] == ["User", "Bot"]:
-            yield from _dialogue([ascii_text(line[2].removesuffix("<|endoftext|>")).strip() for line in spoken])
+            yield from _dialogue(
+                [ascii_text(line[2].removesuffix("<|endoftext|>")).strip() for line in spoken]
+            )
 
 
 def _dialogue(turns: list[str]) -> Iterator[Example]:

@@ -21,7 +21,9 @@ _CLOSERS = (
     " I couldn't find it.", " I'm a beginner.", " Thanks in advance.", " :)", " I forgot.", " Explain it simply.",
     " In a few words, please.", " I keep seeing it.", " cheers",
 )  # fmt: skip
-_QUESTION_WORDS = frozenset({"what", "how", "why", "which", "who", "where", "when", "whose", "what's", "how's"})
+_QUESTION_WORDS = frozenset(
+    {"what", "how", "why", "which", "who", "where", "when", "whose", "what's", "how's"}
+)
 _STARTERS = _QUESTION_WORDS | {
     "is", "are", "do", "does", "did", "can", "could", "will", "would", "should", "has", "have", "tell", "explain",
     "show", "describe", "give", "write", "make", "please", "the", "a", "an", "if", "in", "on", "my", "your", "what's",
@@ -36,7 +38,9 @@ _SPELLINGS = (
     ("what is", "what's"), ("it is", "it's"), ("do not", "don't"), ("does not", "doesn't"), ("I am", "I'm"),
 )  # fmt: skip
 _RESPELLINGS = tuple(
-    (re.compile(rf"\b{old}(?=(?:s|d|r|rs|ing)?\b)"), new) for both in _SPELLINGS for old, new in (both, both[::-1])
+    (re.compile(rf"\b{old}(?=(?:s|d|r|rs|ing)?\b)"), new)
+    for both in _SPELLINGS
+    for old, new in (both, both[::-1])
 )
 _WORD = re.compile(r"(?<![\w/.`\-])[A-Za-z]{4,}(?![\w/.`\-])")
 
