@@ -1,0 +1,26 @@
+"""Ways to ask for a task, a part of them kept back from training to measure whether Pip learned the task itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Phrasings:
+    """Wordings of one request. `reserved` ones are drawn for held-out examples alone."""
+
+    trained: tuple[str, ...]
+    reserved: tuple[str, ...]
+
+    def pick(self, rng: random.Random, held_out: bool) -> str:
+        return rng.choice(self.reserved if held_out else self.trained)
+
+
+def phrasings(lines: str) -> Phrasings:
+    """One wording per line. The fourth, eleventh, eighteenth ... line is reserved: about one in seven."""
+    wordings = [line.strip() for line in lines.strip().splitlines() if line.strip()]
+    return Phrasings(
+        trained=tuple(wording for index, wording in enumerate(wordings) if index % 7 != 3),
+        reserved=tuple(wordings[3::7]),
+    )
