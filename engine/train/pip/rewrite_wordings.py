@@ -335,7 +335,7 @@ Shift the last line of {this} up to the first place
 Bring the last line of {this} to the front
 Let {this} begin with its last line and keep the rest in order
 Can you move the last line of {this} to the beginning
-Make the last line of {this} the first one and leave the others in order
+Write the last line of {this} first and leave the others in order
 Place the final line of {this} at the start
 Please move the last line of {this} to the top
 Carry the last line of {this} to the very top and leave the rest as it is
@@ -658,4 +658,40 @@ Could you fill {this} out
 I need {this} filled in
 Use the values to fill {this}
 Put each value in its place in {this}
+""")
+
+BULLETS_TO_NUMBERS = phrasings("""
+Change the bullets in {this} to numbers
+Use numbers instead of the bullets in {this}
+Turn the bullets of {this} into 1., 2., 3.
+Let numbers take the place of the bullets in {this}
+Replace the bullets in {this} with numbers
+Make a numbered list out of the bullets in {this}
+Can you number {this} instead of using bullets
+Rewrite {this} with numbers in place of the bullets
+Swap the bullets in {this} for numbers
+Please use numbers rather than bullets in {this}
+Write {this} with numbers where the bullets are
+Change {this} from a bullet list to a numbered list
+Could you turn the bullets in {this} into numbers
+I want numbers and no bullets in {this}
+Convert {this} from bullets to a numbered list
+""")
+
+NUMBERS_TO_BULLETS = phrasings("""
+Change the numbers in front of the lines of {this} to bullets
+Use bullets instead of the line numbers in {this}
+Turn the numbered lines of {this} into bullets
+Let bullets take the place of the line numbers in {this}
+Replace the line numbers in {this} with bullets
+Make a bullet list out of the numbered lines in {this}
+Can you use bullets instead of numbers for the lines of {this}
+Rewrite {this} with bullets in place of the line numbers
+Swap the line numbers in {this} for bullets
+Please use bullets rather than line numbers in {this}
+Write {this} with bullets where the line numbers are
+Change {this} from a numbered list to a bullet list
+Could you turn the numbered list into bullets in {this}
+I want bullets and no line numbers in {this}
+Convert {this} from a numbered list to a bullet list
 """)

@@ -10,46 +10,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from . import rewrite_wordings as say
 from . import source_texts, words
 from .example import Example, Message, TextCheck, chat
 from .phrasings import Phrasings
-from .rewrite_wordings import (
-    ADD_FIRST,
-    ADD_GREETING,
-    ADD_LAST,
-    ADD_SETTING,
-    ADD_SIGN_OFF,
-    ADD_TO_EACH,
-    BULLETS,
-    CHANGE_VALUE,
-    COMMAS,
-    FILL_FORM,
-    INSERT_AFTER,
-    KEEP_FIRST,
-    LOWER,
-    MOVE_LAST_UP,
-    NUMBERS,
-    ONE_PER_LINE,
-    QUOTE_EACH,
-    REMOVE_NTH,
-    REMOVE_SETTING,
-    REMOVE_WITH_WORD,
-    RENAME_KEY,
-    RENAME_PERSON,
-    RENAME_PLACE,
-    RENAME_TWO,
-    REPEAT,
-    REPLACE_WORD,
-    REVERSE,
-    SET_VALUE,
-    SORT,
-    SWAP_NAMES,
-    SWAP_UNITS,
-    TITLE,
-    UNMARK,
-    UPDATE_VALUE,
-    UPPER,
-)  # fmt: skip
 from .source_texts import Config, Source
 
 FOLLOW_UP_SHARE = 0.2
@@ -171,12 +135,17 @@ def _follow_up(
     """A second request about the text that was just written, and the reply; nothing if no edit applies to it."""
     for _ in range(6):
         task = rng.choice(FOLLOW_UPS)
-        if task.name == first:
-            continue
-        edit = task.edit(rng, held_out, source)
+        edit = None if task.name == first else _next_edit(rng, held_out, source, task)
         if edit is not None and edit.result.text != source.text:
             return chat(_follow_up_request(rng, edit.instruction), edit.result.text)
     return ()
+
+
+def _next_edit(rng: random.Random, held_out: bool, source: Source, task: Task) -> Edit | None:
+    """The task's edit, but none that would leave the numbers of numbered lines out of step."""
+    if task.name in _CHANGES_LINES and _is_numbered(source):
+        return None
+    return task.edit(rng, held_out, source)
 
 
 def _follow_up_request(rng: random.Random, instruction: str) -> str:
@@ -208,7 +177,7 @@ def _double_example(
 ) -> Example | None:
     """Two edits asked for in one sentence."""
     task = rng.choice(FOLLOW_UPS)
-    second = task.edit(rng, held_out, first.result)
+    second = _next_edit(rng, held_out, first.result, task)
     if second is None or any(
         edit.instruction.lower().startswith(_NO_VERB_FIRST) for edit in (first, second)
     ):
@@ -253,7 +222,7 @@ def _rename_person(rng: random.Random, held_out: bool, source: Source) -> Edit |
     if not _has_word(source.text, old):
         return None
     new = _fresh(rng, words.first_name, source.text)
-    wording = RENAME_PERSON.pick(rng, held_out).format(this="{this}", old=old, new=new)
+    wording = say.RENAME_PERSON.pick(rng, held_out).format(this="{this}", old=old, new=new)
     renamed = _mapped(source, lambda unit: _swapped(unit, old, new))
     return Edit(wording, replace(renamed, cast=replace(source.cast, person=new)))
 
@@ -263,7 +232,7 @@ def _rename_place(rng: random.Random, held_out: bool, source: Source) -> Edit | 
     if not _has_word(source.text, old):
         return None
     new = _fresh(rng, words.place, source.text)
-    wording = RENAME_PLACE.pick(rng, held_out).format(this="{this}", old=old, new=new)
+    wording = say.RENAME_PLACE.pick(rng, held_out).format(this="{this}", old=old, new=new)
     renamed = _mapped(source, lambda unit: _swapped(unit, old, new))
     return Edit(wording, replace(renamed, cast=replace(source.cast, place=new)))
 
@@ -275,7 +244,7 @@ def _rename_two(rng: random.Random, held_out: bool, source: Source) -> Edit | No
         return None
     new = _fresh(rng, words.first_name, text)
     other = _fresh(rng, make, text + new)
-    wording = RENAME_TWO.pick(rng, held_out).format(
+    wording = say.RENAME_TWO.pick(rng, held_out).format(
         this="{this}", old=cast.person, new=new, old2=second, new2=other
     )
     renamed = _mapped(
@@ -288,7 +257,7 @@ def _swap_names(rng: random.Random, held_out: bool, source: Source) -> Edit | No
     person, other = source.cast.person, source.cast.other
     if not _has_word(source.text, person) or not _has_word(source.text, other):
         return None
-    wording = SWAP_NAMES.pick(rng, held_out).format(this="{this}", old=person, new=other)
+    wording = say.SWAP_NAMES.pick(rng, held_out).format(this="{this}", old=person, new=other)
     swap = {person: other, other: person}
     either = re.compile(rf"\b(?:{re.escape(person)}|{re.escape(other)})\b")
     return Edit(
@@ -305,7 +274,7 @@ def _replace_word(rng: random.Random, held_out: bool, source: Source) -> Edit | 
     new = _fresh(rng, words.thing, source.text)
     if words.takes_an(old) != words.takes_an(new):
         return None
-    wording = REPLACE_WORD.pick(rng, held_out).format(this="{this}", old=old, new=new)
+    wording = say.REPLACE_WORD.pick(rng, held_out).format(this="{this}", old=old, new=new)
     replaced = _mapped(source, lambda unit: _swapped(unit, old, new))
     return Edit(wording, replace(replaced, cast=replace(source.cast, thing=new)))
 
@@ -351,7 +320,7 @@ def _change_value(rng: random.Random, held_out: bool, source: Source) -> Edit | 
         return None
     kind, old = rng.choice(found)
     new = _fresh(rng, kind.make, source.text)
-    wording = CHANGE_VALUE.pick(rng, held_out).format(
+    wording = say.CHANGE_VALUE.pick(rng, held_out).format(
         this="{this}", old=old, new=new, label=kind.label
     )
     return Edit(wording, _mapped(source, lambda unit: unit.replace(old, new)))
@@ -368,7 +337,7 @@ def _update_value(rng: random.Random, held_out: bool, source: Source) -> Edit | 
         return None
     kind, old = rng.choice(single)
     new = _fresh(rng, kind.make, source.text)
-    wording = UPDATE_VALUE.pick(rng, held_out).format(this="{this}", new=new, label=kind.label)
+    wording = say.UPDATE_VALUE.pick(rng, held_out).format(this="{this}", new=new, label=kind.label)
     return Edit(wording, _mapped(source, lambda unit: unit.replace(old, new)))
 
 
@@ -389,7 +358,7 @@ def _title(text: str) -> str:
 
 
 def _repeat(rng: random.Random, held_out: bool, source: Source) -> Edit:
-    return Edit(REPEAT.pick(rng, held_out), source)
+    return Edit(say.REPEAT.pick(rng, held_out), source)
 
 
 # Edits of lines and sentences
@@ -411,7 +380,7 @@ def _is_list(source: Source) -> bool:
 def _reverse(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
     if not _is_list(source):
         return None
-    wording = REVERSE.pick(rng, held_out).format(this="{this}", unit=_unit(source))
+    wording = say.REVERSE.pick(rng, held_out).format(this="{this}", unit=_unit(source))
     return Edit(wording, source.with_units(source.units[::-1]))
 
 
@@ -424,7 +393,7 @@ def _sort(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
     ):
         return None
     result = source.with_units(sorted(source.units, key=str.lower))
-    return Edit(SORT.pick(rng, held_out), result)
+    return Edit(say.SORT.pick(rng, held_out), result)
 
 
 def _remove_nth(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
@@ -433,7 +402,9 @@ def _remove_nth(rng: random.Random, held_out: bool, source: Source) -> Edit | No
         return None
     index = rng.randrange(min(count, len(_ORDINALS)))
     which = "last" if index == count - 1 else _ORDINALS[index]
-    wording = REMOVE_NTH.pick(rng, held_out).format(this="{this}", which=which, unit=_unit(source))
+    wording = say.REMOVE_NTH.pick(rng, held_out).format(
+        this="{this}", which=which, unit=_unit(source)
+    )
     return Edit(wording, source.with_units(source.units[:index] + source.units[index + 1 :]))
 
 
@@ -447,7 +418,7 @@ def _remove_with_word(rng: random.Random, held_out: bool, source: Source) -> Edi
     ]
     if not marked:
         return None
-    wording = REMOVE_WITH_WORD.pick(rng, held_out)
+    wording = say.REMOVE_WITH_WORD.pick(rng, held_out)
     wording = wording.format(this="{this}", word=rng.choice(marked), unit=_unit(source))
     return Edit(wording, source.with_units(source.units[:index] + source.units[index + 1 :]))
 
@@ -456,7 +427,7 @@ def _keep_first(rng: random.Random, held_out: bool, source: Source) -> Edit | No
     if len(source.units) < 3:
         return None
     count = rng.randint(2, min(len(source.units) - 1, len(_COUNTS) - 1))
-    wording = KEEP_FIRST.pick(rng, held_out).format(
+    wording = say.KEEP_FIRST.pick(rng, held_out).format(
         this="{this}", count=_COUNTS[count], unit=_unit(source) + "s"
     )
     return Edit(wording, source.with_units(source.units[:count]))
@@ -469,7 +440,7 @@ def _swap_units(rng: random.Random, held_out: bool, source: Source) -> Edit | No
     names = [*_ORDINALS[: len(source.units) - 1], "last"]
     units = list(source.units)
     units[left], units[right] = units[right], units[left]
-    wording = SWAP_UNITS.pick(rng, held_out).format(
+    wording = say.SWAP_UNITS.pick(rng, held_out).format(
         this="{this}", left=names[left], right=names[right]
     )
     return Edit(wording, source.with_units(units))
@@ -479,7 +450,8 @@ def _move_last_up(rng: random.Random, held_out: bool, source: Source) -> Edit | 
     if not _is_list(source) or len(source.units) < 3:
         return None
     return Edit(
-        MOVE_LAST_UP.pick(rng, held_out), source.with_units((source.units[-1], *source.units[:-1]))
+        say.MOVE_LAST_UP.pick(rng, held_out),
+        source.with_units((source.units[-1], *source.units[:-1])),
     )
 
 
@@ -496,13 +468,13 @@ def _new_unit(rng: random.Random, source: Source) -> str:
 
 def _add_first(rng: random.Random, held_out: bool, source: Source) -> Edit:
     new = _new_unit(rng, source)
-    wording = ADD_FIRST.pick(rng, held_out).format(this="{this}", unit=_unit(source), new=new)
+    wording = say.ADD_FIRST.pick(rng, held_out).format(this="{this}", unit=_unit(source), new=new)
     return Edit(wording, source.with_units((new, *source.units)))
 
 
 def _add_last(rng: random.Random, held_out: bool, source: Source) -> Edit:
     new = _new_unit(rng, source)
-    wording = ADD_LAST.pick(rng, held_out).format(this="{this}", unit=_unit(source), new=new)
+    wording = say.ADD_LAST.pick(rng, held_out).format(this="{this}", unit=_unit(source), new=new)
     return Edit(wording, source.with_units((*source.units, new)))
 
 
@@ -511,7 +483,7 @@ def _insert_after(rng: random.Random, held_out: bool, source: Source) -> Edit | 
         return None
     index = rng.randrange(min(len(source.units) - 1, len(_ORDINALS)))
     new = _new_unit(rng, source)
-    wording = INSERT_AFTER.pick(rng, held_out)
+    wording = say.INSERT_AFTER.pick(rng, held_out)
     wording = wording.format(this="{this}", unit=_unit(source), new=new, which=_ORDINALS[index])
     return Edit(
         wording, source.with_units((*source.units[: index + 1], new, *source.units[index + 1 :]))
@@ -520,13 +492,13 @@ def _insert_after(rng: random.Random, held_out: bool, source: Source) -> Edit | 
 
 def _add_greeting(rng: random.Random, held_out: bool, source: Source) -> Edit:
     line = source_texts.greeting(rng)
-    wording = ADD_GREETING.pick(rng, held_out).format(this="{this}", new=line)
+    wording = say.ADD_GREETING.pick(rng, held_out).format(this="{this}", new=line)
     return Edit(wording, replace(source, units=(line, *_lines_of(source)), mark="", by_line=True))
 
 
 def _add_sign_off(rng: random.Random, held_out: bool, source: Source) -> Edit:
     line = source_texts.closing(rng)
-    wording = ADD_SIGN_OFF.pick(rng, held_out).format(this="{this}", new=line)
+    wording = say.ADD_SIGN_OFF.pick(rng, held_out).format(this="{this}", new=line)
     return Edit(wording, replace(source, units=(*_lines_of(source), line), mark="", by_line=True))
 
 
@@ -540,16 +512,32 @@ def _lines_of(source: Source) -> list[str]:
 def _numbers(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
     if not _is_list(source) or source.units[0].startswith("1"):
         return None
-    wording = NUMBERS.pick(rng, held_out)
-    sign = ")" if "1)" in wording else "."
+    wording = (say.BULLETS_TO_NUMBERS if source.mark else say.NUMBERS).pick(rng, held_out)
+    return Edit(wording, _numbered(source, ")" if "1)" in wording else "."))
+
+
+def _numbered(source: Source, sign: str) -> Source:
     units = [f"{number}{sign} {unit}" for number, unit in enumerate(source.units, 1)]
-    return Edit(wording, replace(source, units=tuple(units), mark=""))
+    return replace(source, units=tuple(units), mark="")
+
+
+def _is_numbered(source: Source) -> bool:
+    return source.units[0].startswith(("1. ", "1) "))
+
+
+def _numbers_to_bullets(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
+    if not _is_list(source) or not _is_numbered(source):
+        return None
+    units = [unit.split(" ", 1)[1] for unit in source.units]
+    return Edit(
+        say.NUMBERS_TO_BULLETS.pick(rng, held_out), replace(source, units=tuple(units), mark="- ")
+    )
 
 
 def _bullets(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
-    if not _is_list(source) or source.mark or source.units[0].startswith(("1.", "1)")):
+    if not _is_list(source) or source.mark or _is_numbered(source):
         return None
-    wording = BULLETS.pick(rng, held_out)
+    wording = say.BULLETS.pick(rng, held_out)
     return Edit(wording, replace(source, mark="* " if '"* "' in wording else "- "))
 
 
@@ -558,7 +546,7 @@ def _unmark(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
         return None
     sign = "stars" if source.mark == "* " else rng.choice(("dashes", "bullets", "bullet marks"))
     return Edit(
-        UNMARK.pick(rng, held_out).format(this="{this}", sign=sign), replace(source, mark="")
+        say.UNMARK.pick(rng, held_out).format(this="{this}", sign=sign), replace(source, mark="")
     )
 
 
@@ -566,28 +554,28 @@ def _commas(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
     if not _is_list(source) or "list" not in source.doc or "," in source.text:
         return None
     line = ", ".join(source.units)
-    return Edit(COMMAS.pick(rng, held_out), replace(source, units=(line,), mark=""))
+    return Edit(say.COMMAS.pick(rng, held_out), replace(source, units=(line,), mark=""))
 
 
 def _one_per_line(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
     if source.by_line or len(source.units) < 2:
         return None
-    return Edit(ONE_PER_LINE.pick(rng, held_out), replace(source, by_line=True))
+    return Edit(say.ONE_PER_LINE.pick(rng, held_out), replace(source, by_line=True))
 
 
 def _quote_each(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
-    if not _is_list(source) or '"' in source.text or source.units[0].startswith("1"):
+    if not _is_list(source) or '"' in source.text or source.mark or _is_numbered(source):
         return None
-    return Edit(QUOTE_EACH.pick(rng, held_out), _mapped(source, lambda unit: f'"{unit}"'))
+    return Edit(say.QUOTE_EACH.pick(rng, held_out), _mapped(source, lambda unit: f'"{unit}"'))
 
 
 def _add_to_each(rng: random.Random, held_out: bool, source: Source) -> Edit | None:
-    if not _is_list(source) or source.mark or source.units[0].startswith("1"):
+    if not _is_list(source) or source.mark or _is_numbered(source):
         return None
     word = rng.choice(
         (words.thing(rng), rng.choice(words.ADJECTIVES), rng.choice(words.COLOURS), words.code(rng))
     )
-    wording = ADD_TO_EACH.pick(rng, held_out)
+    wording = say.ADD_TO_EACH.pick(rng, held_out)
     at_end = "end" in wording or "after" in wording
     change = (lambda unit: f"{unit} {word}") if at_end else (lambda unit: f"{word} {unit}")
     return Edit(wording.format(this="{this}", word=word), _mapped(source, change))
@@ -630,7 +618,7 @@ def _set_value(
     key, old = config.settings[index]
     new = _fresh(rng, source_texts.config_value, source.text)
     settings = [*config.settings[:index], (key, new), *config.settings[index + 1 :]]
-    wording = SET_VALUE.pick(rng, held_out).format(this="{this}", key=key, old=old, new=new)
+    wording = say.SET_VALUE.pick(rng, held_out).format(this="{this}", key=key, old=old, new=new)
     return Edit(wording, _with_settings(source, config, settings))
 
 
@@ -641,7 +629,7 @@ def _rename_key(
     new = _fresh(rng, lambda rng: rng.choice(source_texts.CONFIG_KEYS), source.text)
     new = new.upper() if key.isupper() else new
     settings = [*config.settings[:index], (new, value), *config.settings[index + 1 :]]
-    wording = RENAME_KEY.pick(rng, held_out).format(this="{this}", old=key, new=new)
+    wording = say.RENAME_KEY.pick(rng, held_out).format(this="{this}", old=key, new=new)
     return Edit(wording, _with_settings(source, config, settings))
 
 
@@ -649,7 +637,7 @@ def _remove_setting(
     rng: random.Random, held_out: bool, source: Source, config: Config, index: int
 ) -> Edit:
     settings = [*config.settings[:index], *config.settings[index + 1 :]]
-    wording = REMOVE_SETTING.pick(rng, held_out).format(
+    wording = say.REMOVE_SETTING.pick(rng, held_out).format(
         this="{this}", key=config.settings[index][0]
     )
     return Edit(wording, _with_settings(source, config, settings))
@@ -661,7 +649,7 @@ def _add_setting(
     key = _fresh(rng, lambda rng: rng.choice(source_texts.CONFIG_KEYS), source.text)
     key = key.upper() if config.settings[0][0].isupper() else key
     value = _fresh(rng, source_texts.config_value, source.text)
-    wording = ADD_SETTING.pick(rng, held_out).format(this="{this}", key=key, new=value)
+    wording = say.ADD_SETTING.pick(rng, held_out).format(this="{this}", key=key, new=value)
     return Edit(wording, _with_settings(source, config, [*config.settings, (key, value)]))
 
 
@@ -688,7 +676,7 @@ def _form_example(rng: random.Random, held_out: bool) -> Example:
         )
     )
     values = gap.join(style.format(*pair) for pair in told)
-    request = FILL_FORM.pick(rng, held_out).replace(
+    request = say.FILL_FORM.pick(rng, held_out).replace(
         "{this}", rng.choice(("this form", "this template", "the form", "this text"))
     )
     request = _capitalised(rng, request)
@@ -763,6 +751,10 @@ def _plain_list(rng: random.Random) -> Source:
     return source_texts.item_list(rng, rng.randint(3, 8))
 
 
+def _numbered_lines(rng: random.Random) -> Source:
+    return _numbered(replace(_lines(rng), mark=""), rng.choice(".)"))
+
+
 def _marked_lines(rng: random.Random) -> Source:
     return replace(_lines(rng), mark=rng.choice(("- ", "- ", "* ")))
 
@@ -794,9 +786,9 @@ TASKS: tuple[Task, ...] = (
     Task("replace_word", 6, _thing_text, _replace_word),
     Task("change_value", 6, _any_text, _change_value),
     Task("update_value", 3, _message_text, _update_value),
-    Task("upper", 5, _short_text, _cased(UPPER, str.upper)),
-    Task("lower", 4, _any_text, _cased(LOWER, str.lower)),
-    Task("title", 2.5, _short_text, _cased(TITLE, _title)),
+    Task("upper", 5, _short_text, _cased(say.UPPER, str.upper)),
+    Task("lower", 4, _any_text, _cased(say.LOWER, str.lower)),
+    Task("title", 2.5, _short_text, _cased(say.TITLE, _title)),
     Task("repeat", 6, _any_text, _repeat),
     Task("reverse", 4, _lines, _reverse),
     Task("sort", 4, _plain_list, _sort),
@@ -812,6 +804,8 @@ TASKS: tuple[Task, ...] = (
     Task("add_sign_off", 3, _message_text, _add_sign_off),
     Task("numbers", 5, _lines, _numbers),
     Task("bullets", 5, _lines, _bullets),
+    Task("bullets_to_numbers", 2, _marked_lines, _numbers),
+    Task("numbers_to_bullets", 2, _numbered_lines, _numbers_to_bullets),
     Task("unmark", 2, _marked_lines, _unmark),
     Task("commas", 2.5, _plain_list, _commas),
     Task("one_per_line", 3, _sentences, _one_per_line),
@@ -824,4 +818,8 @@ TASKS: tuple[Task, ...] = (
 )
 _WEIGHT_BOUNDS = [sum(task.weight for task in TASKS[: index + 1]) for index in range(len(TASKS))]
 _NOT_AFTER_ANOTHER = ("repeat", "update_value", "add_greeting", "add_sign_off")
+_CHANGES_LINES = (
+    "reverse", "sort", "remove_nth", "remove_with_word", "swap_units", "move_last_up", "add_first", "add_last",
+    "insert_after", "commas",
+)  # fmt: skip
 FOLLOW_UPS: tuple[Task, ...] = tuple(task for task in TASKS if task.name not in _NOT_AFTER_ANOTHER)

@@ -228,10 +228,10 @@ DISHES: tuple[str, ...] = tuple(
 SUBJECTS: tuple[str, ...] = tuple(
     subject.replace("-", " ")
     for subject in """
-    budget parking newsletter website logo lighting heating roof garden kitchen timetable holidays training insurance
+    budget parking newsletter website logo lighting heating roof garden kitchen timetable holiday-plan training insurance
     contract survey summer-party office-move new-server safety recycling printer lift entrance fire-drill bicycle-shed
-    coffee-machine stockroom catalogue price-list stand-up archive backup open-day trade-fair road-works guest-list
-    rent cleaning invoices hiring workshop canteen library water-bill phone-system noise delivery packaging
+    coffee-machine stockroom catalogue price-list stand-up archive backup open-day trade-fair road-repair guest-list
+    rent cleaning billing hiring workshop canteen library water-bill phone-system noise delivery packaging
     """.split()
 )
 WEEKDAYS: tuple[str, ...] = (
