@@ -231,7 +231,7 @@ List the {unit}s of {this} in the opposite order
 Reverse {this}, line by line
 Please write {this} with the {unit}s in reverse order
 Give the {unit}s of {this} back to front
-Start {this} with the last {unit} and end with the first
+Reverse {this}: start with its last {unit} and end with its first
 Rewrite {this} from the bottom {unit} to the top {unit}
 Could you put the {unit}s in {this} in reverse
 Invert the order of the {unit}s in {this}

@@ -69,7 +69,7 @@ def generate(rng: random.Random, held_out: bool) -> Example:
         if edit is None:
             continue
         if rng.random() < DOUBLE_SHARE and (
-            example := _double_example(rng, held_out, source, edit)
+            example := _double_example(rng, held_out, source, edit, task)
         ):
             return example
         turns = _first_turn(rng, source, edit)
@@ -173,11 +173,11 @@ def _follow_up_request(rng: random.Random, instruction: str) -> str:
 
 
 def _double_example(
-    rng: random.Random, held_out: bool, source: Source, first: Edit
+    rng: random.Random, held_out: bool, source: Source, first: Edit, done: Task
 ) -> Example | None:
     """Two edits asked for in one sentence."""
     task = rng.choice(FOLLOW_UPS)
-    second = _next_edit(rng, held_out, first.result, task)
+    second = None if task is done else _next_edit(rng, held_out, first.result, task)
     if second is None or any(
         edit.instruction.lower().startswith(_NO_VERB_FIRST) for edit in (first, second)
     ):
@@ -576,7 +576,7 @@ def _add_to_each(rng: random.Random, held_out: bool, source: Source) -> Edit | N
         (words.thing(rng), rng.choice(words.ADJECTIVES), rng.choice(words.COLOURS), words.code(rng))
     )
     wording = say.ADD_TO_EACH.pick(rng, held_out)
-    at_end = "end" in wording or "after" in wording
+    at_end = "end" in wording.lower() or "after" in wording
     change = (lambda unit: f"{unit} {word}") if at_end else (lambda unit: f"{word} {unit}")
     return Edit(wording.format(this="{this}", word=word), _mapped(source, change))
 
