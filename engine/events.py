@@ -141,12 +141,13 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The engine took the request up."""
+    """The engine took the request up. ``seed`` makes the reply again, drawn or given."""
 
     model: str
     proposer: str
     acceptance: str
     prompt_tokens: tuple[int, ...]
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

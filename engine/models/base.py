@@ -29,7 +29,8 @@ class ModelInfo:
 class Cache(Protocol):
     """The model's memory of the first ``length`` tokens."""
 
-    length: int
+    @property
+    def length(self) -> int: ...
 
     def crop(self, length: int) -> None:
         """Forgets all positions from ``length`` on."""

@@ -46,7 +46,9 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, device: torch.device) -> st
         return dtype
     if dtype != "auto":
         known = ", ".join(("auto", *DTYPES))
-        raise InvalidRequest("quantization", f"quantization is {dtype!r}; it must be one of {known}.")
+        raise InvalidRequest(
+            "quantization", f"quantization is {dtype!r}; it must be one of {known}."
+        )
     if device.type == "cuda":
         return "bf16"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -133,4 +135,5 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limi
         )
     context = min(checkpoint.context, limit)
     context -= context % WINDOW  # windows are whole
-    return TransformersModel(model.to(device), _info(checkpoint, dtype, device, context))
+    model.to(device)
+    return TransformersModel(model, _info(checkpoint, dtype, device, context))

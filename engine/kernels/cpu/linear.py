@@ -80,4 +80,6 @@ def is_row_independent(linear: Linear, width: int, dtype: torch.dtype) -> bool:
     reference = linear(x)
     return all(
         torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40)
-    ) and all(torch.equal(linear(x[slot : slot + 5]), reference[slot : slot + 5]) for slot in (1, 7))
+    ) and all(
+        torch.equal(linear(x[slot : slot + 5]), reference[slot : slot + 5]) for slot in (1, 7)
+    )

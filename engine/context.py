@@ -1,0 +1,21 @@
+"""The tokens of one generation: prompt and output so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Context:
+    """All tokens; the last one is pending: the target has not seen it yet."""
+
+    def __init__(self, prompt: Iterable[int]) -> None:
+        self.tokens = list(prompt)
+        self.prompt_length = len(self.tokens)
+
+    @property
+    def output(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - self.prompt_length

@@ -1,0 +1,86 @@
+"""From the target's logits to a verdict: sampling and acceptance, joined for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from engine.acceptance import Acceptance, follow, reject
+from engine.context import Context
+from engine.events import Tree
+from engine.noise import Stream, argmax_sample, gumbel, uniform
+from engine.proposers.base import DraftProposal
+from engine.request import AcceptanceRule
+from engine.sampling import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, with the target's probabilities of what was drafted and of its own token."""
+
+    acceptance: Acceptance
+    p: tuple[float | None, ...]
+    next_p: float
+
+
+class Judge:
+    """Applies the request's rule to each round."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
+        """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
+        tree = proposal.tree
+        adjusted = self.sampler.adjusted(logits, _ancestries(tree))
+        p = self.sampler.probabilities(adjusted)
+        position = len(context.tokens)
+        if self.sampler.rule is AcceptanceRule.REJECTION:
+            acceptance = self._reject(p, proposal, position)
+        else:
+            # A node's depth is its position; along a chain row i stands at position + i.
+            choices = self.sampler.choose(adjusted, p, position, Stream.CHOICE)
+            acceptance = follow(choices, tree)
+        return _judgement(acceptance, p, tree)
+
+    def _reject(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
+        seed, vocabulary = self.sampler.seed, self.sampler.vocabulary
+
+        def accept(node: int) -> float:
+            return uniform(seed, Stream.ACCEPT, position + node)
+
+        def draw(weights: Tensor, row: int, is_residual: bool) -> int:
+            stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
+            noise = gumbel(seed, stream, (position + row,), vocabulary)
+            return int(argmax_sample(weights[None], noise))
+
+        return reject(p, proposal.q, proposal.tree, accept, draw)
+
+
+def _ancestries(tree: Tree) -> list[Sequence[int]]:
+    """For row 0 nothing, for each node the tokens from the root down to it."""
+    found: list[Sequence[int]] = [()]
+    for parent, token in zip(tree.parents, tree.tokens, strict=True):
+        found.append((*found[parent + 1], token))
+    return found
+
+
+def _judgement(acceptance: Acceptance, p: Tensor, tree: Tree) -> Judgement:
+    """Reads probabilities off the rows that count: those reached by accepted nodes."""
+    reached = {-1, *acceptance.path}
+    at = acceptance.path[-1] if acceptance.path else -1
+    pairs = [
+        (parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)
+    ] + [(at + 1, acceptance.next_token)]
+    rows, tokens = zip(*pairs, strict=True)
+    *shown, next_p = p[list(rows), list(tokens)].tolist()
+    return Judgement(
+        acceptance,
+        tuple(
+            value if parent in reached else None
+            for parent, value in zip(tree.parents, shown, strict=True)
+        ),
+        next_p,
+    )

@@ -1,0 +1,86 @@
+"""The registry of proposers: a new method is one file here and one line below.
+
+Looking a name up imports its module only then; its ``Options`` appear in the page, the API and the
+command line by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+from engine.errors import InvalidRequest
+from engine.proposers.base import Proposer, Resources
+
+_REGISTRY = {
+    "none": "engine.proposers.none:NoneProposer",
+    "draft": "engine.proposers.draft:DraftModelProposer",
+    "ngram": "engine.proposers.ngram:NgramProposer",
+}
+
+
+def names() -> tuple[str, ...]:
+    """All proposers, in the order they are offered."""
+    return tuple(_REGISTRY)
+
+
+def available(resources: Resources) -> tuple[str, ...]:
+    """The proposers whose needs ``resources`` meets."""
+    return tuple(name for name in names() if not _missing(name, resources))
+
+
+def options_of(name: str) -> type[Any]:
+    """The frozen dataclass of a proposer's own settings. Raises InvalidRequest."""
+    options: type[Any] = _proposer(name).Options
+    return options
+
+
+def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
+    """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
+    proposer = _proposer(name)
+    if _missing(name, resources):
+        raise InvalidRequest(
+            "proposer",
+            f"The proposer {name!r} needs a draft model, and none is loaded. Load a pair with a "
+            "draft, or choose 'ngram' or 'none'.",
+        )
+    return _parse(name, proposer.Options, options)
+
+
+def create(name: str, options: Mapping[str, Any], resources: Resources) -> Proposer:
+    """Builds a proposer. Raises as ``check`` does."""
+    checked = check(name, options, resources)
+    proposer: Proposer = _proposer(name)(checked, resources)
+    return proposer
+
+
+def _proposer(name: str) -> Any:
+    if name not in _REGISTRY:
+        raise InvalidRequest(
+            "proposer", f"There is no proposer {name!r}; choose one of {', '.join(names())}."
+        )
+    module, _, attribute = _REGISTRY[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _missing(name: str, resources: Resources) -> list[str]:
+    return [need for need in _proposer(name).needs if getattr(resources, need) is None]
+
+
+def _parse(name: str, kind: Any, given: Mapping[str, Any]) -> Any:
+    """``given`` as an Options value; every key and type checked against the dataclass."""
+    defaults = {field.name: field.default for field in fields(kind)}
+    for key, value in given.items():
+        if key not in defaults:
+            known = ", ".join(defaults) or "none"
+            raise InvalidRequest(
+                "options", f"The proposer {name!r} has no option {key!r}; it has: {known}."
+            )
+        wanted = type(defaults[key])
+        if type(value) is not wanted:
+            raise InvalidRequest(
+                "options", f"{key} is {value!r}; it must be of type {wanted.__name__}."
+            )
+    return kind(**given)

@@ -1,0 +1,81 @@
+"""``draft``: a small model with the target's vocabulary writes ahead, token by token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from engine.acceptance import Acceptance
+from engine.context import Context
+from engine.events import Budget, Tree
+from engine.noise import Stream
+from engine.prefix import common_prefix
+from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.request import AcceptanceRule
+from engine.sampling import Sampler
+
+
+class DraftModelProposer:
+    """Keeps the draft's own KV cache, which catches up with the text before each draft.
+
+    Under ``coupled`` the draft draws with the target's noise, so that both tend to choose alike;
+    under ``rejection`` with its own, because there the draws must be independent.
+    """
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """Nothing to choose: the draft comes with the loaded pair."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({"draft"})
+
+    def __init__(self, options: Options, resources: Resources) -> None:
+        assert resources.draft is not None
+        self.model = resources.draft
+        self.cache = self.model.new_cache(self.model.info.context)
+        self.tokens: list[int] = []  # what the cache holds
+        self._known = 0  # how many of them were text, not draft, in the last proposal
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self.stream = Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
+        self._crop(common_prefix(self.tokens, context.tokens[:-1]))
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        known = self._known = len(context.tokens)
+        depth = min(budget.depth, self.model.info.context - known)
+        if depth < 1:
+            return NOTHING
+        logits = self._forward(context.tokens[len(self.tokens) :])
+        drafted: list[int] = []
+        rows: list[Tensor] = []
+        while True:
+            adjusted = self.sampler.adjusted(logits, [drafted])
+            p = self.sampler.probabilities(adjusted)
+            drafted += self.sampler.choose(adjusted, p, known + len(drafted), self.stream)
+            rows.append(p)
+            if len(drafted) == depth:
+                break
+            logits = self._forward(drafted[-1:])
+        q = torch.cat(rows)  # (nodes, vocabulary)
+        chosen = q[range(depth), drafted].tolist()
+        return DraftProposal(Tree.chain(drafted), q, tuple(chosen))
+
+    def observe(self, acceptance: Acceptance) -> None:
+        # The last drafted token was never fed to the draft; what was fed and then rejected goes.
+        self._crop(min(len(self.tokens), self._known + len(acceptance.path)))
+
+    def close(self) -> None:
+        self.tokens.clear()
+
+    def _forward(self, tokens: list[int]) -> Tensor:
+        """Feeds ``tokens``; returns the last one's logits (1, vocabulary)."""
+        logits = self.model.forward(tokens, self.cache, last=1)
+        self.tokens.extend(tokens)
+        return logits
+
+    def _crop(self, length: int) -> None:
+        self.cache.crop(length)
+        del self.tokens[length:]

@@ -1,0 +1,33 @@
+"""``none``: drafts nothing. Plain decoding is the same loop with an empty tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.acceptance import Acceptance
+from engine.context import Context
+from engine.events import Budget
+from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.sampling import Sampler
+
+
+class NoneProposer:
+    """Every token is the target's own."""
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """Nothing to choose."""
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, options: Options, resources: Resources) -> None: ...
+
+    def begin(self, context: Context, sampler: Sampler) -> None: ...
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        return NOTHING
+
+    def observe(self, acceptance: Acceptance) -> None: ...
+
+    def close(self) -> None: ...

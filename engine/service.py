@@ -1,0 +1,241 @@
+"""One thread owns the device; everybody else submits requests and reads events.
+
+UI and API share it: a request that arrives while another runs waits its turn and is told how many
+are ahead. Cancelling takes effect between two rounds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine import proposers
+from engine.checkpoint import caution, inspect, why_not
+from engine.errors import ForetokenError, IncompatiblePair, NotLoaded
+from engine.events import Event, Failed, Finished, Queued
+from engine.models.loader import load_model
+from engine.proposers.base import Resources
+from engine.request import Request
+from engine.session import Session
+from engine.text import TextCodec
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is in memory. ``notes`` are sentences for people about limits of this pair."""
+
+    name: str
+    target: str
+    draft: str | None
+    context: int
+    vocabulary: int
+    dtype: str
+    device: str
+    proposers: tuple[str, ...]
+    parameters: int
+    notes: tuple[str, ...] = ()
+
+
+class Generation:
+    """One request's events, for one reader in any thread."""
+
+    def __init__(self, number: int, request: Request) -> None:
+        self.id = f"gen-{number}"
+        self.request = request
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._cancelled = threading.Event()
+
+    def __iter__(self) -> Iterator[Event]:
+        """Blocks for each event; ends after Finished or Failed."""
+        while True:
+            event = self._events.get()
+            yield event
+            if isinstance(event, Finished | Failed):
+                return
+
+    def cancel(self) -> None:
+        """Ends the generation before its next round; the stream still finishes properly."""
+        self._cancelled.set()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def put(self, event: Event) -> None:
+        """For the service only."""
+        self._events.put(event)
+
+
+@dataclass(slots=True)
+class _Call:
+    """Something else the engine thread is to do, and where its outcome goes."""
+
+    work: Callable[[], Any]
+    done: threading.Event = field(default_factory=threading.Event)
+    result: Any = None
+    error: BaseException | None = None
+
+
+class EngineService:
+    """Loads pairs and runs requests, one at a time, in arrival order."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Generation | _Call | None] = deque()
+        self._lock = threading.Condition()
+        self._numbers = itertools.count(1)
+        self._running: Generation | None = None
+        self._session: Session | None = None
+        self._loaded: Loaded | None = None
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def loaded(self) -> Loaded | None:
+        return self._loaded
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request runs or waits."""
+        with self._lock:
+            return self._running is not None or bool(self._waiting)
+
+    def load(self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto") -> Loaded:
+        """Replaces what is loaded, after the requests already waiting. Blocks.
+
+        Raises ModelError, IncompatiblePair, InvalidRequest; the old pair then stays.
+        """
+        loaded: Loaded = self._call(lambda: self._load(target, draft, name, dtype))
+        return loaded
+
+    def unload(self) -> None:
+        """Frees the models' memory, after the requests already waiting."""
+        self._call(self._unload)
+
+    def submit(self, request: Request) -> Generation:
+        """Queues a request; its events come from the returned Generation.
+
+        Raises NotLoaded, InvalidRequest or ContextExceeded at once, without waiting for a turn.
+        """
+        session = self._session
+        if session is None:
+            raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+        session.prepare(request)
+        generation = Generation(next(self._numbers), request)
+        with self._lock:
+            ahead = self._ahead()
+            if ahead:
+                generation.put(Queued(ahead))
+            self._waiting.append(generation)
+            self._lock.notify()
+        return generation
+
+    def close(self) -> None:
+        """Cancels everything and ends the thread."""
+        with self._lock:
+            for job in (*self._waiting, self._running):
+                if isinstance(job, Generation):
+                    job.cancel()
+            self._waiting.append(None)
+            self._lock.notify()
+        self._thread.join(timeout=10)
+
+    def _ahead(self) -> int:
+        waiting = sum(isinstance(job, Generation) for job in self._waiting)
+        return waiting + (self._running is not None)
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        call = _Call(work)
+        with self._lock:
+            self._waiting.append(call)
+            self._lock.notify()
+        call.done.wait()
+        if call.error is not None:
+            raise call.error
+        return call.result
+
+    def _work(self) -> None:
+        """The engine thread."""
+        while (job := self._next()) is not None:
+            if isinstance(job, _Call):
+                try:
+                    job.result = job.work()
+                except BaseException as error:
+                    job.error = error
+                job.done.set()
+            else:
+                self._run(job)
+
+    def _next(self) -> Generation | _Call | None:
+        with self._lock:
+            self._running = None
+            while not self._waiting:
+                self._lock.wait()
+            job = self._waiting.popleft()
+            self._running = job if isinstance(job, Generation) else None
+            # Everyone behind moved up by one.
+            waiting = [other for other in self._waiting if isinstance(other, Generation)]
+            if self._running is not None:
+                for ahead, other in enumerate(waiting, start=1):
+                    other.put(Queued(ahead))
+            return job
+
+    def _run(self, generation: Generation) -> None:
+        try:
+            if self._session is None:
+                raise NotLoaded("The model was unloaded while this request waited.")
+            for event in self._session.run(generation.request, lambda: generation.cancelled):
+                generation.put(event)
+        except ForetokenError as error:
+            generation.put(Failed(str(error)))
+        except Exception as error:  # the thread must outlive any bug
+            log.exception("generation %s failed", generation.id)
+            generation.put(
+                Failed(
+                    f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
+                    "try again, and report this with the log if it comes back."
+                )
+            )
+
+    def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
+        notes = []
+        if draft is not None:
+            ours, theirs = inspect(target), inspect(draft)
+            reason = why_not(ours, theirs)
+            if reason:
+                raise IncompatiblePair(reason)
+            notes.append(caution(ours, theirs))
+        codec = TextCodec(target)
+        model = load_model(target, dtype=dtype)
+        resources = Resources(draft=load_model(draft, dtype=dtype) if draft else None)
+        if not codec.has_template:
+            notes.append("This model has no chat template: it continues your text.")
+        self._unload()
+        self._session = Session(model, codec, resources)
+        info = model.info
+        self._loaded = Loaded(
+            name=name,
+            target=info.name,
+            draft=resources.draft.info.name if resources.draft else None,
+            context=info.context,
+            vocabulary=info.vocabulary,
+            dtype=info.dtype,
+            device=info.device,
+            proposers=proposers.available(resources),
+            parameters=info.parameters,
+            notes=tuple(note for note in notes if note),
+        )
+        return self._loaded
+
+    def _unload(self) -> None:
+        if self._session is not None:
+            self._session.close()
+        self._session = self._loaded = None

@@ -1,0 +1,191 @@
+"""A loaded pair and its conversation memory: requests in, events out.
+
+Owns the target's cache and the proposers between requests, so that a follow-up prefills only what is
+new. Not thread-safe: one thread runs one request at a time (see service.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from time import perf_counter
+
+from engine import proposers
+from engine.context import Context
+from engine.controllers import Fixed
+from engine.decode import Ending, decode
+from engine.errors import ContextExceeded, InvalidRequest
+from engine.events import (
+    Drafted,
+    Emitted,
+    Event,
+    Finished,
+    FinishReason,
+    Origin,
+    Piece,
+    Prefilled,
+    Round,
+    Started,
+)
+from engine.judge import Judge
+from engine.models.base import Model
+from engine.proposers.base import Proposer, Resources
+from engine.request import Request
+from engine.sampling import Sampler, resolve_rule
+from engine.target import Target
+from engine.text import Detokenizer, StopStrings, TextCodec
+
+PREFILL_PART = 512
+"""Tokens prefilled between two looks at the cancel switch."""
+
+_Key = tuple[str, tuple[tuple[str, object], ...]]
+
+
+class Session:
+    """Runs requests on one target, with one draft or none."""
+
+    def __init__(self, model: Model, codec: TextCodec, resources: Resources) -> None:
+        self.target = Target(model)
+        self.codec = codec
+        self.resources = resources
+        self._proposers: dict[_Key, Proposer] = {}
+
+    def prepare(self, request: Request) -> list[int]:
+        """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
+        tokens = self.codec.encode_request(request)
+        if not tokens:
+            raise InvalidRequest("messages", "The prompt is empty: write something first.")
+        vocabulary = self.target.model.info.vocabulary
+        strange = next((token for token in tokens if not 0 <= token < vocabulary), None)
+        if strange is not None:
+            raise InvalidRequest(
+                "prompt", f"Token id {strange} is outside this model's vocabulary of {vocabulary}."
+            )
+        if len(tokens) + 1 > self.target.context:
+            raise ContextExceeded(len(tokens), self.target.context)
+        wanted = request.speculation
+        proposers.check(wanted.proposer, wanted.options, self.resources)
+        return tokens
+
+    def run(self, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
+        """Yields Started, Prefilled, Emitted..., Finished. Raises as ``prepare`` does."""
+        prompt = self.prepare(request)
+        context = Context(prompt)
+        rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
+        seed = request.sampling.seed
+        seed = secrets.randbits(63) if seed is None else seed
+        info = self.target.model.info
+        name = request.speculation.proposer
+        yield Started(info.name, name, rule, tuple(prompt), seed)
+
+        yield from self._prefill(prompt, request.reuse_cache, cancelled)
+        if cancelled():
+            yield Finished(FinishReason.CANCELLED, "", "", ())
+            return
+        sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
+        proposer = self._proposer(request)
+        proposer.begin(context, sampler)
+        ending = self._ending(request, len(prompt))
+        rounds = decode(
+            context,
+            self.target,
+            proposer,
+            Fixed(request.speculation.depth),
+            Judge(sampler),
+            ending,
+            name,
+        )
+        yield from _Narrator(self.codec, prompt, request, ending).narrate(rounds, cancelled)
+
+    def close(self) -> None:
+        """Releases the proposers' memory."""
+        for proposer in self._proposers.values():
+            proposer.close()
+        self._proposers.clear()
+
+    def _prefill(
+        self, prompt: list[int], reuse: bool, cancelled: Callable[[], bool]
+    ) -> Iterator[Prefilled]:
+        """Brings all tokens but the pending one into the target's cache."""
+        started = perf_counter()
+        known = prompt[:-1]
+        if not reuse:
+            self.target.clear()
+        reused = self.target.reuse(known)
+        for at in range(reused, len(known), PREFILL_PART):
+            if cancelled():
+                break
+            self.target.extend(known[at : at + PREFILL_PART])
+        yield Prefilled(len(prompt), reused, perf_counter() - started)
+
+    def _ending(self, request: Request, prompt_length: int) -> Ending:
+        room = self.target.context - prompt_length
+        limit = room if request.max_tokens is None else min(request.max_tokens, room)
+        return Ending(limit, () if request.ignore_eos else self.target.model.info.eos)
+
+    def _proposer(self, request: Request) -> Proposer:
+        wanted = request.speculation
+        key = (wanted.proposer, tuple(sorted(wanted.options.items())))
+        if key not in self._proposers:
+            self._proposers[key] = proposers.create(wanted.proposer, wanted.options, self.resources)
+        return self._proposers[key]
+
+
+class _Narrator:
+    """Turns rounds into events with text, and ends at stop strings."""
+
+    def __init__(
+        self, codec: TextCodec, prompt: list[int], request: Request, ending: Ending
+    ) -> None:
+        self.codec, self.ending = codec, ending
+        self.detokenizer = Detokenizer(codec, prompt)
+        self.stops = StopStrings(request.stop)
+        self.text: list[str] = []
+        self.tokens: list[int] = []
+
+    def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        for round in rounds:
+            yield self._emitted(round)
+            if self.stops.stopped:
+                break
+            if cancelled():
+                yield self._finished(FinishReason.CANCELLED)
+                return
+        ended = self.stops.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
+        yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
+
+    def _emitted(self, round: Round) -> Emitted:
+        """Adds the round's tokens to the text, up to a stop string."""
+        visible: list[str] = []
+        pieces: list[Piece] = []
+        shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
+        origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
+        for token, origin, p in zip(round.tokens[: round.emitted], origins, shown_p, strict=False):
+            text = self.detokenizer.push(token)
+            pieces.append(Piece(token, text, origin, p))
+            visible.append(self.stops.push(text))
+            if self.stops.stopped:
+                break
+        self.tokens += [piece.token for piece in pieces]
+        self.text += visible
+        return Emitted(
+            round=replace(round, emitted=len(pieces)),
+            pieces=tuple(pieces),
+            drafted=self._drafted(round),
+            next_text=self.codec.token_text(round.next_token),
+            text="".join(visible),
+        )
+
+    def _drafted(self, round: Round) -> tuple[Drafted, ...]:
+        accepted = frozenset(round.accepted_path)
+        return tuple(
+            Drafted(token, self.codec.token_text(token), node in accepted, p, q)
+            for node, (token, p, q) in enumerate(
+                zip(round.tree.tokens, round.p, round.q, strict=True)
+            )
+        )
+
+    def _finished(self, reason: FinishReason) -> Finished:
+        tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
+        return Finished(reason, tail, "".join(self.text) + tail, tuple(self.tokens))

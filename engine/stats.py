@@ -1,0 +1,136 @@
+"""The only place where acceptance, rates and speed are defined: a fold over events.
+
+Definitions follow vLLM and llama.cpp, so that figures can be compared:
+
+    acceptance rate          accepted / drafted
+    mean acceptance length   1 + accepted / rounds          tokens per target pass
+    per-position rate        rounds that accepted draft position i / all rounds
+    tokens per second        emitted tokens / seconds in rounds, over the whole reply
+    time to first token      from taking the request up to the end of the first round
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from engine.events import Emitted, Event, Prefilled, Round, Started
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """One reply's figures; rates are None where their denominator is zero. Times in seconds."""
+
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    completion_tokens: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    time_to_first_token_s: float | None = None
+    accepted_at: tuple[int, ...] = ()
+    """``accepted_at[i]``: rounds that accepted at least i + 1 drafted tokens."""
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        return self.accepted / self.drafted if self.drafted else None
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        return 1 + self.accepted / self.rounds if self.rounds else None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return self.completion_tokens / self.decode_s if self.decode_s else None
+
+    @property
+    def per_position(self) -> tuple[float, ...]:
+        return tuple(count / self.rounds for count in self.accepted_at)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Several replies as one: counts and times add up, rates follow from them."""
+        longest = max(len(self.accepted_at), len(other.accepted_at))
+        pad = (0,) * longest
+        first = (self.time_to_first_token_s, other.time_to_first_token_s)
+        known = [value for value in first if value is not None]
+        return Statistics(
+            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
+            reused_tokens=self.reused_tokens + other.reused_tokens,
+            completion_tokens=self.completion_tokens + other.completion_tokens,
+            rounds=self.rounds + other.rounds,
+            drafted=self.drafted + other.drafted,
+            accepted=self.accepted + other.accepted,
+            prefill_s=self.prefill_s + other.prefill_s,
+            decode_s=self.decode_s + other.decode_s,
+            draft_s=self.draft_s + other.draft_s,
+            verify_s=self.verify_s + other.verify_s,
+            time_to_first_token_s=known[0] if known else None,
+            accepted_at=tuple(
+                a + b
+                for a, b in zip(
+                    (self.accepted_at + pad)[:longest],
+                    (other.accepted_at + pad)[:longest],
+                    strict=True,
+                )
+            ),
+        )
+
+
+class Tally:
+    """Folds events into statistics; may be asked at any moment."""
+
+    def __init__(self) -> None:
+        self._prompt = self._reused = self._emitted = self._rounds = 0
+        self._drafted = self._accepted = 0
+        self._prefill = self._decode = self._draft = self._verify = 0.0
+        self._first: float | None = None
+        self._lengths: Counter[int] = Counter()
+
+    def add(self, event: Event) -> None:
+        """Counts one event of one reply."""
+        match event:
+            case Started():
+                self._prompt = len(event.prompt_tokens)
+            case Prefilled():
+                self._reused, self._prefill = event.reused, event.seconds
+            case Emitted():
+                self._round(event.round)
+            case _:
+                pass
+
+    def _round(self, round: Round) -> None:
+        self._rounds += 1
+        self._emitted += round.emitted
+        self._drafted += len(round.tree)
+        self._accepted += len(round.accepted_path)
+        self._lengths[len(round.accepted_path)] += 1
+        self._decode += round.timing.total_s
+        self._draft += round.timing.draft_s
+        self._verify += round.timing.verify_s
+        if self._first is None:
+            self._first = self._prefill + round.timing.total_s
+
+    def statistics(self) -> Statistics:
+        """The figures so far."""
+        deepest = max(self._lengths, default=0)
+        return Statistics(
+            prompt_tokens=self._prompt,
+            reused_tokens=self._reused,
+            completion_tokens=self._emitted,
+            rounds=self._rounds,
+            drafted=self._drafted,
+            accepted=self._accepted,
+            prefill_s=self._prefill,
+            decode_s=self._decode,
+            draft_s=self._draft,
+            verify_s=self._verify,
+            time_to_first_token_s=self._first,
+            accepted_at=tuple(
+                sum(count for length, count in self._lengths.items() if length > position)
+                for position in range(deepest)
+            ),
+        )

@@ -1,0 +1,68 @@
+"""The target model and its KV cache: extend, verify, commit.
+
+The cache holds every token but the pending one. Verification appends the pending token and the
+drafted ones; committing keeps those on the accepted path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from engine.events import Tree
+from engine.models.base import Model
+from engine.prefix import common_prefix
+
+
+class Target:
+    """A model, its cache, and the tokens that are in it."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.cache = model.new_cache(model.info.context)
+        self.tokens: list[int] = []
+        self._unverified: list[int] = []
+
+    @property
+    def context(self) -> int:
+        return self.model.info.context
+
+    def reuse(self, tokens: Sequence[int]) -> int:
+        """Drops what differs from ``tokens``; returns how many of them are in the cache."""
+        length = common_prefix(self.tokens, tokens)
+        self._crop(length)
+        return length
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Prefills ``tokens`` behind what is cached; computes no logits."""
+        if tokens:
+            self.model.forward(tokens, self.cache, last=0)
+            self.tokens.extend(tokens)
+
+    def verify(self, pending: int, tree: Tree) -> Tensor:
+        """Logits after the pending token and after each node: float32 (nodes + 1, vocabulary).
+
+        Raises ValueError for a tree with branches; the cache of this version holds one sequence.
+        """
+        if not tree.is_chain:
+            raise ValueError("this target verifies chains only")
+        self._unverified = [pending, *tree.tokens]
+        return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps the pending token and the nodes on ``path``, forgets the rest."""
+        kept = self._unverified[: 1 + len(path)]
+        self.tokens.extend(kept)
+        self._unverified = []
+        self.cache.crop(len(self.tokens))
+
+    def clear(self) -> None:
+        """Empties the cache."""
+        self._crop(0)
+
+    def _crop(self, length: int) -> None:
+        # An abandoned verification may have left unverified positions behind the tokens.
+        self.cache.crop(length)
+        del self.tokens[length:]
+        self._unverified = []

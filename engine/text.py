@@ -1,0 +1,150 @@
+"""Text to tokens and back: chat template, incremental detokenisation, stop strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+
+from engine.errors import InvalidRequest, ModelError
+from engine.request import Message, Request
+
+_UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
+_TAIL = 6
+"""Prompt tokens the first piece is decoded behind: some decoders drop a leading space otherwise."""
+
+
+class TextCodec:
+    """A tokenizer with its chat template. Reads tokenizer.json; runs no code from the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from transformers import AutoTokenizer
+
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=False, local_files_only=True
+            )
+            self._backend = self._tokenizer.backend_tokenizer
+        except (ValueError, OSError, AttributeError, ImportError) as error:
+            raise ModelError(
+                f"The tokenizer in {folder} cannot be read: {error}. The folder needs a "
+                "tokenizer.json of the fast kind; download the model again."
+            ) from error
+        self.token_text = lru_cache(maxsize=65_536)(self._token_text)
+        self._anchor = self._backend.encode("a", add_special_tokens=False).ids
+
+    @property
+    def has_template(self) -> bool:
+        return bool(self._tokenizer.chat_template)
+
+    def encode_request(self, request: Request) -> list[int]:
+        """The prompt as tokens. Raises InvalidRequest where the template refuses the messages."""
+        if request.token_ids is not None:
+            return list(request.token_ids)
+        if request.prompt is not None:
+            return self.encode(request.prompt, special=True)
+        return self.encode(self.render(request.messages), special=not self.has_template)
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The chat as the text the model was trained on, open for the assistant's reply.
+
+        A model without a template (a base model) just continues what was written so far.
+        """
+        if not self.has_template:
+            return "\n".join(message.content for message in messages)
+        turns = [{"role": message.role, "content": message.content} for message in messages]
+        try:
+            text: str = self._tokenizer.apply_chat_template(
+                turns, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise InvalidRequest(
+                "messages",
+                f"This model's chat template refuses these messages: {error}. "
+                "Some models know no system prompt, or want user and assistant to take turns.",
+            ) from error
+        return text
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """``special`` adds what the tokenizer puts around a text, such as a first <s>."""
+        ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        return ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Special tokens decode to nothing."""
+        text: str = self._backend.decode(list(tokens), skip_special_tokens=True)
+        return text
+
+    def _token_text(self, token: int) -> str:
+        """One token as views show it: leading space kept, special tokens by name."""
+        before = self._backend.decode(self._anchor, skip_special_tokens=False)
+        both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
+        return both[len(before) :] or str(self._backend.id_to_token(token) or "")
+
+
+class Detokenizer:
+    """Tokens in one by one, text out; a character comes out whole or not yet.
+
+    Decoding is not concatenation (spaces, split UTF-8), so each piece is the difference between two
+    decodings that begin at the same earlier token.
+    """
+
+    def __init__(self, codec: TextCodec, prompt: Sequence[int]) -> None:
+        self._codec = codec
+        self._window = list(prompt[-_TAIL:])
+        self._shown = len(codec.decode(self._window))
+
+    def push(self, token: int) -> str:
+        """The text that ``token`` completes; empty while a character is unfinished."""
+        self._window.append(token)
+        text = self._codec.decode(self._window)
+        if text.endswith(_UNFINISHED):
+            return ""
+        piece = text[self._shown :]
+        del self._window[:-_TAIL]
+        self._shown = len(self._codec.decode(self._window))
+        return piece
+
+    def flush(self) -> str:
+        """What is left when no more tokens come: an unfinished character as U+FFFD."""
+        return self._codec.decode(self._window)[self._shown :]
+
+
+class StopStrings:
+    """Finds stop strings in streamed text and holds back what might be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> str:
+        """Returns text that is safe to show; sets ``stopped`` once a stop string is complete."""
+        pending = self._held + text
+        found = [at for stop in self._stops if (at := pending.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return pending[: min(found)]
+        keep = self._overlap(pending)
+        self._held = pending[len(pending) - keep :]
+        return pending[: len(pending) - keep]
+
+    def flush(self) -> str:
+        """What was held back and turned out not to be a stop string."""
+        held, self._held = self._held, ""
+        return held
+
+    def _overlap(self, text: str) -> int:
+        """The length of the longest end of ``text`` that begins a stop string."""
+        longest = max(map(len, self._stops), default=1) - 1
+        return next(
+            (
+                size
+                for size in range(min(longest, len(text)), 0, -1)
+                if any(stop.startswith(text[-size:]) for stop in self._stops)
+            ),
+            0,
+        )
