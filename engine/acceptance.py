@@ -65,8 +65,8 @@ def reject(
         q_row = None if q is None else q[node]
         if uniform(node) < accept_probability(p[node], q_row, token):
             continue
-        token = draw(residual(p[node], q_row, token), node, True)
-        return Acceptance(tuple(range(node)), token, Origin.CORRECTION)
+        replacement = draw(residual(p[node], q_row, token), node, True)
+        return Acceptance(tuple(range(node)), replacement, Origin.CORRECTION)
     last = len(tree)
     return Acceptance(tuple(range(last)), draw(p[last], last, False), Origin.BONUS)
 

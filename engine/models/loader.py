@@ -117,7 +117,7 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limi
     from engine.models.adapter import WINDOW, TransformersModel
 
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        model: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
             dtype=DTYPES[dtype],
             trust_remote_code=False,
