@@ -73,7 +73,7 @@ _GOODBYE_REPLIES = (
 def greeting(rng: random.Random, held_out: bool = False) -> Exchange:
     """The user says hello."""
     said = rng.choice(_GREETINGS_HELD_OUT if held_out else _GREETINGS)
-    return Exchange(said, rng.choice(_GREETING_REPLIES), ("hello", "hi", "hey"))
+    return Exchange(said, rng.choice(_GREETING_REPLIES), ("hello", "hi!", "hi there", "hey!"))
 
 
 def thanks(rng: random.Random, held_out: bool = False) -> Exchange:
