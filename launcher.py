@@ -241,13 +241,14 @@ class Progress:
 
     def show(self, line: str) -> None:
         """Take one line of pip's output."""
-        words = line.split()
-        if words[:1] == ["Collecting"]:
+        verb, _, rest = line.strip().partition(" ")
+        what, _, size = rest.partition(" ")
+        if verb == "Collecting":
             self.packages += 1
-            self._update(f"{self.packages} packages; looking at {words[1]}")
-        elif words[:1] == ["Downloading"] and not words[1].endswith(".metadata"):
-            name = words[1].rsplit("/", 1)[-1].split("-")[0]
-            size = " ".join(words[2:]).strip("()")
+            self._update(f"{self.packages} packages; looking at {what}")
+        elif verb == "Downloading" and what and not what.endswith(".metadata"):
+            name = what.rsplit("/", 1)[-1].split("-")[0]
+            size = size.strip("()")
             self._update(f"{self.packages} packages; downloading {name}, {size}")
             if not self.live and megabytes(size) >= BIG_DOWNLOAD_MB:
                 say(f"      downloading {name}, {size}")

@@ -1,0 +1,1 @@
+"""What people touch: the pages, the OpenAI-compatible server, the command line."""

@@ -1,0 +1,115 @@
+"""The socket the app listens on, bound before anything slow happens.
+
+A port that is merely looked at can be gone when it is needed; one that is bound stays ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import socket
+import sys
+from dataclasses import dataclass
+
+from engine.errors import ForetokenError
+
+TRIES = 100
+"""How many ports after the wanted one are tried."""
+
+LAST_PORT = 65535
+
+
+class CannotListen(ForetokenError):
+    """No socket could be had at this address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listening socket and where people reach it."""
+
+    socket: socket.socket
+    host: str
+    port: int
+    wanted: int
+
+    @property
+    def moved(self) -> bool:
+        """Whether the wanted port was taken."""
+        return self.wanted not in (0, self.port)
+
+    @property
+    def loopback(self) -> bool:
+        return is_loopback(self.host)
+
+    @property
+    def url(self) -> str:
+        """The address to open on this machine."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host and '[' not in host else host}:{self.port}"
+
+
+def listen(host: str, port: int) -> Listener:
+    """Listen at ``port``, or the next free one. Port 0 lets the system choose."""
+    if not 0 <= port <= LAST_PORT:
+        raise CannotListen(f"Port {port} does not exist; choose one from 1024 to {LAST_PORT}.")
+    family = _family(host)
+    for candidate in range(port, min(port + TRIES, LAST_PORT + 1)):
+        bound = _try(family, host, candidate)
+        if bound is not None:
+            return Listener(bound, host, bound.getsockname()[1], port)
+    raise CannotListen(
+        f"No port from {port} to {candidate} is free. Close another program, or choose a port "
+        "with --port."
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach ``host``."""
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
+
+
+def _family(host: str) -> socket.AddressFamily:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise CannotListen(
+            f"{host!r} is no address of this machine ({error}). Use --host 127.0.0.1 for this "
+            "machine only, or 0.0.0.0 for the whole network."
+        ) from error
+    return found[0][0]
+
+
+def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | None:
+    """A listening socket, or None where the port is taken."""
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        _claim(bound)
+        bound.bind((host, port))
+        bound.listen(128)
+    except OSError as error:
+        bound.close()
+        if _is_taken(error):
+            return None
+        raise CannotListen(
+            f"Cannot listen at {host}:{port}: {error.strerror or error}. Choose another address "
+            "with --host, or a port above 1023 with --port."
+        ) from error
+    return bound
+
+
+def _claim(bound: socket.socket) -> None:
+    """Skip the wait after an earlier run, without sharing a port in use."""
+    if sys.platform == "win32":  # there SO_REUSEADDR would share it
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
+def _is_taken(error: OSError) -> bool:
+    # 10013 is Windows' answer for a port another program holds exclusively.
+    return error.errno == errno.EADDRINUSE or getattr(error, "winerror", 0) in (10013, 10048)

@@ -1,0 +1,49 @@
+"""Where things are: shipped files beside the packages, the user's own in the data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+
+from engine.errors import ForetokenError
+
+
+class DataFolderError(ForetokenError):
+    """The folder for chats and settings cannot be used."""
+
+
+def project_root() -> Path:
+    """The source tree: the installation is editable, so shipped files stand beside the packages."""
+    return Path(__file__).resolve().parent.parent
+
+
+def assets() -> Path:
+    """The shipped models, styles and images."""
+    return project_root() / "assets"
+
+
+def catalog_file() -> Path:
+    """The shipped catalog of models."""
+    return project_root() / "model_catalog.yaml"
+
+
+def own_catalog(data_dir: Path) -> Path:
+    """Where the user's additions to the catalog are looked for."""
+    return data_dir / "model_catalog.yaml"
+
+
+def data_folder(chosen: Path | None = None) -> Path:
+    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place."""
+    folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataFolderError(
+            f"Chats and settings cannot be kept in {folder}: {error.strerror or error}. "
+            "Choose another folder with --data-dir."
+        ) from error
+    return folder.resolve()

@@ -1,0 +1,106 @@
+"""Which requests reach the app, and which are turned away."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from app.guard import Guard
+from app.switch import ApiSwitch
+
+
+async def answer(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{request.method} {request.url.path}")
+
+
+def client(
+    host: str = "127.0.0.1", origins: tuple[str, ...] = (), key: str | None = None
+) -> httpx.AsyncClient:
+    routes = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/v1/models")]
+    app = Guard(Starlette(routes=routes), host=host, switch=ApiSwitch(api_key=key), origins=origins)
+    transport = httpx.ASGITransport(app=app)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860")
+
+
+async def send(method: str, path: str = "/", **options: object) -> httpx.Response:
+    headers = options.pop("headers", {})
+    async with client(**options) as http:  # type: ignore[arg-type]
+        return await http.request(method, path, headers=headers)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("host", ["localhost:7860", "127.0.0.1", "[::1]:7860", "LOCALHOST"])
+async def test_names_of_this_machine_are_served(host: str) -> None:
+    assert (await send("GET", headers={"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "", "[", ":"]
+)
+async def test_other_names_are_refused_against_dns_rebinding(host: str) -> None:
+    reply = await send("GET", headers={"host": host})
+    assert reply.status_code == 403
+    assert "localhost" in reply.text
+
+
+async def test_beyond_loopback_any_address_will_do_but_no_foreign_name() -> None:
+    assert (await send("GET", host="0.0.0.0", headers={"host": "10.0.0.1:7860"})).status_code == 200
+    assert (await send("GET", host="0.0.0.0", headers={"host": "evil.example"})).status_code == 403
+
+
+async def test_own_pages_may_post() -> None:
+    own = {"host": "localhost:7860", "origin": "http://localhost:7860"}
+    assert (await send("POST", headers=own)).status_code == 200
+
+
+async def test_programs_without_an_origin_may_post() -> None:
+    assert (await send("POST")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:3000", "http://127.0.0.1"]
+)
+async def test_pages_of_others_may_not_post(origin: str) -> None:
+    reply = await send("POST", headers={"origin": origin})
+    assert reply.status_code == 403
+    assert "--allow-origin" in reply.text
+
+
+async def test_listed_origins_may_post() -> None:
+    options = {"origins": ("https://Friend.example/",)}
+    reply = await send("POST", headers={"origin": "https://friend.example"}, **options)
+    assert reply.status_code == 200
+
+
+async def test_the_api_answers_a_refusal_in_its_own_form() -> None:
+    reply = await send("POST", "/v1/models", headers={"origin": "https://evil.example"})
+    assert reply.json()["error"]["code"] == "origin_not_allowed"
+
+
+async def test_the_api_asks_for_its_key_and_the_page_does_not() -> None:
+    assert (await send("GET", "/", key="secret")).status_code == 200
+    refused = await send("GET", "/v1/models", key="secret")
+    assert refused.status_code == 401
+    assert refused.json()["error"]["code"] == "invalid_api_key"
+    wrong = {"authorization": "Bearer wrong"}
+    assert (await send("GET", "/v1/models", key="secret", headers=wrong)).status_code == 401
+    right = {"authorization": "Bearer secret"}
+    assert (await send("GET", "/v1/models", key="secret", headers=right)).status_code == 200
+
+
+async def test_every_answer_carries_the_security_headers() -> None:
+    for host in ("127.0.0.1", "evil.example"):
+        reply = await send("GET", headers={"host": host})
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'self'" in reply.headers["content-security-policy"]

@@ -1,0 +1,46 @@
+"""Shipped files, and the data folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app import paths
+
+
+def test_shipped_files_stand_beside_the_packages() -> None:
+    root = paths.project_root()
+    assert (root / "pyproject.toml").is_file()
+    assert paths.catalog_file().parent == root
+    assert paths.assets() == root / "assets"
+
+
+def test_the_data_folder_is_made_where_it_was_asked_for(tmp_path: Path) -> None:
+    folder = paths.data_folder(tmp_path / "a" / "b")
+    assert folder == (tmp_path / "a" / "b").resolve()
+    assert list(folder.iterdir()) == []
+
+
+def test_the_data_folder_has_a_place_of_its_own_on_this_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platformdirs.user_data_dir", lambda *a, **k: str(tmp_path / "place"))
+    assert paths.data_folder() == (tmp_path / "place").resolve()
+
+
+def test_a_data_folder_that_is_a_file_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(paths.DataFolderError, match="--data-dir"):
+        paths.data_folder(file)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere"
+)
+def test_a_data_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(paths.DataFolderError, match="--data-dir"):
+        paths.data_folder(tmp_path)

@@ -1,0 +1,207 @@
+"""The import order of the design, and what must not stand in tracked files.
+
+events <- sampling, acceptance, cache <- target, proposers, controllers
+       <- decode <- session <- service <- app, bench
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("engine.events", "engine.errors"),
+    ("engine.request",),
+    (
+        "engine.safetensors_header",
+        "engine.tokenizer_files",
+        "engine.kernels",
+        "engine.noise",
+        "engine.context",
+        "engine.prefix",
+        "engine.text",
+    ),
+    (
+        "engine.checkpoint",
+        "engine.sampling",
+        "engine.acceptance",
+        "engine.cache",
+        "engine.stats",
+        "engine.trace",
+    ),
+    ("engine.models", "engine.catalog_file"),
+    ("engine.catalog",),
+    ("engine.memory", "engine.hub", "engine.target", "engine.proposers", "engine.controllers"),
+    ("engine.judge",),
+    ("engine.decode",),
+    ("engine.session",),
+    ("engine.service",),
+    ("engine.bench", "engine.train", "engine.testing"),
+    ("app.listen", "app.paths", "app.switch"),
+    ("app.guard", "app.runtime", "app.store"),
+    ("app.server", "app.ui"),
+    ("app.main",),
+    ("app.cli",),
+)
+"""Each layer may import itself and the layers before it."""
+
+NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "rich", "app"}
+
+
+def modules() -> list[Path]:
+    """All Python files of the two packages."""
+    return sorted([*(ROOT / "engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")])
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in the file; relative ones resolved."""
+    package = name_of(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module.split(".") if node.module else [])])
+            # `from engine import hub` imports engine.hub, not only engine.
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def layer_of(module: str) -> int | None:
+    """The module's place in the order; None for the packages themselves and foreign modules."""
+    for index, layer in enumerate(LAYERS):
+        if any(module == name or module.startswith(name + ".") for name in layer):
+            return index
+    return None
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    homeless = [
+        name_of(path)
+        for path in modules()
+        if name_of(path) not in ("engine", "app") and layer_of(name_of(path)) is None
+    ]
+    assert not homeless, f"give these a layer in LAYERS: {homeless}"
+
+
+def test_imports_go_one_way() -> None:
+    wrong = []
+    for path in modules():
+        own = layer_of(name_of(path))
+        if own is None:
+            continue
+        for imported in imports_of(path):
+            other = layer_of(imported)
+            if other is not None and other > own:
+                wrong.append(f"{name_of(path)} imports {imported}")
+    assert not wrong
+
+
+def test_no_two_modules_import_each_other() -> None:
+    known = {name_of(path) for path in modules()}
+    graph = {name_of(path): sorted(_targets(path, known)) for path in modules()}
+    assert _cycle(graph) is None
+
+
+def _targets(path: Path, known: set[str]) -> set[str]:
+    found = set()
+    for imported in imports_of(path):
+        module = imported if imported in known else imported.rpartition(".")[0]
+        if module in known and module != name_of(path):
+            found.add(module)
+    return found
+
+
+def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
+    """One import cycle, if there is any."""
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> list[str] | None:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return None
+        for target in graph[module]:
+            if found := visit(target, [*path, module]):
+                return found
+        done.add(module)
+        return None
+
+    return next((found for module in graph if (found := visit(module, []))), None)
+
+
+def test_events_and_errors_import_nothing_of_ours() -> None:
+    for name in ("events", "errors"):
+        ours = [m for m in imports_of(ROOT / "engine" / f"{name}.py") if m.startswith("engine")]
+        assert not ours
+
+
+def test_the_engine_knows_no_pages_and_no_http() -> None:
+    wrong = [
+        f"{name_of(path)} imports {imported}"
+        for path in sorted((ROOT / "engine").rglob("*.py"))
+        for imported in imports_of(path)
+        if imported.split(".")[0] in NEVER_IN_ENGINE
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", ["engine.events", "engine.errors", "engine.request", "app.cli"])
+def test_what_must_be_quick_does_not_bring_torch(module: str) -> None:
+    code = (
+        f"import sys, {module}; "
+        "print([m for m in ('torch', 'transformers', 'gradio') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def tracked_files() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout: what is tracked is unknown")
+    return [ROOT / name for name in done.stdout.decode().split("\0") if name]
+
+
+FORBIDDEN = re.compile(
+    "|".join(
+        (
+            r"(?<![\w./])/(?:work|home|root|Users|mnt|opt)/\w",  # a path of one machine
+            r"[A-Za-z]:\\\\?Users\\",
+            r"(?:--|\b)(?:extra-)?index-url\b\s*[= ]",  # where packages are fetched from
+            r"https?://[^\s\"')]*/simple\b",
+        )
+    )
+)
+
+
+def test_no_machine_path_and_no_index_address_is_in_tracked_files() -> None:
+    found = []
+    for path in tracked_files():
+        if path == Path(__file__).resolve() or not path.is_file():
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # weights and pictures
+        found += [
+            f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}: {match.group()}"
+            for match in FORBIDDEN.finditer(text)
+        ]
+    assert not found

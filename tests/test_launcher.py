@@ -1,0 +1,305 @@
+"""The launcher: what it installs, when it does not, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import launcher
+
+ROOT = Path(__file__).resolve().parent.parent
+posix_only = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder that looks installed to the launcher."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
+    python = launcher.venv_python(tmp_path)
+    python.parent.mkdir(parents=True)
+    python.touch()
+    launcher.stamp_file("app", tmp_path).write_text(launcher.fingerprint(tmp_path))
+    return tmp_path
+
+
+def test_an_unchanged_project_needs_no_preparation(project: Path) -> None:
+    assert launcher.is_prepared("app", project)
+
+
+def test_the_tests_needs_have_a_stamp_of_their_own(project: Path) -> None:
+    assert not launcher.is_prepared("test", project)
+
+
+def test_a_changed_pyproject_asks_for_another_installation(project: Path) -> None:
+    (project / "pyproject.toml").write_text("[project]\nname = 'y'\n")
+    assert not launcher.is_prepared("app", project)
+
+
+def test_another_python_asks_for_another_installation(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher.sys, "version_info", (3, 99, 0))
+    assert not launcher.is_prepared("app", project)
+
+
+def test_a_moved_folder_asks_for_another_installation(project: Path) -> None:
+    moved = project.parent / "elsewhere"
+    project.rename(moved)
+    assert not launcher.is_prepared("app", moved)
+
+
+def test_a_missing_interpreter_asks_for_another_installation(project: Path) -> None:
+    launcher.venv_python(project).unlink()
+    assert not launcher.is_prepared("app", project)
+
+
+def test_a_half_made_environment_is_made_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".venv" / "lib").mkdir(parents=True)
+    (tmp_path / ".venv" / "lib" / "rubble").touch()
+    launcher.make_environment(tmp_path)
+    assert launcher.works(tmp_path)
+    assert not (tmp_path / ".venv" / "lib" / "rubble").exists()
+    assert "making it anew" in capsys.readouterr().out
+
+
+def test_an_interrupted_installation_is_not_trusted(tmp_path: Path) -> None:
+    launcher.make_environment(tmp_path)
+    launcher.unfinished_mark(tmp_path).touch()
+    assert not launcher.works(tmp_path)
+
+
+def test_a_failing_pip_is_shown_in_full_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("this is no toml\n")
+    launcher.make_environment(tmp_path)
+    with pytest.raises(launcher.LauncherError) as failure:
+        launcher.install("app", tmp_path)
+    assert "Installing failed" in str(failure.value)
+    assert "this is no toml" in str(failure.value) or "TOML" in str(failure.value)
+    assert not launcher.is_prepared("app", tmp_path)
+    assert launcher.works(tmp_path), "pip failed by itself, so the environment is still good"
+
+
+def test_installing_works_in_place_and_is_remembered(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'tiny'\nversion = '1'\n"
+    )
+    (tmp_path / "backend.py").write_text(TINY_BACKEND)
+    launcher.prepare("app", tmp_path)
+    assert launcher.is_prepared("app", tmp_path)
+    assert not launcher.unfinished_mark(tmp_path).exists()
+    started = time.monotonic()
+    launcher.prepare("app", tmp_path)
+    assert time.monotonic() - started < 0.1
+
+
+TINY_BACKEND = """
+import zipfile
+
+def get_requires_for_build_editable(config_settings=None):
+    return []
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    name = "tiny-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{wheel_directory}/{name}", "w") as wheel:
+        info = "tiny-1.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1\\n")
+        tags = "Generator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\\n" + tags)
+        wheel.writestr(f"{info}/RECORD", "")
+    return name
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "sign"),
+    [
+        ("WARNING: Retrying ... NewConnectionError(...)\nNo matching distribution", "network"),
+        ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("PermissionError: [Errno 13] Permission denied", "cannot be written"),
+        ("ERROR: No matching distribution found for torch", "no build for this Python"),
+        ("something nobody foresaw", "Deleting the folder .venv"),
+    ],
+)
+def test_the_remedy_fits_the_failure(output: str, sign: str) -> None:
+    assert sign in launcher.remedy(output)
+
+
+def test_an_old_python_is_told_what_to_install() -> None:
+    launcher.check_python((3, 11))
+    with pytest.raises(launcher.LauncherError, match=r"3\.11 or newer; this is 3\.9"):
+        launcher.check_python((3, 9))
+
+
+def test_the_launcher_still_parses_on_the_pythons_it_turns_away() -> None:
+    import ast
+
+    ast.parse((ROOT / "launcher.py").read_text(encoding="utf-8"), feature_version=(3, 8))
+
+
+def test_the_launcher_needs_nothing_but_the_standard_library() -> None:
+    code = "import sys; sys.path.insert(0, '.'); import launcher; print(launcher.ROOT)"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(ROOT)
+
+
+def test_help_comes_without_installing_anything(tmp_path: Path) -> None:
+    copy = tmp_path / "launcher.py"
+    copy.write_bytes((ROOT / "launcher.py").read_bytes())
+    command = [sys.executable, str(copy), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "--no-browser" in done.stdout
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_arguments_pass_through_to_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[list[Path | str]] = []
+    monkeypatch.setattr(launcher, "prepare", lambda extra: None)
+    monkeypatch.setattr(launcher, "hand_over", lambda command: handed.append(command) or 0)
+    assert launcher.main(["--port", "9000", "--no-browser"]) == 0
+    assert handed[0][1:] == ["-m", "app.cli", "ui", "--port", "9000", "--no-browser"]
+
+
+def test_arguments_pass_through_to_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[list[Path | str]] = []
+    prepared: list[str] = []
+    monkeypatch.setattr(launcher, "prepare", prepared.append)
+    monkeypatch.setattr(launcher, "find_chromium", lambda: None)
+    monkeypatch.setattr(launcher, "hand_over", lambda command: handed.append(command) or 0)
+    monkeypatch.chdir(ROOT)
+    assert launcher.main(["test", "-k", "guard", "-x"]) == 0
+    assert handed[0][1:] == ["-m", "pytest", "-k", "guard", "-x"]
+    assert prepared == ["test"]
+
+
+def test_a_second_launcher_waits_for_the_first(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    order: list[str] = []
+
+    def second() -> None:
+        with launcher.only_one(lock):
+            order.append("second")
+
+    with launcher.only_one(lock):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        time.sleep(0.5)
+        order.append("first")
+    waiting.join(timeout=10)
+    assert order == ["first", "second"]
+
+
+def test_progress_off_a_terminal_names_only_large_downloads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    progress = launcher.Progress(io.StringIO())
+    for line in (
+        "Collecting torch<2.14,>=2.11\n",
+        "  Downloading torch-2.13.0-cp311.whl.metadata (30 kB)\n",
+        "  Downloading torch-2.13.0-cp311.whl (202.4 MB)\n",
+        "  Downloading rich-15.0-py3.whl (240 kB)\n",
+        "Installing collected packages: a, b, c\n",
+        "  Downloading\n",
+    ):
+        progress.show(line)
+    progress.end()
+    printed = capsys.readouterr().out.split("\n")
+    assert [line.strip() for line in printed if line] == [
+        "downloading torch, 202.4 MB",
+        "unpacking 3 packages",
+    ]
+
+
+def test_a_terminal_gets_one_changing_line() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    progress = launcher.Progress(terminal)
+    progress.show("Collecting torch<2.14,>=2.11\n")
+    progress.show("  Downloading torch-2.13.0-cp311.whl (202.4 MB)\n")
+    progress.end()
+    assert "downloading torch, 202.4 MB" in terminal.getvalue()
+    assert "\n" not in terminal.getvalue()
+
+
+def test_without_chromium_the_launcher_says_that_browser_tests_skip(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert launcher.find_chromium(lambda name: None) is None
+    assert "browser tests will be skipped" in capsys.readouterr().out
+
+
+# --- the real thing ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prepared() -> None:
+    """The environment the tests run in is the launcher's own, as `launcher.py test` makes it."""
+    if Path(sys.prefix).resolve() != (ROOT / ".venv").resolve():
+        pytest.skip("these tests do not run from the launcher's .venv")
+    if not launcher.is_prepared("app"):
+        pytest.skip("the launcher has not prepared .venv: run `python launcher.py test`")
+
+
+@pytest.fixture
+def taken_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / "launcher.py"), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_address(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The address the launcher prints, and everything printed up to it."""
+    printed = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        printed += line
+        if "Foretoken is at " in line:
+            return line.split("Foretoken is at ")[1].split()[0], printed
+    raise AssertionError(f"the app did not start: {printed}")
+
+
+@posix_only
+@pytest.mark.slow
+def test_the_launcher_starts_the_app_and_ctrl_c_stops_it(
+    prepared: None, taken_port: int, tmp_path: Path
+) -> None:
+    process = start("--port", str(taken_port), "--no-browser", "--data-dir", str(tmp_path / "data"))
+    try:
+        address, printed = wait_for_address(process)
+        assert f"Port {taken_port} is taken" in printed
+        assert not address.endswith(f":{taken_port}")
+        with urllib.request.urlopen(address, timeout=30) as page:
+            assert page.status == 200
+            assert b"Foretoken" in page.read()
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert "Traceback" not in rest
+    assert (tmp_path / "data").is_dir()
