@@ -1,13 +1,14 @@
 """What a model folder holds, told from its JSON files and safetensors headers alone.
 
-A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without torch.
-Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do. Weights come
-from safetensors only: a pickle runs code when it is read, so it is refused.
+A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without
+torch. Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do.
+Weights come from safetensors only: a pickle runs code when it is read, so it is refused.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
     "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "caution", "inspect", "tokenizer_signature", "why_not",
+    "caution", "inspect", "tokenizer_signature", "weights_complete", "why_not",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
@@ -52,9 +53,10 @@ class TensorInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is the size of all tensors.
+    """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is what all tensors take.
 
-    Multimodal models are described by their text part; ``parameters`` and ``bytes`` count everything.
+    ``parameters`` leaves out an output head that repeats the (tied) embedding. A multimodal model
+    is described by its text part, but ``parameters`` and ``bytes`` count everything.
     """
 
     folder: Path
@@ -86,8 +88,9 @@ def inspect(folder: Path) -> Checkpoint:
     folder = Path(folder)
     config = _config(folder)
     _check_quantisation(folder, config)
-    tensors, stored_bytes, parameters = _tensors(folder)
+    tensors, stored_bytes = _tensors(folder)
     text = _text_part(config)
+    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
     checkpoint = Checkpoint(
         folder=folder,
@@ -101,7 +104,7 @@ def inspect(folder: Path) -> Checkpoint:
         head_dim=_size(folder, text, ("head_dim",), default=hidden // heads),
         vocabulary=_vocabulary(folder, text, tensors),
         context=_size(folder, text, _CONTEXT),
-        parameters=parameters,
+        parameters=_parameters(tensors, tied),
         bytes=stored_bytes,
         dtype=_main_dtype(tensors),
         tensors=MappingProxyType(tensors),
@@ -137,7 +140,8 @@ def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
 def _why_not_tokenizer(target: Checkpoint, draft: Checkpoint) -> str | None:
     ours, theirs = tokenizer_signature(target.folder), tokenizer_signature(draft.folder)
     rows = min(target.vocabulary, draft.vocabulary)
-    difference = ours.difference(theirs, below=rows)
+    vital = frozenset(target.eos_ids) | frozenset(draft.eos_ids)
+    difference = ours.difference(theirs, below=rows, vital=vital)
     if difference is None:
         return None
     return (
@@ -227,8 +231,8 @@ def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
     if isinstance(names, list) and names and isinstance(names[0], str):
         return names[0]
     raise ModelError(
-        f"{folder / 'config.json'} names no architecture (key 'architectures'), so nobody knows how "
-        "to run the weights. Use the config.json that was published with them."
+        f"{folder / 'config.json'} names no architecture (key 'architectures'), so nobody knows "
+        "how to run the weights. Use the config.json that was published with them."
     )
 
 
@@ -242,14 +246,14 @@ def _size(
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
         raise ModelError(
-            f"{folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number above 0. "
-            "Use the config.json that was published with the weights."
+            f"{folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number "
+            "above 0. Use the config.json that was published with the weights."
         )
     if default is not None:
         return default
     raise ModelError(
-        f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or the "
-        "file is incomplete: use the config.json that was published with the weights."
+        f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or "
+        "the file is incomplete: use the config.json that was published with the weights."
     )
 
 
@@ -264,8 +268,8 @@ def _check_quantisation(folder: Path, config: Mapping[str, Any]) -> None:
             )
             if method not in READABLE_QUANTISATION:
                 raise ModelError(
-                    f"{folder} is quantised by '{method}' (config.json, {key}), which is not read here. "
-                    "Use the original model in bf16, fp16 or fp32."
+                    f"{folder} is quantised by '{method}' (config.json, {key}), which is not "
+                    "read here. Use the original model in bf16, fp16 or fp32."
                 )
 
 
@@ -289,26 +293,42 @@ def _has_chat_template(folder: Path) -> bool:
 # -- weights
 
 
-def _tensors(folder: Path) -> tuple[dict[str, TensorInfo], int, int]:
-    """All tensors by name, their bytes, and how many numbers they hold."""
+def weights_complete(folder: Path) -> bool:
+    """Whether ``folder`` holds configuration, tokenizer and every weight file, whole."""
+    try:
+        tokenizer_signature(folder)
+        return (folder / "config.json").is_file() and bool(_tensors(folder)[0])
+    except ModelError:
+        return False
+
+
+def _tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
+    """All tensors by name, and the bytes they take."""
     tensors: dict[str, TensorInfo] = {}
-    stored_bytes = parameters = 0
+    stored_bytes = 0
     for file, expected in _weight_files(folder):
         header = read_header(file)
         absent = sorted(expected - header.keys())
         if absent:
             raise ModelError(
-                f"{folder / INDEX_FILE} names {len(absent)} tensor{'s' if len(absent) > 1 else ''} that "
-                f"{file.name} does not hold ({_some(absent)}). Index and shards come from different "
+                f"{folder / INDEX_FILE} names {_count(absent, 'tensor')} that {file.name} "
+                f"does not hold ({_some(absent)}). Index and shards come from different "
                 "downloads: get all of them again."
             )
         for name, stored in header.items():
             tensors[name] = TensorInfo(file, stored.shape, stored.dtype)
             stored_bytes += stored.nbytes
-            parameters += stored.elements
     if not tensors:
         raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
-    return tensors, stored_bytes, parameters
+    return tensors, stored_bytes
+
+
+def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
+    return sum(
+        math.prod(info.shape)
+        for name, info in tensors.items()
+        if not (tied and name == "lm_head.weight")
+    )
 
 
 def _weight_files(folder: Path) -> list[tuple[Path, set[str]]]:
@@ -328,14 +348,10 @@ def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
         raise ModelError(f"{index} has no 'weight_map'. Download the file again.")
     by_file: dict[str, set[str]] = {}
     for name, file in weight_map.items():
-        if (
-            not isinstance(file, str)
-            or Path(file).name != file
-            or not file.endswith(".safetensors")
-        ):
+        if not _is_shard_name(file):
             raise ModelError(
-                f"{index}: tensor {name!r} is said to be in {file!r}, which is no safetensors file of "
-                "this folder. Download the index again."
+                f"{index}: tensor {name!r} is said to be in {file!r}, which is no "
+                "safetensors file of this folder. Download the index again."
             )
         by_file.setdefault(file, set()).add(name)
     missing = sorted(file for file in by_file if not (folder / file).is_file())
@@ -357,13 +373,20 @@ def _no_weights(folder: Path) -> str:
         )
     if pickles:
         return (
-            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run any code "
-            "when it is read, so it is refused. Get the repository's safetensors version, or convert "
-            "the weights on a machine you can afford to lose."
+            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run "
+            "any code when it is read, so it is refused. Get the repository's safetensors version, "
+            "or convert the weights on a machine you can afford to lose."
         )
-    return (
-        f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download the model."
-    )
+    return f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download them."
+
+
+def _is_shard_name(file: object) -> bool:
+    """A plain name of this folder: an index must not reach outside it."""
+    return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
+
+
+def _count(names: list[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
 
 def _some(names: list[str], limit: int = 3) -> str:
@@ -384,8 +407,9 @@ def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, T
     stated = _size(folder, config, ("vocab_size",), default=rows)
     if rows is not None and rows != stated:
         raise ModelError(
-            f"{folder}: config.json says {stated:,} tokens (vocab_size), the embedding has {rows:,} rows. "
-            "Configuration and weights come from different models: download both again."
+            f"{folder}: config.json says {stated:,} tokens (vocab_size), the "
+            f"embedding has {rows:,} rows. Configuration and weights come from different models: "
+            "download both again."
         )
     return stated
 
@@ -404,6 +428,7 @@ def _check_tokenizer(checkpoint: Checkpoint) -> None:
         return
     if signature.highest_id >= rows or 2 * tokens < rows:
         raise ModelError(
-            f"The tokenizer in {checkpoint.folder} does not match the model: it knows {tokens:,} tokens, "
-            f"the model {rows:,}. Use the tokenizer.json that was published with the weights."
+            f"The tokenizer in {checkpoint.folder} does not match the model: "
+            f"it knows {tokens:,} tokens, the model {rows:,}. Use the tokenizer.json that was "
+            "published with the weights."
         )

@@ -1,7 +1,7 @@
-"""The header of a safetensors file: names, shapes, dtypes. Never reads a weight, never imports torch.
+"""The header of a safetensors file: names, shapes, dtypes. Reads no weight, imports no torch.
 
-The format: 8 bytes little-endian length N, N bytes of JSON, then the tensors' bytes. Every length is
-checked against the file's real size, so that a broken download is refused before anything is loaded.
+The format: 8 bytes little-endian length N, N bytes of JSON, then the tensors' bytes. Every length
+is checked against the file's size, so that a broken download is refused before it is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class StoredTensor:
 
 
 def read_header(file: Path) -> dict[str, StoredTensor]:
-    """The tensors of ``file`` by name; ``ModelError`` when the file cannot be a whole safetensors file."""
+    """The tensors of ``file`` by name; ``ModelError`` unless the file is whole."""
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:
@@ -68,8 +68,8 @@ def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int
     length = int.from_bytes(start, "little")
     if length > _LONGEST_HEADER:
         raise ModelError(
-            f"{file} is not a safetensors file: its first bytes promise a header of {length:,} bytes. "
-            "Use a file written by the safetensors library."
+            f"{file} is not a safetensors file: its first bytes promise a header of "
+            f"{length:,} bytes. Use a file written by the safetensors library."
         )
     if _PREFIX + length > size:
         raise ModelError(
@@ -121,9 +121,11 @@ def _check_size(file: Path, entries: dict[str, dict[str, Any]], data_start: int,
     )
     if size < promised:
         raise ModelError(
-            f"{file} is cut short: its header promises {promised:,} bytes, the file has {size:,}. {_AGAIN}"
+            f"{file} is cut short: its header promises {promised:,} bytes, "
+            f"the file has {size:,}. {_AGAIN}"
         )
     if size > promised:
         raise ModelError(
-            f"{file} is too long: its header promises {promised:,} bytes, the file has {size:,}. {_AGAIN}"
+            f"{file} is too long: its header promises {promised:,} bytes, "
+            f"the file has {size:,}. {_AGAIN}"
         )

@@ -1,12 +1,13 @@
 """What makes two tokenizers the same: vocabulary, merges and added tokens, read from their files.
 
-Texts may be split alike only when all three agree; chat templates and class names do not matter here.
+Text is split alike only when all three agree; chat templates and class names do not matter here.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,14 +24,15 @@ _OLDER_FILES = (
     "spiece.model",
     "tekken.json",
 )
+_SPARE = re.compile(r"<\|?(reserved|SPECIAL_|unused).*>")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSignature:
     """One tokenizer, condensed. Digests are of the sorted content, so key order does not matter.
 
-    ``tokens`` counts vocabulary and added tokens; ``highest_id`` is the vocabulary's own, without added
-    tokens, and None for formats that are compared as whole files only.
+    ``tokens`` counts vocabulary and added tokens; ``highest_id`` is the vocabulary's own, without
+    added tokens, and None for formats that are compared as whole files only.
     """
 
     folder: Path
@@ -40,16 +42,19 @@ class TokenizerSignature:
     merges: str
     added: tuple[tuple[int, str], ...]
 
-    def difference(self, other: TokenizerSignature, *, below: int) -> str | None:
+    def difference(
+        self, other: TokenizerSignature, *, below: int, vital: frozenset[int] = frozenset()
+    ) -> str | None:
         """How the tokenizers differ, as half a sentence; None when they are the same.
 
-        Added tokens from id ``below`` on do not count: one of the models has no row for them.
+        Added tokens from id ``below`` on do not count: one of the models has no row for them. A
+        slot that one of them keeps in reserve may have a name in the other, unless it is ``vital``.
         """
         if self.vocabulary != other.vocabulary:
             return _vocabulary_difference(self, other)
         if self.merges != other.merges:
             return "they have the same tokens but join them by different merges"
-        return _added_difference(dict(self.added), dict(other.added), below)
+        return _added_difference(dict(self.added), dict(other.added), below, vital)
 
 
 def tokenizer_signature(folder: Path) -> TokenizerSignature:
@@ -63,7 +68,7 @@ def tokenizer_signature(folder: Path) -> TokenizerSignature:
 
 @lru_cache(maxsize=64)
 def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
-    """Cached by modification time and size: a vocabulary of 250,000 tokens takes a second to parse."""
+    """Cached by time and size: a vocabulary of 250,000 tokens takes a second to parse."""
     content = _read(file)
     model = content["model"]
     vocabulary = _ids(model)
@@ -136,14 +141,23 @@ def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature)
     )
 
 
-def _added_difference(ours: dict[int, str], theirs: dict[int, str], below: int) -> str | None:
+def _added_difference(
+    ours: dict[int, str], theirs: dict[int, str], below: int, vital: frozenset[int]
+) -> str | None:
     for number in sorted(ours.keys() | theirs.keys()):
-        if number < below and ours.get(number) != theirs.get(number):
+        mine, other = ours.get(number), theirs.get(number)
+        spare = number not in vital and (_is_spare(mine) or _is_spare(other))
+        if number < below and mine != other and not spare:
             return (
                 f"special token {number} is {_quoted(ours.get(number))} in the target and "
                 f"{_quoted(theirs.get(number))} in the draft"
             )
     return None
+
+
+def _is_spare(token: str | None) -> bool:
+    """A slot kept free for later; a sister model may have given it a name."""
+    return token is not None and _SPARE.fullmatch(token) is not None
 
 
 def _quoted(token: str | None) -> str:

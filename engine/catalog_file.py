@@ -1,0 +1,197 @@
+"""One catalog file -> checked entries. A mistake is a ``CatalogError`` with file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from engine.errors import CatalogError
+
+TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
+
+MODEL_KEYS = {
+    "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
+    "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
+    "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
+    "note": TEXT,
+}  # fmt: skip
+PAIR_KEYS = {"id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "note": TEXT}
+
+_MODEL_NEEDS = ("id", "name", "licence")
+_REPOSITORY_NEEDS = (
+    "tokenizer", "parameters", "bytes", "context", "vocabulary", "layers", "kv_heads", "head_dim",
+)  # fmt: skip
+_PAIR_NEEDS = ("id", "name", "target")
+_SECTIONS = ("models", "pairs")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One model or pair as written: its checked values, and where each of them stands."""
+
+    file: Path
+    where: str
+    line: int
+    values: dict[str, Any]
+    lines: dict[str, int]
+
+    def error(self, key: str, problem: str) -> CatalogError:
+        """A mistake in ``key`` of this entry."""
+        return _error(self.file, self.lines.get(key, self.line), f"{self.where}.{key}", problem)
+
+
+def read_catalog_file(file: Path) -> tuple[list[Entry], list[Entry]]:
+    """The models and the pairs in ``file``."""
+    root = _compose(file)
+    if root is None:
+        return [], []
+    if not isinstance(root, MappingNode):
+        raise _error(
+            file, _line(root), "models", "the file must hold the keys 'models' and 'pairs'"
+        )
+    sections = {key.value: value for key, value in _items(file, root, "", _SECTIONS)}
+    models = [
+        _entry(file, node, f"models[{number}]", MODEL_KEYS, _MODEL_NEEDS)
+        for number, node in _elements(file, sections.get("models"), "models")
+    ]
+    pairs = [
+        _entry(file, node, f"pairs[{number}]", PAIR_KEYS, _PAIR_NEEDS)
+        for number, node in _elements(file, sections.get("pairs"), "pairs")
+    ]
+    for model in models:
+        _check_source(model)
+    _check_unique(models)
+    _check_unique(pairs)
+    return models, pairs
+
+
+def _compose(file: Path) -> Node | None:
+    try:
+        text = file.read_text(encoding="utf-8")
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except OSError as error:
+        raise CatalogError(f"{file} cannot be read: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"{file} is not UTF-8 text. Save it as UTF-8.") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        key = _key_near(text, mark.line) if mark else None
+        at = f" (near key '{key}')" if key else ""
+        raise CatalogError(
+            f"{file}{place}{at}: not valid YAML: {error.problem or error.context}. "
+            "Check indentation, colons and quotes there."
+        ) from error
+    except yaml.YAMLError as error:
+        raise CatalogError(f"{file} is not valid YAML: {error}. Correct it.") from error
+
+
+def _key_near(text: str, line: int) -> str | None:
+    """The key on this line or the closest one above, for an error the parser cannot name."""
+    for candidate in reversed(text.splitlines()[: line + 1]):
+        key, colon, _ = candidate.strip().removeprefix("- ").partition(":")
+        if colon and key and not key.startswith("#"):
+            return key
+    return None
+
+
+def _elements(file: Path, node: Node | None, section: str) -> Iterator[tuple[int, Node]]:
+    if node is None or (isinstance(node, ScalarNode) and not node.value):
+        return
+    if not isinstance(node, SequenceNode):
+        raise _error(file, _line(node), section, "must be a list, one '- ' for each entry")
+    yield from enumerate(node.value)
+
+
+def _items(
+    file: Path, node: MappingNode, where: str, known: tuple[str, ...]
+) -> Iterator[tuple[ScalarNode, Node]]:
+    """Key and value nodes, with unknown and repeated keys refused."""
+    seen: set[str] = set()
+    for key, value in node.value:
+        name = str(key.value)
+        path = f"{where}.{name}" if where else name
+        if name not in known:
+            raise _error(file, _line(key), path, f"unknown key{_suggestion(name, known)}")
+        if name in seen:
+            raise _error(file, _line(key), path, "is given twice")
+        seen.add(name)
+        yield key, value
+
+
+def _entry(
+    file: Path, node: Node, where: str, kinds: dict[str, str], needs: tuple[str, ...]
+) -> Entry:
+    if not isinstance(node, MappingNode):
+        raise _error(file, _line(node), where, "must be an entry of 'key: value' lines")
+    values: dict[str, Any] = {}
+    lines: dict[str, int] = {}
+    for key, value in _items(file, node, where, tuple(kinds)):
+        name = str(key.value)
+        lines[name] = _line(key)
+        values[name] = _value(file, value, f"{where}.{name}", kinds[name])
+    entry = Entry(file, where, _line(node), values, lines)
+    _check_present(entry, needs)
+    return entry
+
+
+def _value(file: Path, node: Node, where: str, kind: str) -> Any:
+    value = yaml.SafeLoader("").construct_object(node, deep=True) if _is_scalar(node) else None
+    good = {
+        TEXT: isinstance(value, str) and bool(value.strip()),
+        COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
+        FLAG: isinstance(value, bool),
+    }[kind]
+    if not good:
+        shown = repr(node.value) if _is_scalar(node) else "a list or a mapping"
+        raise _error(file, _line(node), where, f"is {shown}; it must be {kind}")
+    return value
+
+
+def _is_scalar(node: Node) -> bool:
+    return isinstance(node, ScalarNode)
+
+
+def _check_present(entry: Entry, needs: tuple[str, ...]) -> None:
+    for key in needs:
+        if key not in entry.values:
+            raise entry.error(key, "is missing")
+
+
+def _check_source(model: Entry) -> None:
+    has_repository, has_path = "repository" in model.values, "path" in model.values
+    if has_repository == has_path:
+        raise model.error("repository", "give either 'repository' or 'path', one of the two")
+    if has_repository:
+        _check_present(model, _REPOSITORY_NEEDS)
+        owner, slash, name = model.values["repository"].partition("/")
+        if not (owner and slash and name) or "/" in name:
+            raise model.error("repository", "must have the form 'owner/name'")
+
+
+def _check_unique(entries: list[Entry]) -> None:
+    seen: dict[str, int] = {}
+    for entry in entries:
+        name = entry.values["id"]
+        if name in seen:
+            raise entry.error("id", f"'{name}' was given on line {seen[name]} already")
+        seen[name] = entry.lines["id"]
+
+
+def _suggestion(name: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _error(file: Path, line: int, key: str, problem: str) -> CatalogError:
+    return CatalogError(f"{file}, line {line}, key '{key}': {problem.rstrip('.')}.")

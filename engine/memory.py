@@ -1,0 +1,153 @@
+"""Bytes of weights, KV cache and draft -> what fits, and how much context is left.
+
+Estimates from sizes alone, for a decision before anything is loaded: target and draft, and the KV
+cache of both, together. Never imports torch; the caller of a GPU build passes its free bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psutil
+
+from engine.catalog import ModelSpec
+from engine.checkpoint import Checkpoint
+
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of one number in the dtypes that weights and caches are kept in."""
+
+OVERHEAD = 300_000_000
+"""Interpreter, libraries and activations: what the process needs besides weights and caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What counts for memory in one model."""
+
+    name: str
+    parameters: int
+    layers: int
+    kv_heads: int
+    head_dim: int
+    context: int
+
+    @classmethod
+    def of(cls, source: ModelSpec | Checkpoint) -> ModelSize:
+        """From a catalog entry or from a folder's headers."""
+        name = source.name if isinstance(source, ModelSpec) else source.folder.name
+        return cls(
+            name,
+            source.parameters,
+            source.layers,
+            source.kv_heads,
+            source.head_dim,
+            source.context,
+        )
+
+    def weight_bytes(self, dtype: str) -> int:
+        return self.parameters * WIDTHS[dtype]
+
+    def kv_bytes_per_token(self, dtype: str) -> int:
+        """Keys and values of all layers; layers with a sliding window are counted in full."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * WIDTHS[dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
+
+    ``needed`` counts the asked context. A model of unknown size never fits. ``sentence`` is for
+    people, with cause and remedy.
+    """
+
+    needed: int
+    free: int
+    fits: bool
+    weights: int
+    kv: int
+    context: int
+    sentence: str
+
+
+def free_bytes() -> int:
+    """Memory that a process may take now without swapping."""
+    return int(psutil.virtual_memory().available)
+
+
+def total_bytes() -> int:
+    """All memory of the machine."""
+    return int(psutil.virtual_memory().total)
+
+
+def fit(
+    target: ModelSize,
+    draft: ModelSize | None = None,
+    *,
+    context: int | None = None,
+    dtype: str = "bfloat16",
+    free: int | None = None,
+    overhead: int = OVERHEAD,
+) -> Fit:
+    """Whether target and draft fit in ``free`` bytes with ``context`` tokens.
+
+    ``context`` None is the target's own; ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``.
+    """
+    models = [target] if draft is None else [target, draft]
+    asked = min(context or target.context, target.context)
+    room = free_bytes() if free is None else free
+    weights = sum(model.weight_bytes(dtype) for model in models)
+    kv = sum(_kv_bytes(model, asked, dtype) for model in models)
+    needed = weights + kv + overhead
+    largest = _largest_context(models, target.context, dtype, room - weights - overhead)
+    return Fit(
+        needed=needed,
+        free=room,
+        fits=needed <= room and all(model.parameters for model in models),
+        weights=weights,
+        kv=kv,
+        context=largest,
+        sentence=_sentence(models, asked, needed, room, largest),
+    )
+
+
+def human(count: int) -> str:
+    """Bytes for people, in decimal units: '1.5 GB'."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size) < 999.5 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit in ("B", "kB") or size >= 99.95 else f"{size:.1f} {unit}"
+
+
+def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
+    """A model's cache ends at its own context."""
+    return min(context, model.context) * model.kv_bytes_per_token(dtype)
+
+
+def _largest_context(models: list[ModelSize], limit: int, dtype: str, room: int) -> int:
+    """The most tokens, up to ``limit``, whose caches take no more than ``room`` bytes."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(_kv_bytes(model, middle, dtype) for model in models) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low if room >= 0 else 0
+
+
+def _sentence(models: list[ModelSize], asked: int, needed: int, free: int, largest: int) -> str:
+    names = " and ".join(model.name for model in models)
+    if not all(model.parameters for model in models):
+        return f"The files of {names} are not here, so what they need is not known yet."
+    verb = "needs" if len(models) == 1 else "need"
+    need = f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free."
+    if needed <= free:
+        return need
+    if largest:
+        return f"{need} A context of up to {largest:,} tokens fits: lower the context."
+    smaller = (
+        "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
+    )
+    return f"{need} Not even the weights fit: choose {smaller}, or close other programs."
