@@ -38,7 +38,7 @@ _TYPOGRAPHY = str.maketrans(
     }
 )
 _HEADER_END = re.compile(r"^-{5,}[ \t]*$", re.MULTILINE)
-_MARKUP = re.compile(r"[_*]+(?=\S)|(?<=\S)[_*]+|^\s*[_*]+\s*$")
+_MARKUP = re.compile(r"\\|[_*]+(?=\S)|(?<=\S)[_*]+|^\s*[_*]+\s*$")
 _FOOTNOTE = re.compile(r"\[(?:Footnote|Bon)?:?[^\]]*\]|\[Footnote:.*$|\[\d+\]")
 _SPACES = re.compile(r"\s+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?=\s)|(?<=[.!?][\"'])(?=\s)")
@@ -72,7 +72,7 @@ def documents(folder: Path) -> Iterator[str]:
 def sections(text: str) -> list[Section]:
     """The cleaned sections of one book, its header left out."""
     header = _HEADER_END.search(text)
-    body = text[header.end() :] if header else text
+    body = ascii_text(text[header.end() :] if header else text)
     found: list[Section] = []
     title, paragraphs = "", list[str]()
     for block in re.split(r"\n\s*\n|\n(?=#)|(?<=\n)(?=#)", body):

@@ -20,7 +20,7 @@ from engine.train.pip.example import Example, Message
 
 Source = Callable[[random.Random, bool], Example]
 
-SYSTEM = "You are Pip, the guide built into Foretoken."
+SYSTEM_MESSAGE = Message("system", "You are Pip, the guide built into Foretoken.")
 JOINED_SHARE = 0.10
 SYSTEM_SHARE = 0.15
 WEIGHTS: Mapping[str, float] = {
@@ -112,4 +112,4 @@ def _joined(first: Example, last: Example) -> Example:
 def _with_system(example: Example) -> Example:
     if example.messages[0].role == "system":
         return example
-    return Example(example.kind, (Message("system", SYSTEM), *example.messages), example.check)
+    return Example(example.kind, (SYSTEM_MESSAGE, *example.messages), example.check)

@@ -60,6 +60,16 @@ class Template:
     text: str
     work: str
 
+    @property
+    def slots(self) -> list[str]:
+        """The numbers that its text needs."""
+        return sorted(set(_SLOT.findall(self.text)) & _RANGES.keys())
+
+    @property
+    def scarce(self) -> bool:
+        """Whether it has too few numbers to keep some back; such a template is for training alone."""
+        return self.slots in (["k"], ["m"])
+
 
 @cache
 def templates() -> tuple[Template, ...]:
@@ -70,7 +80,7 @@ def templates() -> tuple[Template, ...]:
 
 def generate(rng: random.Random, held_out: bool) -> Example:
     """One problem of one template."""
-    template = rng.choice(templates())
+    template = rng.choice([entry for entry in templates() if not (held_out and entry.scarce)])
     numbers = _numbers(rng, template, held_out)
     words = _words(rng)
     asked = _fill(template.text, words, numbers)
@@ -95,12 +105,10 @@ def read_gsm8k(file: Path) -> Iterator[Example]:
 
 def _numbers(rng: random.Random, template: Template, held_out: bool) -> dict[str, int]:
     """Numbers for all slots and steps, on the asked side of the split."""
-    slots = sorted(set(_SLOT.findall(template.text)) & _RANGES.keys())
-    scarce = len(slots) == 1 and slots[0] in "km"  # too few numbers to keep some back
     while True:
-        numbers = {slot: rng.randint(*_RANGES[slot]) for slot in slots}
+        numbers = {slot: rng.randint(*_RANGES[slot]) for slot in template.slots}
         key = f"{template.text} {sorted(numbers.items())}".encode()
-        if not scarce and (zlib.crc32(key) % _HELD_OUT_PART == 0) != held_out:
+        if not template.scarce and (zlib.crc32(key) % _HELD_OUT_PART == 0) != held_out:
             continue
         if _solve(template, numbers):
             return numbers

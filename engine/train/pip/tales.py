@@ -338,7 +338,10 @@ def read_tales(folder: Path) -> tuple[Tale, ...]:
     found: dict[str, Tale] = {}
     for file in sorted(folder.glob("*.md")):
         fables = "aesop" in file.name
-        for section in sections(file.read_text(encoding="utf-8")):
+        book = file.read_text(encoding="utf-8")
+        if not fables and not any(title.upper() in book.upper() for title in _OTHER_TITLES):
+            continue
+        for section in sections(book):
             text = "\n\n".join(section.paragraphs)
             wanted = section.title in _OTHER_TITLES or (
                 fables and section.title and section.title not in _LEFT_OUT

@@ -24,11 +24,16 @@ _CLOSERS = (
 _QUESTION_WORDS = frozenset(
     {"what", "how", "why", "which", "who", "where", "when", "whose", "what's", "how's"}
 )
-_STARTERS = _QUESTION_WORDS | {
-    "is", "are", "do", "does", "did", "can", "could", "will", "would", "should", "has", "have", "tell", "explain",
-    "show", "describe", "give", "write", "make", "please", "the", "a", "an", "if", "in", "on", "my", "your", "what's",
-    "where's", "there", "this", "that", "any", "let", "say", "name", "list", "put", "solve", "turn",
-}  # fmt: skip
+_STARTERS = _QUESTION_WORDS | set(
+    (
+        "a add am an and another answer any are best between book both but buy call can check convert correct "
+        "could create debug describe design did do does don't draw explain find fix generate give good google "
+        "has have if in invent is it's its latest let list look make may my name no not on one open order "
+        "paint plan play please prove put read recommend say search send set should show sing solve some "
+        "speak summarize surprise take tell that that's the there this translate turn two under was we were "
+        "what's where's who's whose will would write you your"
+    ).split()
+)
 _SPELLINGS = (
     ("color", "colour"), ("favorite", "favourite"), ("license", "licence"), ("quantize", "quantise"),
     ("gray", "grey"), ("behavior", "behaviour"), ("catalog", "catalogue"), ("analyze", "analyse"),
