@@ -1,0 +1,37 @@
+"""The command ``foretoken``. One file per command; whatever is heavy is imported inside them.
+
+Exit status: 0 done, 1 a measurement or training that failed, 2 a mistake that the message explains,
+130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from app.cli import chat, models, serve, ui
+from app.cli.replies import GenerationFailed
+from engine.errors import ForetokenError
+
+cli = typer.Typer(
+    name="foretoken",
+    help="Drafts tokens ahead, verifies them with the target model, and shows what happened.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+cli.command()(ui.ui)
+cli.command()(chat.chat)
+cli.command()(serve.serve)
+cli.add_typer(models.cli, name="models")
+
+
+def main() -> None:
+    """Run the command line; an expected error is one message and status 2, never a traceback."""
+    try:
+        cli()
+    except ForetokenError as error:
+        print(f"foretoken: {error}", file=sys.stderr)
+        sys.exit(1 if isinstance(error, GenerationFailed) else 2)

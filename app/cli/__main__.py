@@ -1,0 +1,5 @@
+"""``python -m app.cli``: what the launcher starts."""
+
+from app.cli import main
+
+main()

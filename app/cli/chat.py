@@ -1,0 +1,166 @@
+"""``foretoken chat``: a reply in the terminal, its statistics, and its trace."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import main, paths
+from app.cli import options, prompts, replies, terminal
+from app.cli.loading import open_for_command
+from app.cli.proposer_options import parse
+from engine.errors import InvalidRequest
+from engine.events import Event
+from engine.request import AcceptanceRule, Sampling, Speculation
+
+if TYPE_CHECKING:
+    from engine.service import EngineService
+
+
+def chat(
+    prompt: Annotated[
+        str | None, typer.Argument(help="What to say; - reads standard input.")
+    ] = None,
+    prompts_file: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="A file with one JSON object a line: prompt or turns."),
+    ] = None,
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    proposer: Annotated[
+        str | None,
+        typer.Option(help="none, draft or ngram. Default: draft if there is a draft, else ngram."),
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Tokens drafted a round, 1 to 15.")] = 4,
+    acceptance: Annotated[
+        str, typer.Option(help="auto, greedy, coupled or rejection.")
+    ] = AcceptanceRule.AUTO.value,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the proposer. Repeatable."),
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="0: off.")] = 0,
+    min_p: Annotated[float, typer.Option(help="0: off.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="1: off.")] = 1.0,
+    presence_penalty: Annotated[float, typer.Option(help="0: off.")] = 0.0,
+    frequency_penalty: Annotated[float, typer.Option(help="0: off.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="The same seed, the same words.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="The longest reply.")] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="Text that ends the reply. Repeatable.")
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
+    ] = False,
+    quantization: options.QuantizationOption = "auto",
+    marks: Annotated[
+        bool,
+        typer.Option(
+            "--marks", help="Show origins: accepted drafts bold, rejected ones struck through."
+        ),
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write every event, one JSON object a line.")
+    ] = None,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Answer a prompt in the terminal."""
+    dtype = options.check_quantization(quantization)
+    conversations = prompts.collect(prompt, prompts_file)
+    sampling = Sampling(
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        seed=seed,
+    )
+    rule = acceptance_rule(acceptance)
+    # Mistakes are told before any model is loaded.
+    Speculation(proposer=proposer or "ngram", depth=depth, acceptance=rule)
+    if proposer:
+        parse(proposer, option or [])
+    folder = paths.data_folder(data_dir)
+    with trace_to(trace) as write_event, open_for_command(pair, folder, dtype) as service:
+        name = proposer or default_proposer(service)
+        wish = replies.Wish(
+            sampling=sampling,
+            speculation=Speculation(
+                proposer=name, depth=depth, acceptance=rule, options=parse(name, option or [])
+            ),
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+            system=system,
+            raw=raw,
+        )
+        done = hold_all(service, conversations, wish, write_event, marks)
+    if as_json:
+        print(json.dumps(replies.as_json(done), ensure_ascii=False))
+
+
+def hold_all(
+    service: EngineService,
+    conversations: list[prompts.Conversation],
+    wish: replies.Wish,
+    write_event: Callable[[Event], None],
+    marks: bool,
+) -> list[replies.Reply]:
+    """Hold every conversation, printing as it goes."""
+    printer = terminal.Printer(sys.stdout, terminal.marks_for(sys.stdout) if marks else None)
+
+    def on_event(event: Event) -> None:
+        write_event(event)
+        printer.show(event)
+
+    done = []
+    for conversation in conversations:
+        for reply in replies.hold(service, conversation, wish, on_event):
+            print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
+            done.append(reply)
+    return done
+
+
+def acceptance_rule(text: str) -> AcceptanceRule:
+    """The rule of that name."""
+    try:
+        return AcceptanceRule(text)
+    except ValueError as error:
+        known = ", ".join(AcceptanceRule)
+        raise InvalidRequest(
+            "acceptance", f"acceptance is {text!r}; choose one of {known}."
+        ) from error
+
+
+def default_proposer(service: EngineService) -> str:
+    """What drafts when nobody chose: the draft model if there is one, else n-grams."""
+    loaded = service.loaded
+    return "draft" if loaded is not None and "draft" in loaded.proposers else "ngram"
+
+
+@contextlib.contextmanager
+def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
+    """A function that writes events to ``path`` as JSON lines; without one, it does nothing."""
+    if path is None:
+        yield lambda event: None
+        return
+    from engine.trace import to_json
+
+    try:
+        file = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(
+            "trace", f"The trace cannot be written to {path}: {error.strerror or error}."
+        ) from error
+    with file:
+        yield lambda event: print(json.dumps(to_json(event), ensure_ascii=False), file=file)

@@ -1,0 +1,67 @@
+"""Opening a pair for a command: its progress on the terminal, and a clean end."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from engine.hub import Progress
+    from engine.service import EngineService
+
+
+class Status:
+    """One changing line on standard error, where that is a terminal; elsewhere silence."""
+
+    def __init__(self) -> None:
+        self._width = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.say("")
+
+    def say(self, text: str) -> None:
+        """Replace the line."""
+        if sys.stderr.isatty():
+            end = "\r" if not text else ""
+            print(f"\r{text.ljust(self._width)}", end=end, file=sys.stderr, flush=True)
+            self._width = len(text)
+
+    def on_progress(self, progress: Progress) -> None:
+        """Show how far a download has come."""
+        self.say(describe(progress))
+
+
+def describe(progress: Progress) -> str:
+    """A download in one line: how much, how fast, how long still."""
+    from engine.memory import human
+
+    text = (
+        f"Downloading {progress.repository}: {human(progress.bytes)} of {human(progress.total)}, "
+        f"{human(int(progress.bytes_per_s))}/s"
+    )
+    if progress.eta_s is None:
+        return text
+    minutes, seconds = divmod(round(progress.eta_s), 60)
+    return f"{text}, {minutes}:{seconds:02} left"
+
+
+@contextlib.contextmanager
+def open_for_command(pair: str, data_dir: Path, dtype: str = "auto") -> Iterator[EngineService]:
+    """An engine with ``pair`` loaded, closed again at the end."""
+    from app.runtime import open_pair, read_catalog
+    from engine.service import EngineService
+
+    catalog = read_catalog(data_dir)
+    with contextlib.closing(EngineService()) as service:
+        with Status() as status:
+            status.say(f"Loading {pair} ...")
+            loaded = open_pair(service, catalog, pair, status.on_progress, dtype=dtype)
+        for note in loaded.notes:
+            print(f"Note: {note}", file=sys.stderr)
+        yield service

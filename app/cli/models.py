@@ -1,0 +1,148 @@
+"""``foretoken models``: what there is, what is on disk, what fits, and why a draft does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.tables import table
+
+if TYPE_CHECKING:
+    from engine.catalog import Catalog, ModelSpec
+
+cli = typer.Typer(
+    help="List, check and download models.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+def _catalog(data_dir: Path | None) -> Catalog:
+    from app.runtime import read_catalog
+
+    return read_catalog(paths.data_folder(data_dir))
+
+
+@cli.command("list")
+def list_models(
+    as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
+) -> None:
+    """List the catalog: what is on disk, and what fits into memory."""
+    catalog = _catalog(data_dir)
+    entries = [describe(spec) for spec in catalog.models]
+    rows = [
+        (
+            entry["id"],
+            f"{entry['parameters'] / 1e6:,.0f} M" if entry["parameters"] else "?",
+            entry["size"],
+            entry["licence"] + (", gated" if entry["gated"] else ""),
+            "yes" if entry["on_disk"] else "no",
+            {True: "yes", False: "no", None: "?"}[entry["fits"]],
+            entry["source"],
+        )
+        for entry in entries
+    ]
+    head = ("model", "parameters", "size", "licence", "on disk", "fits", "from")
+    print(table(head, rows, frozenset({1, 2})))
+    pairs = [
+        (pair.id, pair.target.id, pair.draft.id if pair.draft else "-", pair.note)
+        for pair in catalog.pairs
+    ]
+    print("\n" + table(("pair", "target", "draft", ""), pairs, frozenset()))
+    if as_json:
+        named = [
+            {"id": p[0], "target": p[1], "draft": p[2] if p[2] != "-" else None} for p in pairs
+        ]
+        print(json.dumps({"models": entries, "pairs": named}, ensure_ascii=False))
+
+
+@cli.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A folder with a model.")],
+    as_json: options.JsonOption = False,
+) -> None:
+    """Check a folder: what model it holds and whether it can be used."""
+    from engine.checkpoint import inspect
+    from engine.memory import ModelSize, fit, human
+
+    found = inspect(path)
+    room = fit(ModelSize.of(found))
+    print(f"{found.folder}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
+    print(
+        f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
+        f"{found.context:,} tokens, {human(found.bytes)} of weights"
+    )
+    print("It has a chat template." if found.has_chat_template else "It has no chat template.")
+    print(room.sentence)
+    if as_json:
+        facts = {
+            "folder": str(found.folder),
+            "architecture": found.architecture,
+            "parameters": found.parameters,
+            "layers": found.layers,
+            "vocabulary": found.vocabulary,
+            "context": found.context,
+            "bytes": found.bytes,
+            "dtype": found.dtype,
+            "chat_template": found.has_chat_template,
+            "fits": room.fits,
+        }
+        print(json.dumps(facts, ensure_ascii=False))
+
+
+@cli.command()
+def download(
+    model: Annotated[str, typer.Argument(help="A model or a pair of the catalog.")],
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Download a model, or both models of a pair. An interrupted download is resumed."""
+    from app.cli.loading import Status
+    from app.runtime import fetch
+
+    pairing = _catalog(data_dir).resolve(model)
+    for spec in (pairing.target, pairing.draft):
+        if spec is not None:
+            with Status() as status:
+                folder = fetch(spec, status.on_progress)
+            print(f"{spec.name} is in {folder}")
+
+
+@cli.command()
+def why(
+    target: Annotated[str, typer.Argument(help="A model of the catalog, or a folder.")],
+    draft: Annotated[str, typer.Argument(help="The model that would draft for it.")],
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Say whether a draft fits a target, and if not, why."""
+    from engine import hub
+    from engine.catalog import why_not
+
+    catalog = _catalog(data_dir)
+    ours, theirs = catalog.resolve(target).target, catalog.resolve(draft).target
+    reason = why_not(ours, theirs, hub.locate)
+    if reason is not None:
+        print(f"{theirs.name} cannot draft for {ours.name}. {reason}")
+        raise typer.Exit(1)
+    print(f"{theirs.name} can draft for {ours.name}: they share a vocabulary, and it is smaller.")
+
+
+def describe(spec: ModelSpec) -> dict[str, Any]:
+    """One model as facts; ``fits`` None while its size is unknown."""
+    from engine import hub
+    from engine.memory import ModelSize, fit, human
+
+    return {
+        "id": spec.id,
+        "name": spec.name,
+        "parameters": spec.parameters,
+        "bytes": spec.bytes,
+        "size": human(spec.bytes) if spec.bytes else "?",
+        "licence": spec.licence,
+        "gated": spec.gated,
+        "on_disk": hub.locate(spec) is not None,
+        "fits": fit(ModelSize.of(spec)).fits if spec.parameters else None,
+        "source": spec.repository or str(spec.path),
+    }

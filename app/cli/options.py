@@ -1,0 +1,56 @@
+"""Options that several commands share, so that a flag means the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.errors import InvalidRequest
+
+QUANTIZATIONS = ("auto", "fp32", "bf16")
+
+PairOption = Annotated[
+    str,
+    typer.Option(
+        "--pair",
+        metavar="PAIR",
+        help="pip, another pair of the catalog, or TARGET_FOLDER[::DRAFT_FOLDER].",
+    ),
+]
+DataDirOption = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where chats and settings are kept.")
+]
+HostOption = Annotated[
+    str, typer.Option(help="The address to listen on; 127.0.0.1 is this machine only.")
+]
+PortOption = Annotated[int, typer.Option(help="The port; if it is taken, the next free one.")]
+ApiKeyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--api-key",
+        envvar="FORETOKEN_API_KEY",
+        help="The key that API clients must send; needed beyond this machine.",
+    ),
+]
+OriginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-origin", help="A website whose pages may use the API, as https://name. Repeatable."
+    ),
+]
+QuantizationOption = Annotated[
+    str, typer.Option(help="auto (what suits model and machine), fp32 or bf16.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+def check_quantization(value: str) -> str:
+    """``value`` if this version has it; told before anything is fetched or loaded."""
+    if value not in QUANTIZATIONS:
+        raise InvalidRequest(
+            "quantization",
+            f"quantization is {value!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
+        )
+    return value

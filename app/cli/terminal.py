@@ -1,0 +1,90 @@
+"""A reply on the terminal: its text as it comes, its origins where asked for, its statistics."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import IO
+
+from engine.events import Emitted, Event, Finished, Origin, Queued
+from engine.stats import Statistics
+
+RESET = "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """How a token of each kind is set off: accepted drafts, rejected drafts, the target's own."""
+
+    accepted: tuple[str, str]
+    rejected: tuple[str, str]
+    own: tuple[str, str]
+
+
+STYLED = Marks(("\x1b[1m", RESET), ("\x1b[2;9m", RESET), ("\x1b[4m", RESET))
+"""Bold, dim and struck through, underlined."""
+PLAIN = Marks(("[", "]"), ("~", "~"), ("", ""))
+"""For files and terminals without styles."""
+
+
+def marks_for(stream: IO[str]) -> Marks:
+    """Styles where ``stream`` shows them, signs elsewhere (and where NO_COLOR asks for them)."""
+    return STYLED if stream.isatty() and not os.environ.get("NO_COLOR") else PLAIN
+
+
+class Printer:
+    """Events in, text out. Writes to ``stream`` as it goes."""
+
+    def __init__(self, stream: IO[str], marks: Marks | None = None) -> None:
+        self.stream = stream
+        self.marks = marks
+
+    def show(self, event: Event) -> None:
+        """Write what ``event`` adds."""
+        if isinstance(event, Queued):
+            self._write(f"(waiting: {event.ahead} ahead)\n")
+        elif isinstance(event, Emitted):
+            self._write(event.text if self.marks is None else marked(event, self.marks))
+        elif isinstance(event, Finished):
+            self._write("\n" if self.marks else f"{event.tail}\n")
+
+    def _write(self, text: str) -> None:
+        self.stream.write(text)
+        self.stream.flush()
+
+
+def marked(event: Emitted, marks: Marks) -> str:
+    """One round's tokens with their origins: what was accepted, rejected, and put there instead."""
+    accepted = [piece.text for piece in event.pieces if piece.origin is Origin.DRAFT]
+    rejected = [drafted.text for drafted in event.drafted if not drafted.accepted]
+    own = [piece.text for piece in event.pieces if piece.origin is not Origin.DRAFT]
+    return "".join(
+        _wrap(text, mark)
+        for texts, mark in (
+            (accepted, marks.accepted),
+            (rejected, marks.rejected),
+            (own, marks.own),
+        )
+        for text in texts
+    )
+
+
+def _wrap(text: str, mark: tuple[str, str]) -> str:
+    return f"{mark[0]}{text}{mark[1]}" if text else ""
+
+
+def summary(statistics: Statistics) -> str:
+    """The statistics of a reply in one line."""
+    parts = [f"{statistics.completion_tokens} tokens", f"{statistics.rounds} rounds"]
+    if statistics.tokens_per_s is not None:
+        parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
+    if statistics.acceptance_rate is not None:
+        parts.append(
+            f"accepted {statistics.accepted} of {statistics.drafted} drafted "
+            f"({statistics.acceptance_rate:.0%})"
+        )
+    if statistics.mean_acceptance_length is not None:
+        parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
+    if statistics.time_to_first_token_s is not None:
+        parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
+    return ", ".join(parts)

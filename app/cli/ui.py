@@ -1,0 +1,39 @@
+"""``foretoken ui``: the app in the browser."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from app import main
+from app.cli import options
+
+
+def ui(
+    port: options.PortOption = main.DEFAULT_PORT,
+    host: options.HostOption = main.DEFAULT_HOST,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
+    ] = True,
+    data_dir: options.DataDirOption = None,
+    api: Annotated[
+        bool, typer.Option("--api", help="Switch the OpenAI-compatible endpoint on.")
+    ] = False,
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    api_key: options.ApiKeyOption = None,
+    allow_origin: options.OriginOption = None,
+) -> None:
+    """Open the app in the browser."""
+    main.serve(
+        main.Settings(
+            host=host,
+            port=port,
+            pair=pair,
+            data_dir=data_dir,
+            api=api,
+            api_key=api_key,
+            origins=tuple(allow_origin or ()),
+            browser=browser,
+        )
+    )

@@ -1,0 +1,157 @@
+"""The running app: the pages and the OpenAI-compatible API behind one guarded address."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app import paths
+from app.listen import Listener, is_loopback, listen
+from app.switch import ApiSwitch
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from app.runtime import Runtime
+
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 7860
+DEFAULT_PAIR = "pip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the app is started. ``pages`` False serves the API alone."""
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    pair: str = DEFAULT_PAIR
+    data_dir: Path | None = None
+    api: bool = False
+    api_key: str | None = None
+    origins: tuple[str, ...] = ()
+    browser: bool = True
+    pages: bool = True
+
+
+def serve(settings: Settings) -> None:
+    """Run until Ctrl-C. Raises ``ForetokenError`` for what cannot be started.
+
+    The order is made for a quick page: take the port, import, serve, and load the models while
+    people already see the page.
+    """
+    # Before Gradio and the hub are imported: nothing is reported to anybody.
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    exposed = not is_loopback(settings.host)
+    switch = ApiSwitch(settings.api, api_key=settings.api_key, needs_key=exposed)
+    data_dir = paths.data_folder(settings.data_dir)
+    listener = listen(settings.host, settings.port)
+    announce_start(listener)
+
+    from app.runtime import create_runtime
+
+    with (
+        contextlib.closing(listener.socket),
+        contextlib.closing(create_runtime(data_dir)) as runtime,
+    ):
+        runtime.catalog.resolve(settings.pair)  # a misspelt pair is told now, not in the page
+        app = create_app(runtime, switch, settings)
+        run_server(app, listener, lambda: when_up(runtime, listener, settings))
+
+
+def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
+    """The address answers: say so, load the models, open the browser."""
+    from app.runtime import open_in_background
+
+    announce_ready(listener, settings)
+    open_in_background(runtime, settings.pair)
+    if settings.browser and settings.pages:
+        threading.Thread(target=webbrowser.open, args=(listener.url,), daemon=True).start()
+
+
+def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastAPI:
+    """The ASGI app: API routes first, then the pages, all behind the guard."""
+    from fastapi import FastAPI
+
+    from app.guard import Guard
+    from app.server import create_api
+
+    app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(create_api(runtime, switch))
+    if settings.pages:
+        app = mount_pages(app, runtime, switch)
+    if settings.origins:
+        from starlette.middleware.cors import CORSMiddleware
+
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
+    app.add_middleware(Guard, host=settings.host, switch=switch, origins=settings.origins)
+    return app
+
+
+def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
+    """Put the Gradio pages at the root of ``app``."""
+    import gradio as gr
+
+    from app import ui
+
+    pages = ui.build_ui(runtime, switch)
+    presentation: dict[str, Any] = ui.presentation()
+    return gr.mount_gradio_app(app, pages, path="/", **presentation)
+
+
+def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> None:
+    """Serve on the listener's socket until Ctrl-C or SIGTERM; ``ready`` once it answers."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            ready()
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        # Open streams (a page's own) must not hold up Ctrl-C.
+        timeout_graceful_shutdown=2,
+        server_header=False,
+    )
+    # uvicorn shuts down in good order and then reports the signal once more.
+    with contextlib.suppress(KeyboardInterrupt):
+        Server(config).run(sockets=[listener.socket])
+    say("Stopped.")
+
+
+def announce_start(listener: Listener) -> None:
+    """Say at once what address it will be."""
+    if listener.moved:
+        say(f"Port {listener.wanted} is taken; using {listener.port}.")
+    say("Starting Foretoken ...")
+
+
+def announce_ready(listener: Listener, settings: Settings) -> None:
+    """Say where it is, who can reach it and how to stop it."""
+    say(f"Foretoken is at {listener.url} - press Ctrl-C to stop.")
+    if settings.api:
+        say(f"The OpenAI-compatible API is on at {listener.url}/v1")
+    if not listener.loopback:
+        say(
+            f"Listening at {settings.host}: everyone who can reach this machine over the network "
+            "can open the page and use the models. Use --host 127.0.0.1 to keep it to yourself."
+        )
+
+
+def say(line: str) -> None:
+    print(line, flush=True)

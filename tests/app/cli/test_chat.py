@@ -1,0 +1,181 @@
+"""``foretoken chat`` on a real, very small model."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import terminal
+from engine import trace
+from engine.events import Emitted, Finished, Prefilled, Started
+from engine.stats import Tally
+from tests.app.cli.conftest import Foretoken
+
+STABLE_KEYS = {
+    "text",
+    "token_ids",
+    "rounds",
+    "drafted",
+    "accepted",
+    "acceptance_rate",
+    "mean_acceptance_length",
+    "tokens_per_s",
+    "time_to_first_token_s",
+}
+TALE = ("Once upon a time, Tom met a cat. Once upon a time,", "--raw")
+
+
+def test_text_and_statistics_are_printed(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 12)
+    assert result.status == 0
+    text, statistics = result.out.rstrip().rsplit("\n", 1)
+    assert text
+    assert statistics.startswith("[12 tokens, ")
+    assert "tokens/s" in statistics
+
+
+def test_the_last_line_is_one_object_with_the_stable_keys(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 20, "--json")
+    reply = result.last_json
+    assert reply.keys() >= STABLE_KEYS
+    assert len(reply["token_ids"]) == 20
+    assert result.out.startswith(reply["text"])
+
+
+@pytest.mark.parametrize("proposer", ["none", "ngram"])
+@pytest.mark.parametrize("temperature", [0, 0.8])
+def test_the_words_do_not_depend_on_the_proposer(
+    foretoken: Foretoken, stories: Path, proposer: str, temperature: float
+) -> None:
+    def words(name: str, depth: int) -> list[int]:
+        result = foretoken(
+            *("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--json", "--seed", 3),
+            *("--proposer", name, "--depth", depth, "--temperature", temperature),
+        )
+        ids: list[int] = result.last_json["token_ids"]
+        return ids
+
+    assert words(proposer, 6) == words("none", 1)
+
+
+def test_the_trace_holds_every_round(foretoken: Foretoken, stories: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    result = foretoken(
+        *("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--json"),
+        *("--proposer", "ngram", "--depth", 5, "--trace", file),
+    )
+    reply = result.last_json
+    with file.open(encoding="utf-8") as stream:
+        events = list(trace.read(stream))
+    assert isinstance(events[0], Started)
+    assert isinstance(events[1], Prefilled)
+    rounds = [event for event in events if isinstance(event, Emitted)]
+    assert len(rounds) == reply["rounds"]
+    assert sum(len(event.round.tree) for event in rounds) == reply["drafted"]
+    assert sum(len(event.round.accepted_path) for event in rounds) == reply["accepted"]
+    assert [piece.token for event in rounds for piece in event.pieces] == reply["token_ids"]
+    assert isinstance(events[-1], Finished)
+    assert events[-1].text == reply["text"]
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    assert tally.statistics().tokens_per_s == reply["tokens_per_s"]
+
+
+def test_prompts_come_from_a_file_and_turns_see_the_earlier_ones(
+    foretoken: Foretoken, stories: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": "A cat"}, {"turns": ["A dog", "A bird"]}]
+    file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    result = foretoken("chat", "--prompts", file, "--pair", stories, "--max-tokens", 5, "--json")
+    whole = result.last_json
+    first, second, third = whole["results"]
+    assert whole["rounds"] == first["rounds"] + second["rounds"] + third["rounds"]
+    assert whole["token_ids"] == first["token_ids"] + second["token_ids"] + third["token_ids"]
+    assert third["prompt_tokens"] > second["prompt_tokens"]
+    assert third["reused_tokens"] > 0, "a second turn prefills only what is new"
+    assert result.out.count("[5 tokens") == 3
+
+
+def test_a_prompt_comes_from_standard_input(
+    foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--pair", stories, "--max-tokens", 8, "--raw", "--json")
+    monkeypatch.setattr("sys.stdin", io.StringIO(TALE[0]))
+    assert (
+        foretoken("chat", "-", *words).last_json["token_ids"]
+        == foretoken("chat", TALE[0], *words).last_json["token_ids"]
+    )
+
+
+def test_a_stop_string_ends_the_reply(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("chat", *TALE, "--pair", stories, "--stop", ".", "--json")
+    assert "." not in result.last_json["text"]
+
+
+def test_options_reach_the_proposer(foretoken: Foretoken, stories: Path) -> None:
+    def drafted(shortest: int) -> int:
+        result = foretoken(
+            *("chat", *TALE, "--pair", stories, "--max-tokens", 30, "--json"),
+            *("--proposer", "ngram", "--option", f"prompt_lookup_min={shortest}"),
+            *("--option", "prompt-lookup-max=9"),
+        )
+        count: int = result.last_json["drafted"]
+        return count
+
+    assert drafted(1) > drafted(9)
+
+
+def test_marks_show_what_was_drafted_without_losing_a_word(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    words = ("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--proposer", "ngram", "--json")
+    result = foretoken(*words, "--option", "prompt_lookup_min=1", "--marks")
+    shown = result.out.split("\n[40 tokens")[0]
+    assert result.last_json["accepted"] == shown.count("[")
+    rejected = result.last_json["drafted"] - result.last_json["accepted"]
+    assert rejected > 0
+    assert shown.count("~") == 2 * rejected
+
+
+def test_styles_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert terminal.marks_for(Terminal()) is terminal.STYLED
+    assert terminal.marks_for(io.StringIO()) is terminal.PLAIN
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.marks_for(Terminal()) is terminal.PLAIN
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_ctrl_c_ends_with_130_and_no_traceback(stories: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(json.dumps({"prompt": "Once upon a time"}) + "\n")
+    file.write_text(file.read_text() * 2000)
+    command = [sys.executable, "-m", "app.cli", "chat", "--prompts", str(file), "--raw"]
+    process = subprocess.Popen(
+        [*command, "--pair", str(stories), "--data-dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in errors

@@ -1,0 +1,149 @@
+"""Every mistake on the command line: one message, status 2, no traceback."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.app.cli.conftest import Foretoken
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--depth", 0], "depth is 0; it must be 1 to 15"),
+        (["--depth", 99], "depth is 99; it must be 1 to 15"),
+        (["--temperature", -1], "temperature is -1.0; it must be 0"),
+        (["--temperature", "nan"], "temperature must be a finite number"),
+        (["--top-p", 0], "top_p is 0.0"),
+        (["--acceptance", "lucky"], "choose one of auto, greedy, coupled, rejection"),
+        (["--proposer", "oracle"], "choose one of none, draft, ngram"),
+        (["--quantization", "int1"], "must be one of auto, fp32, bf16"),
+        (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
+        (["--pair", "./no/such/folder"], "no/such/folder"),
+        (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),
+        (["--max-tokens", "many"], "--max-tokens"),
+        (["--frobnicate"], "--frobnicate"),
+        (["--proposer", "ngram", "--option", "size=3"], "prompt_lookup_max"),
+        (["--proposer", "ngram", "--option", "prompt_lookup_max=x"], "must be a whole number"),
+        (["--proposer", "ngram", "--option", "prompt_lookup_max"], "NAME=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_message_and_status_2(
+    foretoken: Foretoken, words: list[object], message: str
+) -> None:
+    result = foretoken("chat", "Hello", *words)
+    assert result.status == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert result.out == ""
+
+
+def test_a_prompt_or_a_file_is_needed(foretoken: Foretoken, tmp_path: Path) -> None:
+    assert "Give either a prompt" in foretoken("chat").err
+    both = foretoken("chat", "Hello", "--prompts", tmp_path / "file")
+    assert both.status == 2
+    assert "Give either a prompt" in both.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no prompt"),
+        ("{not json", "prompts.jsonl:1 is no JSON"),
+        ('{"prompt": "a"}\n[1]', "prompts.jsonl:2 is no JSON object"),
+        ('{"turns": []}', "prompts.jsonl:1 has no prompt"),
+        ('{"prompt": 3}', "prompts.jsonl:1 has no prompt"),
+        ("\xff", "cannot be read"),
+    ],
+)
+def test_a_broken_file_of_prompts_is_told_with_its_line(
+    foretoken: Foretoken, tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_bytes(text.encode("latin-1"))
+    result = foretoken("chat", "--prompts", file)
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_a_missing_file_of_prompts_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
+    result = foretoken("chat", "--prompts", tmp_path / "absent.jsonl")
+    assert result.status == 2
+    assert "absent.jsonl cannot be read" in result.err
+
+
+def test_a_folder_that_is_no_model_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
+    result = foretoken("chat", "Hello", "--pair", tmp_path)
+    assert result.status == 2
+    assert str(tmp_path) in result.err
+
+
+def test_a_draft_with_another_vocabulary_is_told_with_sizes(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    other = stories.parent / "tiny-chat-gptneo"
+    result = foretoken("chat", "Hello", "--pair", f"{stories}::{other}")
+    assert result.status == 2
+    assert "cannot draft for" in result.err
+
+
+def test_a_draft_is_needed_to_draft_with_one(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("chat", "Hello", "--pair", stories, "--proposer", "draft")
+    assert result.status == 2
+    assert "needs a draft model" in result.err
+
+
+def test_a_prompt_longer_than_the_context_says_by_how_much(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    result = foretoken("chat", "word " * 3000, "--pair", stories)
+    assert result.status == 2
+    assert "Shorten it by" in result.err
+
+
+def test_an_empty_message_is_told(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("chat", "  ", "--pair", stories)
+    assert result.status == 2
+    assert "empty message" in result.err
+
+
+def test_a_missing_model_is_told_with_the_way_to_get_it(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    result = foretoken("chat", "Hello", "--pair", "smollm2-360m")
+    assert result.status == 2
+    assert "hf download HuggingFaceTB/SmolLM2-360M-Instruct" in result.err
+
+
+@pytest.mark.parametrize("command", ["ui", "serve"])
+def test_a_server_that_cannot_start_says_why(foretoken: Foretoken, command: str) -> None:
+    for words, message in (
+        (["--port", 70000], "Port 70000 does not exist"),
+        (["--host", "192.0.2.1", "--api-key", "k"], "Cannot listen at 192.0.2.1"),
+        (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
+    ):
+        result = foretoken(command, *words)
+        assert result.status == 2
+        assert message in result.err
+
+
+def test_beyond_this_machine_the_api_needs_a_key(foretoken: Foretoken) -> None:
+    result = foretoken("serve", "--host", "0.0.0.0", "--port", 0)
+    assert result.status == 2
+    assert "--api-key" in result.err
+
+
+def test_help_is_quick() -> None:
+    started = time.monotonic()
+    command = [sys.executable, "-m", "app.cli", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert time.monotonic() - started < 5, "something heavy is imported for --help"
+    for name in ("ui", "chat", "serve", "models"):
+        assert f"\n  {name} " in done.stdout

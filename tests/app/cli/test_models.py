@@ -1,0 +1,79 @@
+"""``foretoken models``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.app.cli.conftest import Foretoken
+
+
+@pytest.fixture(autouse=True)
+def empty_models_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+
+
+def test_the_list_tells_size_licence_and_what_is_on_disk(foretoken: Foretoken) -> None:
+    result = foretoken("models", "list", "--json")
+    assert result.status == 0
+    models = {model["id"]: model for model in result.last_json["models"]}
+    assert {"pip", "pip-draft", "qwen3-0.6b"} <= models.keys()
+    assert models["qwen3-0.6b"]["on_disk"] is False
+    assert models["qwen3-0.6b"]["licence"] == "apache-2.0"
+    assert "pip" in {pair["id"] for pair in result.last_json["pairs"]}
+    head = result.out.split("\n", 1)[0]
+    assert head.split() == ["model", "parameters", "size", "licence", "on", "disk", "fits", "from"]
+
+
+def test_a_broken_catalog_of_ones_own_is_told_and_the_rest_goes_on(
+    foretoken: Foretoken, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "model_catalog.yaml").write_text("models: [\n")
+    result = foretoken("models", "list", "--data-dir", tmp_path / "own")
+    assert result.status == 0
+    assert "pip" in result.out
+    assert "model_catalog.yaml" in caplog.text
+
+
+def test_a_folder_is_checked(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("models", "check", stories, "--json")
+    assert result.status == 0
+    assert result.last_json["vocabulary"] == 512
+    assert result.last_json["fits"] is True
+    assert "LlamaForCausalLM" in result.out
+
+
+def test_a_folder_without_a_model_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
+    result = foretoken("models", "check", tmp_path)
+    assert result.status == 2
+    assert str(tmp_path) in result.err
+
+
+def test_why_names_both_vocabularies(foretoken: Foretoken) -> None:
+    result = foretoken("models", "why", "llama-3.1-8b", "qwen3-0.6b")
+    assert result.status == 1
+    assert "128,256" in result.out
+    assert "151," in result.out
+
+
+def test_why_says_when_a_draft_fits(foretoken: Foretoken) -> None:
+    result = foretoken("models", "why", "qwen3-8b", "qwen3-0.6b")
+    assert result.status == 0
+    assert "can draft for" in result.out
+
+
+def test_an_unknown_model_cannot_be_downloaded(foretoken: Foretoken) -> None:
+    result = foretoken("models", "download", "qwen3-0.6c")
+    assert result.status == 2
+    assert "Did you mean 'qwen3-0.6b'?" in result.err
+
+
+def test_offline_a_download_says_how_to_go_on(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    result = foretoken("models", "download", "qwen3-0.6b")
+    assert result.status == 2
+    assert "http://127.0.0.1:9 cannot be reached" in result.err
