@@ -1,0 +1,1 @@
+"""Fakes that keep the real contracts, so that a test of the loop needs no weights."""
