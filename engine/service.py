@@ -14,18 +14,20 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine import proposers
 from engine.checkpoint import caution, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded
 from engine.events import Event, Failed, Finished, Queued
+from engine.models.base import Model
 from engine.models.loader import load_model
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
 from engine.text import TextCodec
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -119,6 +121,17 @@ class EngineService:
     def unload(self) -> None:
         """Frees the models' memory, after the requests already waiting."""
         self._call(self._unload)
+
+    def measure(self, work: Callable[[Model], T]) -> T:
+        """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
+
+        def on_thread() -> T:
+            if self._session is None:
+                raise NotLoaded("No model is loaded, so there is nothing to measure.")
+            return work(self._session.target.model)
+
+        result: T = self._call(on_thread)
+        return result
 
     def submit(self, request: Request) -> Generation:
         """Queues a request; its events come from the returned Generation.

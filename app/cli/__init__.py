@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from app.cli import chat, models, serve, ui
+from app.cli import bench, chat, models, serve, ui
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
 
@@ -25,6 +25,8 @@ cli = typer.Typer(
 cli.command()(ui.ui)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
+cli.command()(train.train)
+cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")
 
 

@@ -86,7 +86,7 @@ def chat(
         frequency_penalty=frequency_penalty,
         seed=seed,
     )
-    rule = acceptance_rule(acceptance)
+    rule = options.acceptance_rule(acceptance)
     # Mistakes are told before any model is loaded.
     Speculation(proposer=proposer or "ngram", depth=depth, acceptance=rule)
     if proposer:
@@ -129,17 +129,6 @@ def hold_all(
             print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
             done.append(reply)
     return done
-
-
-def acceptance_rule(text: str) -> AcceptanceRule:
-    """The rule of that name."""
-    try:
-        return AcceptanceRule(text)
-    except ValueError as error:
-        known = ", ".join(AcceptanceRule)
-        raise InvalidRequest(
-            "acceptance", f"acceptance is {text!r}; choose one of {known}."
-        ) from error
 
 
 def default_proposer(service: EngineService) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import InvalidRequest
+from engine.request import AcceptanceRule
 
 QUANTIZATIONS = ("auto", "fp32", "bf16")
 
@@ -54,3 +55,14 @@ def check_quantization(value: str) -> str:
             f"quantization is {value!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
     return value
+
+
+def acceptance_rule(text: str) -> AcceptanceRule:
+    """The rule of that name."""
+    try:
+        return AcceptanceRule(text)
+    except ValueError as error:
+        known = ", ".join(AcceptanceRule)
+        raise InvalidRequest(
+            "acceptance", f"acceptance is {text!r}; choose one of {known}."
+        ) from error

@@ -1,0 +1,169 @@
+"""``foretoken bench``: measurements for people, and as JSON for scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from app import main, paths
+from app.cli import options
+from app.cli.loading import open_for_command
+from app.cli.tables import table
+from engine.request import AcceptanceRule, Sampling, Speculation
+
+if TYPE_CHECKING:
+    from engine.bench.compare import Row
+    from engine.bench.quality import Miss, Score
+
+cli = typer.Typer(
+    help="Measure speed, acceptance and quality.", no_args_is_help=True, rich_markup_mode=None
+)
+DEFAULT_DEPTH = {"draft": 4, "ngram": 7}
+"""N-grams cost nothing to draft, so they may look further."""
+
+
+@cli.command()
+def compare(
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    proposer: Annotated[
+        list[str] | None, typer.Option(help="draft, ngram; repeatable. Default: all there are.")
+    ] = None,
+    depth: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens drafted a round; repeatable. Default: 4 for draft, 7 for ngram."),
+    ] = None,
+    acceptance: Annotated[
+        str, typer.Option(help="auto, greedy, coupled or rejection.")
+    ] = AcceptanceRule.AUTO.value,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
+    max_tokens: Annotated[int, typer.Option(help="The longest reply.")] = 160,
+    repeats: Annotated[int, typer.Option(min=1, help="Each reply's time is their median.")] = 3,
+    prompts_file: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
+    ] = None,
+    quantization: options.QuantizationOption = "auto",
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
+    from engine.bench import compare as bench
+    from engine.bench import prompts, verify_cost
+
+    dtype = options.check_quantization(quantization)
+    held = prompts.read(prompts_file or prompts.SHIPPED)
+    rule = options.acceptance_rule(acceptance)
+    sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
+    for value in depth or ():
+        Speculation(depth=value)  # told before anything is loaded
+    with open_for_command(pair, paths.data_folder(data_dir), dtype) as service:
+        loaded = service.loaded
+        assert loaded is not None
+        names = proposer or [name for name in loaded.proposers if name != bench.PLAIN]
+        plan = bench.Plan(
+            settings=tuple(
+                bench.Setting(name, value)
+                for name in names
+                for value in depth or (DEFAULT_DEPTH.get(name, 4),)
+            ),
+            sampling=sampling,
+            acceptance=rule,
+            max_tokens=max_tokens,
+            repeats=repeats,
+        )
+        with _progress("Comparing") as on_progress:
+            rows = bench.run(service, held, plan, on_progress)
+        cost = service.measure(verify_cost.measure)
+    _print_rows(rows, cost)
+    if as_json:
+        print(json.dumps(bench.as_json(rows, cost)))
+
+
+@cli.command()
+def quality(
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    count: Annotated[
+        int, typer.Option(min=1, help="Questions of each kind but the guide's.")
+    ] = 100,
+    seed: Annotated[int, typer.Option(help="Decides which questions are drawn.")] = 7,
+    misses: Annotated[bool, typer.Option(help="Print the replies that failed.")] = True,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Grade Pip on wordings that it was not trained on."""
+    from engine.bench import quality as bench
+
+    with open_for_command(pair, paths.data_folder(data_dir)) as service:
+        examples = bench.questions(count, seed)
+        with _progress("Asking") as on_progress:
+            scores, failed = bench.run(service, examples, on_progress)
+    if misses:
+        _print_misses(failed)
+    _print_scores(scores)
+    if as_json:
+        print(json.dumps(bench.as_json(scores, failed)))
+
+
+@contextlib.contextmanager
+def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error."""
+    columns = (TextColumn(task), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        number = bar.add_task(task, total=None)
+        yield lambda done, total: bar.update(number, completed=done, total=total)
+
+
+def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:
+    head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
+    print(
+        table(
+            head,
+            [
+                (
+                    row.prompt_kind,
+                    row.proposer,
+                    str(row.depth),
+                    f"{row.tokens_per_s:.1f}",
+                    f"{row.speedup:.2f}x",
+                    "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
+                    f"{row.mean_acceptance_length or 0:.2f}",
+                    {True: "equal", False: "DIFFER", None: "-"}[row.identical],
+                )
+                for row in rows
+            ],
+            frozenset(range(2, 7)),
+        )
+    )
+    shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
+    print(f"\nTime to verify M tokens, relative to one:  {shown}")
+
+
+def _print_scores(scores: Sequence[Score]) -> None:
+    from engine.bench.quality import EXPECTED
+
+    rows = [
+        (
+            score.kind,
+            f"{score.passed} of {score.asked}",
+            f"{score.share:.1%}",
+            f"{EXPECTED[score.kind]:.0%}" if score.kind in EXPECTED else "-",
+        )
+        for score in scores
+    ]
+    print(table(("kind", "passed", "share", "expected"), rows, frozenset({1, 2, 3})))
+
+
+def _print_misses(misses: Sequence[Miss]) -> None:
+    for miss in misses:
+        print(
+            f"[{miss.kind}] {miss.prompt}\n  expected: {miss.expected}\n  replied:  {miss.reply}\n"
+        )

@@ -1,0 +1,1 @@
+"""Measurements through the same service and events that the app uses."""

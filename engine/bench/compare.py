@@ -1,0 +1,184 @@
+"""Proposers side by side: same prompts, same seed, one run, alternating.
+
+A machine's speed drifts while a benchmark runs. So each prompt is answered by every setting before
+the next one is asked, in changing order, several times; of the repeats the median counts. Speed-up is
+the ratio to ``none`` within this run, never to an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from typing import Any
+
+from engine.bench.prompts import ALL, Prompt
+from engine.errors import ForetokenError
+from engine.events import Failed, Finished
+from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.sampling import resolve_rule
+from engine.service import EngineService
+from engine.stats import Statistics, Tally
+
+PLAIN = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A proposer at a depth."""
+
+    proposer: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting on one kind of prompt. ``speedup`` is against ``none`` in the same run.
+
+    ``identical``: every reply has the tokens of plain decoding; None where the acceptance rule
+    promises the distribution instead of the words.
+    """
+
+    proposer: str
+    depth: int
+    prompt_kind: str
+    tokens_per_s: float
+    speedup: float
+    acceptance_rate: float | None
+    mean_acceptance_length: float | None
+    identical: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one setting made of one prompt: token ids of every turn, and figures."""
+
+    tokens: tuple[tuple[int, ...], ...]
+    statistics: Statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared, and how."""
+
+    settings: tuple[Setting, ...]
+    sampling: Sampling
+    acceptance: AcceptanceRule = AcceptanceRule.AUTO
+    max_tokens: int = 160
+    repeats: int = 3
+
+
+def run(
+    service: EngineService,
+    prompts: Sequence[Prompt],
+    plan: Plan,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Row]:
+    """Answers every prompt by plain decoding and by every setting; a row for each kind and "all".
+
+    Raises ForetokenError where a reply fails.
+    """
+    settings = (Setting(PLAIN, 0), *(s for s in plan.settings if s.proposer != PLAIN))
+    answer(service, prompts[0], settings[-1], plan)  # warm: first calls build what later ones reuse
+    answers: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
+    for index, prompt in enumerate(prompts):
+        tries: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
+        for repeat in range(plan.repeats):
+            turned = (index + repeat) % len(settings)
+            for setting in settings[turned:] + settings[:turned]:
+                tries[setting].append(answer(service, prompt, setting, plan))
+        for setting, several in tries.items():
+            answers[setting].append(_typical(several))
+        on_progress(index + 1, len(prompts))
+    rule = resolve_rule(plan.acceptance, plan.sampling.temperature)
+    same_words = rule is not AcceptanceRule.REJECTION
+    return [
+        row
+        for kind in (*dict.fromkeys(prompt.kind for prompt in prompts), ALL)
+        for row in _rows(kind, prompts, answers, same_words)
+    ]
+
+
+def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan) -> Answer:
+    """Holds the conversation of ``prompt``, starting from an empty cache."""
+    history: list[Message] = []
+    total, replies = Statistics(), []
+    for turn in prompt.turns:
+        history.append(Message("user", turn))
+        request = Request(
+            messages=tuple(history),
+            sampling=plan.sampling,
+            speculation=Speculation(
+                proposer=setting.proposer, depth=setting.depth, acceptance=plan.acceptance
+            ),
+            max_tokens=plan.max_tokens,
+            reuse_cache=len(history) > 1,
+        )
+        finished, statistics = hear(service, request)
+        history.append(Message("assistant", finished.text))
+        replies.append(finished.token_ids)
+        total = total + statistics
+    return Answer(tuple(replies), total)
+
+
+def hear(service: EngineService, request: Request) -> tuple[Finished, Statistics]:
+    """Runs one request to its end. Raises ForetokenError with the engine's message if it fails."""
+    tally = Tally()
+    for event in service.submit(request):
+        tally.add(event)
+        if isinstance(event, Failed):
+            raise ForetokenError(event.message)
+        if isinstance(event, Finished):
+            return event, tally.statistics()
+    raise AssertionError("a generation ends with Finished or Failed")
+
+
+def as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:
+    """The stable keys that scripts rely on."""
+    return {
+        "results": [asdict(row) for row in rows],
+        "verify_cost": {str(rows_): ratio for rows_, ratio in verify_cost.items()},
+    }
+
+
+def _typical(several: Sequence[Answer]) -> Answer:
+    """The first repeat's tokens and counts with the median time.
+
+    Repeats of one setting must agree: a seed fixes the words.
+    """
+    first = several[0]
+    if any(other.tokens != first.tokens for other in several):
+        raise ForetokenError("The same request gave different words: this is a bug of the engine.")
+    seconds = median(one.statistics.decode_s for one in several)
+    return replace(first, statistics=replace(first.statistics, decode_s=seconds))
+
+
+def _rows(
+    kind: str,
+    prompts: Sequence[Prompt],
+    answers: dict[Setting, list[Answer]],
+    same_words: bool,
+) -> list[Row]:
+    chosen = [i for i, prompt in enumerate(prompts) if kind in (ALL, prompt.kind)]
+    plain = next(iter(answers.values()))
+    speed: float | None = None
+    rows = []
+    for setting, replies in answers.items():
+        total = sum((replies[i].statistics for i in chosen), Statistics())
+        tokens_per_s = total.tokens_per_s or 0.0
+        speed = speed or tokens_per_s
+        rows.append(
+            Row(
+                proposer=setting.proposer,
+                depth=setting.depth,
+                prompt_kind=kind,
+                tokens_per_s=tokens_per_s,
+                speedup=tokens_per_s / speed if speed else 0.0,
+                acceptance_rate=total.acceptance_rate,
+                mean_acceptance_length=total.mean_acceptance_length,
+                identical=all(replies[i].tokens == plain[i].tokens for i in chosen)
+                if same_words
+                else None,
+            )
+        )
+    return rows

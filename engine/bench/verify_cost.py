@@ -1,0 +1,33 @@
+"""T_verify(M) / T_verify(1): what it costs to check M tokens in one pass instead of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from time import perf_counter
+
+from engine.models.base import Model
+
+ROWS = (1, 2, 4, 8, 16)
+
+
+def measure(
+    model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
+) -> dict[int, float]:
+    """Time of a step with M rows relative to one row, behind ``past`` cached tokens.
+
+    The row counts alternate, so that a drifting machine slows all of them alike; medians are compared.
+    """
+    past = min(past, model.info.context - max(rows))
+    cache = model.new_cache(model.info.context)
+    tokens = [index % model.info.vocabulary for index in range(past + max(rows))]
+    model.forward(tokens[:past], cache, last=0)
+    seconds: dict[int, list[float]] = {count: [] for count in rows}
+    for _ in range(repeats + 3):
+        for count in rows:
+            started = perf_counter()
+            model.forward(tokens[past : past + count], cache, last=count)
+            seconds[count].append(perf_counter() - started)
+            cache.crop(past)
+    typical = {count: median(times[3:]) for count, times in seconds.items()}  # 3 to warm up
+    return {count: time / typical[rows[0]] for count, time in typical.items()}
