@@ -175,7 +175,7 @@ class _Transfer:
         remote = {file.rfilename: file.size or 0 for file in info.siblings or []}
         weights = self._weights(remote)
         files = [*_small_files(remote), *weights]
-        self._meter.total = sum(file.size for file in files)
+        self._meter.expect(sum(file.size for file in files))
         self._check_space(files)
         for file in files:
             self._fetch(file)
@@ -202,8 +202,7 @@ class _Transfer:
                 f"{self._repository} names weights that it does not hold ({', '.join(missing[:3])}). "
                 "The repository is broken: choose another revision or model."
             )
-        index = _RemoteFile(INDEX_FILE, remote[INDEX_FILE])
-        return [index, *(_RemoteFile(name, remote[name]) for name in shards)]
+        return [_RemoteFile(name, remote[name]) for name in shards]
 
     def _check_space(self, files: list[_RemoteFile]) -> None:
         missing = sum(file.size for file in files if not self._is_there(file))
@@ -305,7 +304,11 @@ class _Meter:
         self._received = 0
         self._marks = [(time.monotonic(), 0)]
         self._reported = 0.0
-        self.total = 0
+        self._total = 0
+
+    def expect(self, more: int) -> None:
+        """The total: what has arrived so far, and ``more`` bytes."""
+        self._total = self._bytes + more
 
     def arrived(self, file: str, count: int, *, now: bool = True) -> None:
         """``now`` False: the bytes were there before, and say nothing about the speed."""
@@ -320,10 +323,10 @@ class _Meter:
             return
         self._reported = time_now
         speed = self._speed(time_now)
-        left = max(self.total - self._bytes, 0)
+        left = max(self._total - self._bytes, 0)
         eta = left / speed if speed > 0 else None
         self._on_progress(
-            Progress(self._repository, file, min(self._bytes, self.total), self.total, speed, eta)
+            Progress(self._repository, file, min(self._bytes, self._total), self._total, speed, eta)
         )
 
     def _speed(self, time_now: float) -> float:
@@ -480,7 +483,7 @@ def _offline(spec: ModelSpec, destination: Path) -> str:
     return (
         f"{spec.name} is not complete on this machine and {cause}. Connect and try again; what has "
         f"arrived is kept. Or, on a machine with a network, run\n"
-        f'  hf download {spec.repository}{revision} --include "*.json" "*.safetensors" "*.jinja" '
-        f'"tokenizer*" "*.txt" --local-dir {destination.name}\n'
+        f'  hf download {spec.repository}{revision} --include "*.json" --include "model*.safetensors" '
+        f'--include "tokenizer*" --include "*.jinja" --local-dir {destination.name}\n'
         f"and copy that folder{size} to {destination}"
     )

@@ -1,0 +1,197 @@
+"""A hub on this machine: repositories over a real socket, for the real client.
+
+Speaks what a download needs: model information, HEAD with ETag and commit, GET with Range. It can
+refuse like a gated repository, and break connections off in the middle of a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "c0ffee" + "0" * 34
+
+
+@dataclass
+class HostedRepository:
+    """One repository. ``breaks``: by file, after how many bytes its next GETs are cut off.
+
+    ``gated`` lets only ``token`` in; ``pause_s`` waits before each block of ``block`` bytes.
+    """
+
+    files: dict[str, bytes]
+    gated: bool = False
+    token: str = "hf_right"
+    breaks: dict[str, list[int]] = field(default_factory=dict)
+    pause_s: float = 0.0
+    block: int = 4096
+    ignore_range: bool = False
+    damage: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request the server answered."""
+
+    method: str
+    path: str
+    range: str | None
+
+
+class HubServer:
+    """Serves ``repositories`` (by 'owner/name') at ``url`` until closed; use as a context."""
+
+    def __init__(self, repositories: dict[str, HostedRepository]) -> None:
+        self.repositories = repositories
+        self.seen: list[Seen] = []
+        self._http = _Server(("127.0.0.1", 0), _Handler)
+        self._http.hub = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def fetched(self) -> list[str]:
+        """Names of the files whose bytes were asked for, in order."""
+        return [seen.path.rsplit("/", 1)[1] for seen in self.seen if seen.method == "GET/file"]
+
+    def __enter__(self) -> HubServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    hub: HubServer
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet: tests look at ``HubServer.seen``."""
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def _answer(self, *, body: bool) -> None:
+        path = unquote(urlsplit(self.path).path)
+        parts = path.strip("/").split("/")
+        is_api = parts[:2] == ["api", "models"]
+        method = self.command if is_api or not body else "GET/file"
+        self.server.hub.seen.append(Seen(method, path, self.headers.get("Range")))
+        name = "/".join(parts[2:4] if is_api else parts[:2])
+        repository = self.server.hub.repositories.get(name)
+        if repository is None:
+            return self._refuse(404, "RepoNotFound", body)
+        if is_api:
+            if parts[5:] not in ([], ["main"], [COMMIT]):
+                return self._refuse(404, "RevisionNotFound", body)
+            tree = parts[4:5] == ["tree"]
+            return self._json(_tree(repository) if tree else _information(name, repository))
+        if repository.gated and not self._has_token(repository):
+            status = 403 if self.headers.get("Authorization") else 401
+            return self._refuse(status, "GatedRepo", body)
+        file = "/".join(parts[4:])
+        content = repository.files.get(file)
+        if content is None:
+            return self._refuse(404, "EntryNotFound", body)
+        return self._file(repository, file, content, body)
+
+    def _has_token(self, repository: HostedRepository) -> bool:
+        return self.headers.get("Authorization") == f"Bearer {repository.token}"
+
+    def _refuse(self, status: int, code: str, body: bool) -> None:
+        self.send_response(status)
+        self.send_header("X-Error-Code", code)
+        self.send_header("X-Error-Message", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _json(self, answer: object) -> None:
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _file(self, repository: HostedRepository, file: str, content: bytes, body: bool) -> None:
+        start = 0
+        asked = self.headers.get("Range")
+        if asked and not repository.ignore_range:
+            start = int(asked.removeprefix("bytes=").split("-")[0])
+        sent = content[start:]
+        self.send_response(206 if start else 200)
+        self.send_header("ETag", f'"{_etag(content)}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(sent)))
+        if start:
+            last = len(content) - 1
+            self.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
+        self.end_headers()
+        if body:
+            cuts = repository.breaks.get(file)
+            limit = cuts.pop(0) if cuts else len(sent)
+            self._send(repository, bytes(len(sent)) if repository.damage else sent, limit)
+
+    def _send(self, repository: HostedRepository, content: bytes, limit: int) -> None:
+        try:
+            for start in range(0, min(limit, len(content)), repository.block):
+                time.sleep(repository.pause_s)
+                self.wfile.write(content[start : min(start + repository.block, limit)])
+                self.wfile.flush()
+        except OSError:
+            pass  # the client went away
+        if limit < len(content):
+            self.close_connection = True
+
+
+def _information(name: str, repository: HostedRepository) -> dict[str, object]:
+    siblings = [
+        {"rfilename": file, "size": len(content), "blobId": _etag(content)[:40]}
+        for file, content in repository.files.items()
+    ]
+    return {
+        "_id": "0",
+        "id": name,
+        "modelId": name,
+        "sha": COMMIT,
+        "private": False,
+        "gated": "manual" if repository.gated else False,
+        "siblings": siblings,
+        "tags": [],
+    }
+
+
+def _tree(repository: HostedRepository) -> list[dict[str, object]]:
+    return [
+        {"type": "file", "path": file, "size": len(content), "oid": _etag(content)[:40]}
+        for file, content in repository.files.items()
+    ]
+
+
+def _etag(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,364 @@
+"""The shipped catalog, a user's own one, and every mistake in either."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.catalog import Catalog, ModelSpec, load_catalog, local_spec, open_catalog, why_not
+from engine.errors import CatalogError, IncompatiblePair, ModelError
+from engine.testing.folders import write_model
+
+ROOT = Path(__file__).resolve().parents[2]
+SHIPPED = ROOT / "model_catalog.yaml"
+
+MODEL = """\
+  - id: {id}
+    name: {id}
+    repository: owner/{id}
+    tokenizer: family
+    licence: mit
+    parameters: {parameters}
+    bytes: 2_000
+    context: 256
+    vocabulary: 32
+    layers: 1
+    kv_heads: 1
+    head_dim: 4
+"""
+GOOD = f"""\
+models:
+{MODEL.format(id="big", parameters=1000)}\
+{MODEL.format(id="small", parameters=100)}\
+pairs:
+  - id: pair
+    name: A pair
+    target: big
+    draft: small
+"""
+
+
+@pytest.fixture
+def shipped() -> Catalog:
+    return load_catalog(SHIPPED)
+
+
+def write(folder: Path, text: str, name: str = "model_catalog.yaml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def mistake(folder: Path, text: str) -> str:
+    file = write(folder, text)
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(file)
+    message = str(caught.value)
+    assert str(file) in message
+    return message
+
+
+# -- what ships
+
+
+def test_the_embedded_pair_comes_first(shipped: Catalog) -> None:
+    first = shipped.pairs[0]
+    assert first.id == "pip"
+    assert first.target.path == ROOT / "assets" / "pip" / "target"
+    assert first.draft is not None
+    assert first.draft.path == ROOT / "assets" / "pip" / "draft"
+
+
+@pytest.mark.parametrize("family", ["Llama-3.", "Qwen3", "gemma-3", "SmolLM", "Mistral"])
+def test_the_known_families_are_there(shipped: Catalog, family: str) -> None:
+    assert any(family in (pair.target.repository or "") for pair in shipped.pairs)
+
+
+def test_there_are_at_least_ten_real_pairs_with_a_draft(shipped: Catalog) -> None:
+    assert (
+        sum(pair.draft is not None and pair.target.repository is not None for pair in shipped.pairs)
+        >= 10
+    )
+
+
+def test_every_real_model_tells_what_people_need_to_know(shipped: Catalog) -> None:
+    for spec in shipped.models:
+        if spec.repository is None:
+            continue
+        assert spec.licence != "unknown", spec.id
+        assert spec.revision, spec.id
+        assert spec.bytes >= 2 * spec.parameters, spec.id
+        assert min(spec.context, spec.vocabulary, spec.layers, spec.kv_heads, spec.head_dim) > 0
+
+
+def test_every_pair_fits(shipped: Catalog) -> None:
+    for pair in shipped.pairs:
+        if pair.draft is not None and pair.target.repository is not None:
+            assert why_not(pair.target, pair.draft) is None, pair.id
+
+
+def test_a_pair_without_a_draft_says_why(shipped: Catalog) -> None:
+    assert all(pair.note for pair in shipped.pairs if pair.draft is None)
+
+
+def test_every_draft_that_does_not_fit_has_a_reason_with_sizes(shipped: Catalog) -> None:
+    choices = shipped.drafts_for("llama-3.1-8b")
+    assert len(choices) == len(shipped.models) - 1
+    reasons = {choice.spec.id: choice.reason for choice in choices}
+    assert reasons["llama-3.2-1b"] is None
+    assert re.search("128,256.*151,936", str(reasons["qwen3-0.6b"]))
+    assert "not smaller" in str(reasons["llama-3.3-70b"])
+    fits = [choice.fits for choice in choices]
+    assert fits == sorted(fits, reverse=True)
+
+
+def test_one_family_with_other_special_tokens_does_not_fit(shipped: Catalog) -> None:
+    choices = {choice.spec.id: choice for choice in shipped.drafts_for("smollm3-3b")}
+    assert not choices["llama-3.2-1b"].fits
+
+
+# -- resolving
+
+
+def test_a_pair_id_resolves(shipped: Catalog) -> None:
+    assert shipped.resolve(" qwen3-8b ") is shipped.pair("qwen3-8b")
+
+
+def test_model_ids_resolve_to_a_free_combination(shipped: Catalog) -> None:
+    pair = shipped.resolve("qwen3-8b::qwen3-1.7b")
+    assert (pair.target.id, pair.draft and pair.draft.id) == ("qwen3-8b", "qwen3-1.7b")
+    assert shipped.resolve("qwen3-1.7b").draft is None
+
+
+def test_folders_resolve(shipped: Catalog, tmp_path: Path) -> None:
+    target = write_model(tmp_path / "target", hidden=16)
+    draft = write_model(tmp_path / "draft", hidden=8)
+    pair = shipped.resolve(f"{target}::{draft}")
+    assert pair.name == "target + draft"
+    assert pair.target.path == target
+    assert pair.target.vocabulary == 32
+    assert pair.draft is not None
+    assert pair.draft.parameters < pair.target.parameters
+    assert shipped.resolve(str(target)).draft is None
+
+
+def test_folders_that_do_not_fit_are_refused_with_sizes(shipped: Catalog, tmp_path: Path) -> None:
+    target = write_model(tmp_path / "target", hidden=16)
+    draft = write_model(tmp_path / "draft", vocabulary=48)
+    with pytest.raises(IncompatiblePair, match=r"32 tokens, the draft 48"):
+        shipped.resolve(f"{target}::{draft}")
+
+
+def test_catalog_models_that_do_not_fit_are_refused(shipped: Catalog) -> None:
+    with pytest.raises(IncompatiblePair, match=r"cannot draft for Qwen3 8B.*151,936.*128,256"):
+        shipped.resolve("qwen3-8b::llama-3.2-1b")
+
+
+def test_a_folder_that_is_no_model(shipped: Catalog, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        shipped.resolve(str(tmp_path))
+    with pytest.raises(ModelError, match="There is no folder"):
+        shipped.resolve("./nowhere/at/all")
+
+
+@pytest.mark.parametrize(("text", "hint"), [("qwen3-8", "qwen3-8b"), ("", "Known are pip")])
+def test_unknown_names_get_a_hint(shipped: Catalog, text: str, hint: str) -> None:
+    with pytest.raises(CatalogError, match=hint):
+        shipped.resolve(text)
+
+
+def test_an_unknown_pair_or_model_id(shipped: Catalog) -> None:
+    with pytest.raises(CatalogError, match="no pair 'pipp'"):
+        shipped.pair("pipp")
+    with pytest.raises(CatalogError, match="no model 'gpt'"):
+        shipped.drafts_for("gpt")
+
+
+# -- folders against the catalog
+
+
+def test_a_folder_is_compared_by_its_files_with_models_on_disk(tmp_path: Path) -> None:
+    catalog = load_catalog(write(tmp_path, GOOD))
+    target = local_spec(write_model(tmp_path / "mine", hidden=16))
+    downloaded = write_model(tmp_path / "small", hidden=8)
+
+    def locate(spec: ModelSpec) -> Path | None:
+        return spec.path or (downloaded if spec.id == "small" else None)
+
+    reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for(target, locate)}
+    assert reasons["small"] is None
+    assert "Download the model first" in str(reasons["big"])
+
+
+def test_a_model_whose_files_are_absent_is_unknown_not_fitting(tmp_path: Path) -> None:
+    text = GOOD + "  - {id: p, name: P, target: big}\n"
+    text = text.replace(
+        "pairs:", "  - {id: ghost, name: Ghost, path: nowhere, licence: mit}\npairs:"
+    )
+    catalog = load_catalog(write(tmp_path, text))
+    assert catalog.model("ghost").parameters == 0
+    reasons = {choice.spec.id: choice.reason for choice in catalog.drafts_for("big")}
+    assert "not here" in str(reasons["ghost"])
+
+
+def test_paths_are_relative_to_the_catalog(tmp_path: Path) -> None:
+    write_model(tmp_path / "models" / "mine", vocabulary=32)
+    text = "models:\n  - {id: mine, name: Mine, path: models/mine, licence: mit}\n"
+    spec = load_catalog(write(tmp_path, text)).model("mine")
+    assert spec.path == tmp_path / "models" / "mine"
+    assert (spec.vocabulary, spec.context) == (32, 256)
+
+
+# -- a user's own file
+
+
+def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
+    base = write(tmp_path, GOOD)
+    own = write(
+        tmp_path,
+        "models:\n"
+        + MODEL.format(id="tiny", parameters=10)
+        + "pairs:\n  - {id: pair, name: Mine, target: big, draft: tiny}\n"
+        + "  - {id: other, name: Other, target: small}\n",
+        "own.yaml",
+    )
+    catalog = load_catalog(base, own)
+    assert [pair.id for pair in catalog.pairs] == ["pair", "other"]
+    draft = catalog.pair("pair").draft
+    assert draft is not None
+    assert draft.id == "tiny"
+
+
+def test_an_absent_own_file_is_no_mistake(tmp_path: Path) -> None:
+    assert load_catalog(write(tmp_path, GOOD), tmp_path / "own.yaml").pairs
+
+
+def test_an_empty_own_file_is_no_mistake(tmp_path: Path) -> None:
+    assert load_catalog(write(tmp_path, GOOD), write(tmp_path, "# nothing yet\n", "own.yaml")).pairs
+
+
+def test_a_mistake_in_the_own_file_names_that_file(tmp_path: Path) -> None:
+    own = write(tmp_path, "pairs:\n  - {id: x, name: X, target: nobody}\n", "own.yaml")
+    with pytest.raises(CatalogError, match=r"own\.yaml, line 2, key 'pairs\[0\]\.target'"):
+        load_catalog(write(tmp_path, GOOD), own)
+
+
+def test_the_app_goes_on_without_a_broken_own_file(tmp_path: Path) -> None:
+    own = write(tmp_path, "models: [\n", "own.yaml")
+    catalog = open_catalog(write(tmp_path, GOOD), own)
+    assert catalog.pair("pair")
+    assert "own.yaml" in catalog.problems[0]
+
+
+def test_the_embedded_pair_survives_a_broken_catalog(tmp_path: Path) -> None:
+    write_model(tmp_path / "assets" / "pip" / "target", hidden=16)
+    write_model(tmp_path / "assets" / "pip" / "draft", hidden=8)
+    catalog = open_catalog(write(tmp_path, "models: 3\n"))
+    assert catalog.pair("pip").target.vocabulary == 32
+    assert catalog.problems
+
+
+# -- mistakes: file, line and key
+
+
+def test_invalid_yaml_tells_line_and_key(tmp_path: Path) -> None:
+    message = mistake(tmp_path, "models:\n  - id: a\n    name: 'unclosed\n")
+    assert "line 4" in message or "line 3" in message
+    assert "near key 'name'" in message
+
+
+def test_a_tab_in_the_indentation(tmp_path: Path) -> None:
+    message = mistake(tmp_path, "models:\n\t- id: a\n")
+    assert "line 2" in message
+    assert "not valid YAML" in message
+
+
+def test_an_unknown_key_gets_a_suggestion(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("licence: mit", "license: mit", 1))
+    assert "line 6, key 'models[0].license': unknown key; did you mean 'licence'?" in message
+
+
+def test_an_unknown_section(tmp_path: Path) -> None:
+    assert "line 1, key 'pears'" in mistake(tmp_path, "pears: []\n")
+
+
+def test_a_missing_key(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("    context: 256\n", "", 1))
+    assert "line 2, key 'models[0].context': is missing." in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "key", "kind"),
+    [
+        ("parameters: 1000", "parameters: many", 7, "parameters", "a whole number above 0"),
+        ("parameters: 1000", "parameters: -3", 7, "parameters", "a whole number above 0"),
+        ("parameters: 1000", "parameters: true", 7, "parameters", "a whole number above 0"),
+        ("parameters: 1000", "parameters: 1.5", 7, "parameters", "a whole number above 0"),
+        ("name: big", "name: [big]", 3, "name", "a text"),
+        ("name: big", "name:", 3, "name", "a text"),
+        ("licence: mit", "gated: perhaps", 6, "gated", "true or false"),
+    ],
+)
+def test_a_value_of_the_wrong_kind(
+    tmp_path: Path, old: str, new: str, line: int, key: str, kind: str
+) -> None:
+    message = mistake(tmp_path, GOOD.replace(old, new, 1))
+    assert f"line {line}, key 'models[0].{key}'" in message
+    assert f"must be {kind}" in message
+
+
+def test_a_repeated_key(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("    name: big\n", "    name: big\n    name: two\n"))
+    assert "line 4, key 'models[0].name': is given twice" in message
+
+
+def test_a_repeated_id(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("id: small", "id: big"))
+    assert "key 'models[1].id': 'big' was given on line 2 already" in message
+
+
+@pytest.mark.parametrize("extra", ["    path: here\n", ""])
+def test_repository_or_path_but_one_of_them(tmp_path: Path, extra: str) -> None:
+    text = GOOD.replace(
+        "    repository: owner/big\n", extra + ("    repository: owner/big\n" if extra else "")
+    )
+    assert "either 'repository' or 'path'" in mistake(tmp_path, text)
+
+
+def test_a_repository_needs_an_owner(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("owner/big", "big"))
+    assert "line 4, key 'models[0].repository': must have the form 'owner/name'" in message
+
+
+def test_a_pair_of_an_unknown_model(tmp_path: Path) -> None:
+    message = mistake(tmp_path, GOOD.replace("draft: small", "draft: smal"))
+    assert "key 'pairs[0].draft'" in message
+    assert "Did you mean 'small'?" in message
+
+
+def test_a_pair_that_cannot_work(tmp_path: Path) -> None:
+    text = GOOD.replace("tokenizer: family\n", "tokenizer: other\n", 1)
+    assert "vocabularies differ" in mistake(tmp_path, text)
+    swapped = GOOD.replace("target: big\n    draft: small", "target: small\n    draft: big")
+    assert "not smaller" in mistake(tmp_path, swapped)
+
+
+@pytest.mark.parametrize("text", ["- a list\n", "just text\n"])
+def test_a_file_of_another_shape(tmp_path: Path, text: str) -> None:
+    assert "must hold the keys" in mistake(tmp_path, text)
+
+
+def test_a_section_that_is_no_list(tmp_path: Path) -> None:
+    assert "line 1, key 'models': must be a list" in mistake(tmp_path, "models: {a: b}\n")
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="cannot be read"):
+        load_catalog(tmp_path / "absent.yaml")
+
+
+def test_code_in_the_catalog_is_not_run(tmp_path: Path) -> None:
+    evil = GOOD.replace("name: big", "name: !!python/object/apply:os.getcwd []", 1)
+    assert "models[0].name" in mistake(tmp_path, evil)

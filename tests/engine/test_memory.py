@@ -1,0 +1,94 @@
+"""What fits: weights, both KV caches, and how much context is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.catalog import load_catalog
+from engine.checkpoint import inspect
+from engine.memory import ModelSize, fit, free_bytes, human, total_bytes
+from engine.testing.folders import write_model
+
+BIG = ModelSize("Big", parameters=1_000_000, layers=10, kv_heads=4, head_dim=64, context=1000)
+SMALL = ModelSize("Small", parameters=100_000, layers=2, kv_heads=1, head_dim=64, context=500)
+BIG_TOKEN = 2 * 10 * 4 * 64 * 2
+SMALL_TOKEN = 2 * 2 * 1 * 64 * 2
+
+
+def test_the_sum_counts_weights_and_caches_of_both() -> None:
+    found = fit(BIG, SMALL, context=300, free=10**9, overhead=0)
+    assert found.weights == 2 * 1_100_000
+    assert found.kv == 300 * (BIG_TOKEN + SMALL_TOKEN)
+    assert found.needed == found.weights + found.kv
+    assert found.fits
+    assert found.context == 1000
+
+
+def test_a_draft_caches_no_more_than_its_own_context() -> None:
+    found = fit(BIG, SMALL, context=1000, free=10**9, overhead=0)
+    assert found.kv == 1000 * BIG_TOKEN + 500 * SMALL_TOKEN
+
+
+def test_wider_numbers_take_more() -> None:
+    narrow, wide = (fit(BIG, dtype=dtype, free=0, overhead=0) for dtype in ("bfloat16", "float32"))
+    assert wide.needed == 2 * narrow.needed
+
+
+def test_too_long_a_context_says_how_much_fits() -> None:
+    free = 2_000_000 + 100 * BIG_TOKEN
+    found = fit(BIG, free=free, overhead=0)
+    assert not found.fits
+    assert found.context == 100
+    assert "up to 100 tokens fits" in found.sentence
+    assert "lower the context" in found.sentence
+
+
+def test_weights_that_do_not_fit_name_a_remedy() -> None:
+    found = fit(BIG, SMALL, free=1_000_000, overhead=0)
+    assert (found.fits, found.context) == (False, 0)
+    assert "Not even the weights fit" in found.sentence
+    assert "n-gram" in found.sentence
+
+
+def test_unknown_sizes_are_said_not_guessed() -> None:
+    found = fit(ModelSize("Ghost", 0, 0, 0, 0, 0), free=10**9)
+    assert not found.fits
+    assert "not known yet" in found.sentence
+
+
+@given(free=st.integers(0, 30_000_000), with_draft=st.booleans())
+def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: bool) -> None:
+    draft = SMALL if with_draft else None
+    largest = fit(BIG, draft, free=free, overhead=0).context
+    if largest:
+        assert fit(BIG, draft, context=largest, free=free, overhead=0).fits
+    if 0 < largest < BIG.context:
+        assert not fit(BIG, draft, context=largest + 1, free=free, overhead=0).fits
+
+
+def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
+    found = inspect(write_model(tmp_path / "model", vocabulary=32, hidden=8))
+    size = ModelSize.of(found)
+    assert (size.name, size.parameters) == ("model", found.parameters)
+    assert size.kv_bytes_per_token("float32") == 2 * 1 * 1 * 4 * 4
+    catalog = load_catalog(Path(__file__).resolve().parents[2] / "model_catalog.yaml")
+    llama = ModelSize.of(catalog.model("llama-3.1-8b"))
+    assert llama.kv_bytes_per_token("bfloat16") == 131_072
+
+
+def test_the_machine_is_asked_when_nothing_is_given() -> None:
+    assert 0 < free_bytes() <= total_bytes()
+    assert fit(BIG).free > 0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_500, "2 kB"), (12_300_000, "12.3 MB"), (1_503_264_768, "1.5 GB"),
+     (141_107_412_992, "141 GB"), (999_960_000, "1.0 GB")],
+)  # fmt: skip
+def test_bytes_for_people(count: int, text: str) -> None:
+    assert human(count) == text
