@@ -10,7 +10,7 @@ import sys
 
 import typer
 
-from app.cli import bench, chat, models, serve, ui
+from app.cli import bench, chat, models, serve, train, ui
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
 

@@ -145,5 +145,5 @@ def test_help_is_quick() -> None:
     command = [sys.executable, "-m", "app.cli", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert time.monotonic() - started < 5, "something heavy is imported for --help"
-    for name in ("ui", "chat", "serve", "models"):
+    for name in ("ui", "chat", "bench", "serve", "train", "models"):
         assert f"\n  {name} " in done.stdout
