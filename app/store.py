@@ -1,0 +1,241 @@
+"""Chats in one SQLite file of the data folder: messages, their statistics and every round.
+
+Write-ahead logging, and each change is its own transaction: what was written survives ``kill -9``.
+Safe to use from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+FILE = "chats.db"
+TITLE_LENGTH = 60
+
+_SCHEMA = """
+create table if not exists chats (
+    id integer primary key autoincrement, title text not null default '',
+    created real not null, updated real not null
+);
+create table if not exists messages (
+    id integer primary key autoincrement,
+    chat integer not null references chats(id) on delete cascade,
+    role text not null, text text not null, marks text not null default '',
+    status text not null default 'done', error text, statistics text, created real not null
+);
+create index if not exists messages_of_chat on messages(chat, id);
+create table if not exists traces (
+    message integer not null references messages(id) on delete cascade,
+    part integer not null, lines text not null, primary key (message, part)
+);
+create table if not exists settings (name text primary key, value text not null);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """One conversation, as the list shows it."""
+
+    id: int
+    title: str
+    updated: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One message. ``marks`` are a reply's origin marks (see ``app.ui.view``); ``status`` is
+    running, done, length, cancelled, failed or interrupted."""
+
+    id: int
+    chat: int
+    role: str
+    text: str
+    marks: str = ""
+    status: str = "done"
+    error: str | None = None
+    statistics: dict[str, Any] | None = None
+
+
+class Store:
+    """All chats of one data folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open or make the file; replies that a crash cut short are marked as interrupted."""
+        import sqlite3
+
+        self._lock = threading.RLock()
+        connection = sqlite3.connect(
+            str(folder / FILE), check_same_thread=False, isolation_level=None, timeout=10
+        )
+        self._db = Database(connection)
+        self._db.conn.execute("pragma foreign_keys = on")
+        self._db.conn.execute("pragma journal_mode = wal")
+        self._db.conn.execute("pragma synchronous = normal")
+        with self._change() as db:
+            for statement in _SCHEMA.split(";"):
+                if statement.strip():
+                    db.execute(statement)
+            db.execute("update messages set status = 'interrupted' where status = 'running'")
+
+    def close(self) -> None:
+        with self._lock:
+            self._db.conn.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[Any]:
+        """One transaction; the whole of it is in the file afterwards, or nothing."""
+        with self._lock:
+            connection = self._db.conn
+            connection.execute("begin immediate")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("rollback")
+                raise
+            connection.execute("commit")
+
+    def _rows(self, sql: str, parameters: Iterable[object] = ()) -> list[dict[str, Any]]:
+        with self._lock:
+            return list(self._db.query(sql, list(parameters)))
+
+    # ---- chats
+
+    def chats(self) -> tuple[Chat, ...]:
+        """Newest first."""
+        rows = self._rows("select id, title, updated from chats order by updated desc, id desc")
+        return tuple(Chat(**row) for row in rows)
+
+    def has_chat(self, chat: int) -> bool:
+        return bool(self._rows("select 1 from chats where id = ?", [chat]))
+
+    def new_chat(self, title: str = "") -> int:
+        now = time.time()
+        with self._change() as db:
+            cursor = db.execute(
+                "insert into chats (title, created, updated) values (?, ?, ?)",
+                [shorten(title), now, now],
+            )
+            return int(cursor.lastrowid)
+
+    def rename(self, chat: int, title: str) -> None:
+        with self._change() as db:
+            db.execute("update chats set title = ? where id = ?", [shorten(title), chat])
+
+    def delete(self, chat: int) -> None:
+        with self._change() as db:
+            db.execute("delete from chats where id = ?", [chat])
+
+    # ---- messages
+
+    def messages(self, chat: int) -> tuple[StoredMessage, ...]:
+        """In order."""
+        rows = self._rows(
+            "select id, chat, role, text, marks, status, error, statistics "
+            "from messages where chat = ? order by id",
+            [chat],
+        )
+        return tuple(_message(row) for row in rows)
+
+    def message(self, message: int) -> StoredMessage | None:
+        rows = self._rows(
+            "select id, chat, role, text, marks, status, error, statistics "
+            "from messages where id = ?",
+            [message],
+        )
+        return _message(rows[0]) if rows else None
+
+    def begin_turn(
+        self, chat: int, text: str | None, *, keep: int | None
+    ) -> tuple[int | None, int]:
+        """Start a turn: drop what follows message ``keep`` (None: nothing is dropped, 0: all),
+        add the user's ``text`` if any and an empty running reply. Returns both ids."""
+        now = time.time()
+        with self._change() as db:
+            if keep is not None:
+                db.execute("delete from messages where chat = ? and id > ?", [chat, keep])
+            user = None if text is None else _insert(db, chat, "user", text, "done", now)
+            reply = _insert(db, chat, "assistant", "", "running", now)
+            db.execute("update chats set updated = ? where id = ?", [now, chat])
+            if text is not None:
+                db.execute(
+                    "update chats set title = ? where id = ? and title = ''", [shorten(text), chat]
+                )
+            return user, reply
+
+    def save_reply(  # noqa: PLR0913
+        self,
+        message: int,
+        *,
+        text: str,
+        marks: str,
+        status: str,
+        error: str | None = None,
+        statistics: dict[str, Any] | None = None,
+        trace: Iterable[str] = (),
+    ) -> None:
+        """Keep a reply as it stands, and append ``trace`` (JSON lines) to its rounds."""
+        lines = "\n".join(trace)
+        with self._change() as db:
+            cursor = db.execute(
+                "update messages set text = ?, marks = ?, status = ?, error = ?, statistics = ? "
+                "where id = ?",
+                [text, marks, status, error, json.dumps(statistics), message],
+            )
+            if lines and cursor.rowcount:  # the message may have been deleted meanwhile
+                db.execute(
+                    "insert into traces (message, part, lines) values "
+                    "(?, (select count(*) from traces where message = ?), ?)",
+                    [message, message, lines],
+                )
+
+    def trace(self, message: int) -> tuple[str, ...]:
+        """The reply's events as JSON lines."""
+        rows = self._rows("select lines from traces where message = ? order by part", [message])
+        return tuple(line for row in rows for line in row["lines"].split("\n"))
+
+    def clear(self, chat: int) -> None:
+        """Delete all messages of a chat; the chat stays."""
+        with self._change() as db:
+            db.execute("delete from messages where chat = ?", [chat])
+
+    # ---- settings
+
+    def setting(self, name: str) -> Any:
+        """A kept value, or None."""
+        rows = self._rows("select value from settings where name = ?", [name])
+        return json.loads(rows[0]["value"]) if rows else None
+
+    def keep_setting(self, name: str, value: Any) -> None:
+        with self._change() as db:
+            db.execute(
+                "insert into settings (name, value) values (?, ?) "
+                "on conflict (name) do update set value = excluded.value",
+                [name, json.dumps(value)],
+            )
+
+
+def shorten(title: str) -> str:
+    """The first line, at most ``TITLE_LENGTH`` characters."""
+    line = next(iter(title.strip().splitlines()), "").strip()
+    return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
+
+
+def _insert(db: Any, chat: int, role: str, text: str, status: str, now: float) -> int:
+    cursor = db.execute(
+        "insert into messages (chat, role, text, status, created) values (?, ?, ?, ?, ?)",
+        [chat, role, text, status, now],
+    )
+    return int(cursor.lastrowid)
+
+
+def _message(row: dict[str, Any]) -> StoredMessage:
+    statistics = row.pop("statistics")
+    return StoredMessage(**row, statistics=json.loads(statistics) if statistics else None)

@@ -1,0 +1,63 @@
+"""Opening a pair in the background, one at a time, with cancel; any page may watch it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from app.runtime import OpeningState, OpeningStatus, Runtime, open_pair
+from app.ui.words import Words
+from engine.errors import ForetokenError, InvalidRequest
+from engine.hub import Progress
+
+logger = logging.getLogger(__name__)
+
+
+class Opener:
+    """Starts and cancels openings; ``runtime.opening`` tells how they go."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = threading.Lock()
+        self._cancelled = threading.Event()
+
+    def start(self, text: str) -> None:
+        """Open ``text`` (see ``Catalog.resolve``). Raises ``ForetokenError`` for what can be known
+        at once; everything later is told by the status."""
+        pairing = self._runtime.catalog.resolve(text)
+        with self._lock:
+            if self._runtime.opening.status.state is OpeningState.WORKING:
+                raise InvalidRequest("pair", Words.OPENING_BUSY)
+            self._cancelled = threading.Event()
+            self._tell(OpeningState.WORKING, pairing.name, Words.LOADING)
+        arguments = (text, pairing.name, self._cancelled)
+        threading.Thread(target=self._work, args=arguments, name="open-pair", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Stop a download; what is already there is kept for the next try."""
+        self._cancelled.set()
+
+    def _work(self, text: str, name: str, cancelled: threading.Event) -> None:
+        def on_progress(progress: Progress) -> None:
+            self._tell(OpeningState.WORKING, name, Words.DOWNLOADING, progress)
+
+        runtime = self._runtime
+        try:
+            loaded = open_pair(
+                runtime.service, runtime.catalog, text, on_progress, cancelled.is_set
+            )
+        except ForetokenError as error:
+            if cancelled.is_set():
+                self._tell(OpeningState.IDLE, name, "")
+            else:
+                self._tell(OpeningState.FAILED, name, str(error))
+        except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
+            logger.exception("%s could not be opened", text)
+            self._tell(OpeningState.FAILED, name, Words.open_failed(name, error))
+        else:
+            self._tell(OpeningState.READY, loaded.name, "")
+
+    def _tell(
+        self, state: OpeningState, name: str, message: str, progress: Progress | None = None
+    ) -> None:
+        self._runtime.opening.tell(OpeningStatus(state, name, message, progress))

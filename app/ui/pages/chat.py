@@ -1,0 +1,139 @@
+"""The chat page: conversation and rounds in one scripted component, the side panel beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from app.ui.desk import Desk
+from app.ui.feed import dumps, follow
+from app.ui.pages.pair import PairPicker, pair_picker
+from app.ui.panel import Panel, panel
+from app.ui.parts import scripted
+from app.ui.settings import Settings
+from app.ui.shelf import Shelf
+from app.ui.words import Words
+from engine import proposers
+from engine.errors import ForetokenError
+
+SETTINGS = "chat"
+"""The name under which the panel's values are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPage:
+    """The named elements."""
+
+    view: gr.HTML
+    panel: Panel
+    pair: PairPicker
+    mark: gr.Checkbox
+
+
+def chat_page(desk: Desk, shelf: Shelf) -> ChatPage:
+    """Build the page inside the current tab and wire its events."""
+    with gr.Row(elem_id="chat-page", elem_classes="ft-page"):
+        with gr.Column(elem_id="side", scale=0, min_width=260):
+            gr.HTML('<div id="ft-chats"></div>', js_on_load=None, apply_default_css=False)
+            with gr.Column(elem_id="settings"):
+                pair = pair_picker(shelf)
+                mark = gr.Checkbox(
+                    False, label=Words.MARK, info=Words.MARK_INFO, elem_id="mark-origins"
+                )
+                controls = panel()
+                defaults = gr.Button(Words.DEFAULTS, size="sm", elem_id="defaults")
+        view = scripted(
+            "chat",
+            '<div class="ft-chat"></div>',
+            events=("act",),
+            functions=(
+                desk.boot,
+                desk.status,
+                desk.open_chat,
+                desk.rename_chat,
+                desk.delete_chat,
+                desk.clear_chat,
+                desk.stop,
+                desk.missing,
+                desk.rounds,
+            ),
+            elem_id="chat-view",
+        )
+    page = ChatPage(view, controls, pair, mark)
+    _wire(page, desk, defaults)
+    return page
+
+
+def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
+    async def act(event: gr.EventData, *values: Any) -> AsyncIterator[str]:
+        data = dict(event._data)
+        if data["action"] == "follow":
+            writing = desk.writings.find(int(data["run"]))
+        else:
+            try:
+                first, writing = desk.act(data, page.panel.settings(values))
+            except ForetokenError as error:
+                yield dumps({"kind": "refused", "message": str(error)})
+                return
+            yield dumps(first)
+        if writing is not None:
+            async for packet in follow(writing.feed):
+                yield packet
+
+    page.view.act(
+        act,
+        page.panel.inputs,
+        page.view,
+        show_progress="hidden",
+        concurrency_limit=None,
+        trigger_mode="multiple",
+        api_visibility="private",
+    )
+
+    def keep(*values: Any) -> None:
+        try:
+            desk.store.keep_setting(SETTINGS, page.panel.settings(values).to_json())
+        except ForetokenError:
+            pass  # told when a message is sent; the last right values stay kept
+
+    gr.on(
+        [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
+        keep,
+        page.panel.inputs,
+        show_progress="hidden",
+        trigger_mode="always_last",
+        api_visibility="private",
+    )
+
+    def show_options(proposer: str) -> list[Any]:
+        return [gr.Group(visible=name == proposer) for name in page.panel.groups]
+
+    page.panel.proposer.change(
+        show_options,
+        page.panel.proposer,
+        list(page.panel.groups.values()),
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    defaults.click(
+        lambda: page.panel.values(Settings()),
+        None,
+        page.panel.inputs,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    page.mark.change(
+        None, page.mark, None, js="(on) => document.body.classList.toggle('show-marks', on)",
+        api_visibility="private",
+    )
+
+
+def kept_values(page: ChatPage, desk: Desk) -> list[Any]:
+    """The panel's values as they were left; for the page's load event."""
+    settings = Settings.from_json(desk.store.setting(SETTINGS))
+    if settings.proposer not in proposers.names():
+        settings = Settings()
+    return page.panel.values(settings)

@@ -1,0 +1,87 @@
+"""Target and draft pickers of the side panel: every target, and only the drafts that fit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from app.ui.shelf import Shelf
+from app.ui.words import Words
+from engine.catalog import SEPARATOR
+from engine.errors import ForetokenError
+
+REFRESH = "() => window.Foretoken.refresh()"
+
+
+@dataclass(frozen=True, slots=True)
+class PairPicker:
+    """The named elements."""
+
+    target: gr.Dropdown
+    draft: gr.Dropdown
+    load: gr.Button
+    note: gr.HTML
+
+
+def pair_picker(shelf: Shelf) -> PairPicker:
+    """Build the pickers inside the current column."""
+    with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
+        target = gr.Dropdown(
+            shelf.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
+        )
+        draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
+        load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
+        note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
+    picker = PairPicker(target, draft, load, note)
+    _wire(picker, shelf)
+    return picker
+
+
+def _wire(picker: PairPicker, shelf: Shelf) -> None:
+    def show_drafts(target: str | None) -> list[Any]:
+        return draft_update(shelf, target)
+
+    picker.target.input(
+        show_drafts,
+        picker.target,
+        [picker.draft, picker.load],
+        show_progress="hidden",
+        api_visibility="private",
+    )
+    picker.draft.input(
+        lambda target, draft: shelf.load_label(target, draft),
+        [picker.target, picker.draft],
+        picker.load,
+        show_progress="hidden",
+        api_visibility="private",
+    )
+
+    def load(target: str | None, draft: str | None) -> str:
+        try:
+            shelf.opener.start(pair_text(target, draft))
+        except ForetokenError as error:
+            return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
+        return ""
+
+    picker.load.click(
+        load,
+        [picker.target, picker.draft],
+        picker.note,
+        show_progress="hidden",
+        api_visibility="private",
+    ).then(None, None, None, js=REFRESH, api_visibility="private")
+
+
+def pair_text(target: str | None, draft: str | None) -> str:
+    """What ``Catalog.resolve`` takes."""
+    return f"{target or ''}{SEPARATOR}{draft}" if draft else target or ""
+
+
+def draft_update(shelf: Shelf, target: str | None) -> list[Any]:
+    """The draft picker and the load button for a newly chosen target."""
+    choices, chosen = shelf.drafts_of(target)
+    draft = gr.Dropdown(choices=choices, value=chosen)
+    return [draft, shelf.load_label(target, chosen)]

@@ -1,0 +1,118 @@
+"""The side panel's values, as one frozen value that becomes engine requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from engine import proposers
+from engine.errors import InvalidRequest
+from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+
+Options = dict[str, float | int | str | bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How replies are made. ``stop`` is one stop string a line; ``options`` holds, for each
+    proposer, its own options."""
+
+    proposer: str = "draft"
+    depth: int = 4
+    acceptance: str = "auto"
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = 512
+    stop: str = ""
+    system: str = ""
+    options: Mapping[str, Options] = field(default_factory=dict)
+
+    def request(self, messages: tuple[Message, ...]) -> Request:
+        """The request for a reply; raises ``InvalidRequest`` for values that cannot be served."""
+        return Request(
+            messages=messages,
+            sampling=self.sampling(),
+            speculation=self.speculation(),
+            max_tokens=self.max_tokens,
+            stop=tuple(line for line in self.stop.splitlines() if line),
+        )
+
+    def sampling(self) -> Sampling:
+        return Sampling(
+            temperature=self.temperature,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+            seed=self.seed,
+        )
+
+    def speculation(self) -> Speculation:
+        plain = self.proposer == "none"
+        return Speculation(
+            proposer=self.proposer,
+            depth=0 if plain else self.depth,
+            acceptance=AcceptanceRule(self.acceptance),
+            options=dict(self.options.get(self.proposer, {})),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, kept: Any) -> Settings:
+        """Kept settings; what is unknown or of a wrong type falls back to its default."""
+        if not isinstance(kept, dict):
+            return cls()
+        names = {f.name for f in dataclasses.fields(cls)}
+        try:
+            return cls(**{name: value for name, value in kept.items() if name in names})
+        except (TypeError, ValueError):
+            return cls()
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One of a proposer's own options, as the panel shows it."""
+
+    proposer: str
+    name: str
+    kind: type
+    default: Any
+    help: str
+
+    @property
+    def label(self) -> str:
+        return self.name.replace("_", " ")
+
+
+def proposer_options() -> tuple[Option, ...]:
+    """Every option of every registered proposer: a new method's options appear by themselves."""
+    found = []
+    for proposer in proposers.names():
+        options = proposers.options_of(proposer)
+        kinds = get_type_hints(options)
+        for f in dataclasses.fields(options):
+            text = f.metadata.get("help", "")
+            found.append(Option(proposer, f.name, kinds[f.name], f.default, text))
+    return tuple(found)
+
+
+def whole(name: str, value: Any) -> int | None:
+    """A number field's value as an integer; empty is None."""
+    if value is None or value == "":
+        return None
+    number = float(value)
+    if not number.is_integer():
+        raise InvalidRequest(name, f"{name} is {value}; it must be a whole number.")
+    return int(number)

@@ -1,0 +1,138 @@
+"""Every word that the pages say from Python. The scripts' own words stand in words.js."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Words:
+    """Names, hints and sentences; no logic beyond filling in figures."""
+
+    TITLE = "Foretoken"
+    CHAT, RACE, MODELS, SERVER = "Chat", "Race", "Models", "Server"
+
+    # Chat
+    BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
+    NOT_LOADED = "No model is loaded. Choose a pair in Settings and press Load, or open Models."
+    STILL_LOADING = "The model is still loading. Send again once its name stands above the chat."
+    GONE = "This message is no longer there. Reload the page to see the chat as it is."
+    EMPTY = "Write something first: the message is empty."
+
+    # Side panel
+    PAIR = "Model pair"
+    TARGET = "Target"
+    TARGET_INFO = "Writes the reply"
+    DRAFT = "Draft"
+    DRAFT_INFO = "Guesses ahead; only fitting ones"
+    NO_DRAFT = "No draft"
+    LOAD = "Load"
+    LOAD_DOWNLOAD = "Download and load"
+    SPECULATION = "Speculation"
+    PROPOSER = "Proposer"
+    PROPOSER_INFO = "Who drafts"
+    PROPOSERS = {"none": "none: plain decoding", "draft": "draft: a small model",
+                 "ngram": "ngram: repeats from the text"}
+    DEPTH = "Depth"
+    DEPTH_INFO = "Drafted tokens a round"
+    ACCEPTANCE = "Acceptance"
+    ACCEPTANCE_INFO = "auto: greedy at temperature 0, else coupled"
+    SAMPLING = "Sampling"
+    TEMPERATURE = "Temperature"
+    TEMPERATURE_INFO = "0: always the likeliest"
+    TOP_P = "Top-p"
+    TOP_K = "Top-k"
+    TOP_K_INFO = "0: off"
+    MIN_P = "Min-p"
+    REPETITION = "Repetition penalty"
+    PRESENCE = "Presence penalty"
+    FREQUENCY = "Frequency penalty"
+    SEED = "Seed"
+    SEED_INFO = "Empty: a new one each time"
+    REPLY = "Reply"
+    MAX_TOKENS = "Max tokens"
+    MAX_TOKENS_INFO = "Empty: to the end of the context"
+    STOP = "Stop strings"
+    STOP_INFO = "One a line"
+    SYSTEM = "System prompt"
+    MARK = "Mark origins in the message"
+    MARK_INFO = "Solid line: drafted. Box: correction. Dots: bonus."
+    DEFAULTS = "Back to defaults"
+
+    # Race
+    RACE_INTRO = "One prompt, written twice: plain, then with speculation. Same model, same start."
+    RACE_PROMPT = "Prompt"
+    RACE_EXAMPLE = "Tell me a short tale about a fox and a lantern."
+    RACE_START = "Start the race"
+    RACE_STOP = "Stop"
+    RACE_MAX = "Max tokens"
+    RACE_NONE = "Choose a proposer other than none: plain decoding is the other runner."
+
+    # Models
+    MODELS_INTRO = "Pairs that work together. Nothing is downloaded until you ask for it."
+    FOLDER = "Open a local folder"
+    FOLDER_INFO = "A model in transformers' layout, with safetensors weights"
+    FOLDER_HINT = "/path/to/target"
+    FOLDER_DRAFT = "Draft folder (optional)"
+    FOLDER_DRAFT_INFO = "Its vocabulary must match the target's"
+    FOLDER_OPEN = "Open"
+    FOLDER_EMPTY = "Give the path of a folder that holds a model."
+    OPENING_BUSY = "Another model is being opened. Wait for it, or cancel it first."
+
+    LOADING = "Loading"
+    DOWNLOADING = "Downloading"
+    SHIPPED = "shipped with the app"
+    FILES_MISSING = "Its files are not here."
+
+    # Server
+    API = "OpenAI-compatible endpoint"
+    API_INFO = "Any OpenAI client can use the loaded pair, with the same speculation."
+    API_SWITCH = "Serve the API"
+
+    @staticmethod
+    def opening(pair: str, message: str) -> str:
+        return f"{message or 'Loading'} {pair}".strip()
+
+    @staticmethod
+    def away(name: str, download: str | None) -> str:
+        return f"{name}, {download} to download" if download else f"{name}, files missing"
+
+    @staticmethod
+    def duration(seconds: float) -> str:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+    @staticmethod
+    def open_failed(name: str, error: Exception) -> str:
+        return f"{name} could not be opened: {error!r}. The terminal has the details."
+
+    @staticmethod
+    def race_failed(error: Exception) -> str:
+        return f"The race broke off: {error!r}. The terminal has the details; try again."
+
+    @staticmethod
+    def memory(free: str, total: str) -> str:
+        return f"{free} of {total} memory are free"
+
+    @staticmethod
+    def loaded(name: str, draft: str | None) -> str:
+        return name if draft else f"{name}, no draft"
+
+    @staticmethod
+    def loaded_detail(loaded: Any) -> str:
+        parts = [
+            f"target {loaded.target}",
+            f"draft {loaded.draft}" if loaded.draft else "no draft",
+            f"{count(loaded.parameters)} parameters",
+            f"{loaded.dtype} on {loaded.device}",
+            f"context {loaded.context}",
+            f"vocabulary {loaded.vocabulary}",
+        ]
+        return "\n".join((" · ".join(parts), *loaded.notes))
+
+
+def count(number: int) -> str:
+    """``7.5 M`` for 7,500,000."""
+    for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if number >= size:
+            return f"{number / size:.3g} {unit}"
+    return str(number)

@@ -1,0 +1,344 @@
+// The chat page: conversation, composer, chats and rounds around one stream of events.
+//
+// Python is reached two ways: `server.*` for questions with one answer, and the component's `act`
+// event, whose generator sends packets of new rounds through the component's value.
+
+import { ChatList } from "./chats.js";
+import { Follow, h, percent, whenPresent } from "./dom.js";
+import { Feed } from "./feed.js";
+import { AssistantMessage, UserMessage } from "./messages.js";
+import { pipPicture } from "./pip.js";
+import { RoundsView } from "./rounds.js";
+import { status } from "./status.js";
+import { words } from "./words.js";
+
+const remembered = "foretoken.chat";
+
+export class ChatPage {
+  constructor({ element, props, trigger, server, watch }) {
+    this.server = server;
+    this.trigger = trigger;
+    this.chat = null; // id, null for a new one
+    this.chats = [];
+    this.messages = [];
+    this.feeds = new Map(); // run id -> {feed, chat, message}
+    this.running = null; // run id of the open chat
+    this.sending = false;
+    this.loaded = null;
+    this.build(element.querySelector(".ft-chat"));
+    whenPresent("ft-chats", (node) => {
+      this.list_ = new ChatList(node, this);
+      this.list();
+    });
+    watch("value", () => this.receive(props.value));
+    document.addEventListener("keydown", (event) => this.shortcut(event));
+    status.watch((latest) => this.showStatus(latest), server.status);
+    this.boot(Number(localStorage.getItem(remembered)) || null);
+  }
+
+  build(root) {
+    this.root = root;
+    this.badge = h("span", { class: "badge", role: "status" });
+    const toggle = (name, label) => {
+      const button = h("button", { class: "ft-button small", type: "button", dataset: { toggle: name }, on: { click: () => this.togglePane(name, button) } }, label);
+      return button;
+    };
+    const clear = h("button", { class: "ft-button small", type: "button", dataset: { action: "clear" } }, words.clear);
+    clear.addEventListener("click", () => this.confirmClear(clear));
+    this.log = h("div", { class: "messages", role: "log", "aria-label": "Conversation", tabindex: "0" });
+    const pill = h("button", { class: "newest", type: "button", hidden: true }, words.newest);
+    this.alert = h("div", { class: "ft-error notice", role: "alert", hidden: true });
+    this.input = h("textarea", { rows: 1, placeholder: words.placeholder, "aria-label": words.placeholder, title: words.hint });
+    this.send_ = h("button", { class: "ft-button primary send", type: "submit" }, words.send);
+    this.stop_ = h("button", { class: "ft-button stop", type: "button", hidden: true, on: { click: () => this.stop() } }, words.stop);
+    const form = h("form", { class: "composer", on: { submit: (event) => (event.preventDefault(), this.send()) } }, this.input, this.send_, this.stop_);
+    this.input.addEventListener("input", () => this.fit());
+    this.input.addEventListener("keydown", (event) => this.composerKey(event));
+    const rounds = h("aside", { class: "rounds", "aria-label": words.rounds });
+    this.announce = h("div", { class: "sr-only", role: "status" });
+    root.replaceChildren(
+      h("section", { class: "conversation", "aria-label": "Chat" },
+        h("header", { class: "bar" }, toggle("side", words.settings), this.badge, h("span", { class: "grow" }), toggle("rounds", words.rounds), clear),
+        h("div", { class: "messages-frame" }, this.log, pill),
+        this.alert, form, this.announce),
+      rounds);
+    this.rounds = new RoundsView(rounds);
+    this.follow = new Follow(this.log, pill);
+  }
+
+  // ---- what Python knows
+
+  async ask(name, data = {}) {
+    try {
+      return await this.server[name](data);
+    } catch {
+      this.notice(words.lost);
+      return null;
+    }
+  }
+
+  async boot(chat) {
+    const answer = await this.ask("boot", { chat });
+    if (!answer) return;
+    this.loaded = answer.loaded;
+    this.chats = answer.chats;
+    this.showChat(answer.chat);
+  }
+
+  showStatus({ loaded, opening, progress, failed }) {
+    this.loaded = loaded;
+    this.badge.classList.toggle("off", !loaded);
+    this.badge.classList.toggle("opening", Boolean(opening));
+    this.badge.textContent = opening ? (progress ? `${opening}, ${percent(progress.share)}` : opening) : loaded ? loaded.label : words.noModel;
+    this.badge.title = loaded ? loaded.detail : "";
+    if (failed && !opening) this.notice(failed);
+    if (!this.messages.length) this.showEmpty(opening);
+  }
+
+  list() {
+    this.list_?.show(this.chats, this.chat);
+  }
+
+  showChat(chat) {
+    this.chat = chat?.id ?? null;
+    if (this.chat) localStorage.setItem(remembered, this.chat);
+    else localStorage.removeItem(remembered);
+    this.notice("");
+    this.messages = [];
+    this.log.replaceChildren();
+    for (const message of chat?.messages ?? []) this.append(message);
+    if (!this.messages.length) this.showEmpty();
+    this.list();
+    this.setRunning(null);
+    this.follow.toEnd();
+    const running = chat?.running;
+    if (running) {
+      this.feeds.delete(running.run);
+      this.attach(running.run, this.chat, running.message);
+      this.trigger("act", { action: "follow", run: running.run });
+    } else {
+      const last = this.messages.findLast((m) => m instanceof AssistantMessage);
+      if (last) this.showRounds(last);
+      else this.rounds.clear();
+    }
+  }
+
+  append(message) {
+    this.log.querySelector(".empty")?.remove();
+    const shown = message.role === "user" ? new UserMessage(message, this) : new AssistantMessage(message, this);
+    this.messages.push(shown);
+    this.log.append(shown.node);
+    return shown;
+  }
+
+  showEmpty(opening = status.latest?.opening) {
+    const loaded = this.loaded;
+    if (!loaded && opening) {
+      const waiting = h("p", { class: "waiting" }, h("span", { class: "spinner", "aria-hidden": true }), opening);
+      return void this.log.replaceChildren(h("div", { class: "empty" }, pipPicture(), waiting));
+    }
+    const pip = loaded?.pip;
+    const title = !loaded ? words.noModel : pip ? words.pip.title : words.other.title(loaded.name);
+    const body = !loaded ? words.noModelBody : pip ? words.pip.body : words.other.body;
+    const examples = words.examples.map(({ label, text }) =>
+      h("button", { class: "example", type: "button", on: { click: () => this.act({ action: "send", text }) } }, h("b", {}, label), h("span", {}, text)));
+    this.log.replaceChildren(h("div", { class: "empty" }, pipPicture(), h("h1", {}, title), h("p", {}, body), loaded ? h("div", { class: "examples" }, ...examples) : null));
+  }
+
+  notice(text) {
+    this.alert.textContent = text;
+    this.alert.hidden = !text;
+  }
+
+  // ---- actions
+
+  async newChat() {
+    this.showChat(null);
+    this.input.focus();
+  }
+
+  async open(id) {
+    const answer = await this.ask("open_chat", { chat: id });
+    if (!answer) return;
+    this.chats = answer.chats;
+    this.showChat(answer.chat);
+  }
+
+  async rename(id, title) {
+    this.chats = (await this.ask("rename_chat", { chat: id, title })) ?? this.chats;
+    this.list();
+  }
+
+  async remove(id) {
+    this.chats = (await this.ask("delete_chat", { chat: id })) ?? this.chats;
+    if (id === this.chat) this.showChat(null);
+    this.list();
+  }
+
+  confirmClear(button) {
+    if (!this.messages.length) return;
+    if (button.classList.contains("sure")) {
+      button.classList.remove("sure");
+      button.textContent = words.clear;
+      this.clear();
+      return;
+    }
+    button.classList.add("sure");
+    button.textContent = words.clearSure;
+    setTimeout(() => (button.classList.remove("sure"), (button.textContent = words.clear)), 3000);
+  }
+
+  async clear() {
+    const answer = await this.ask("clear_chat", { chat: this.chat });
+    if (answer) this.showChat(answer);
+  }
+
+  send() {
+    const text = this.input.value;
+    if (!text.trim()) return void this.notice(words.empty);
+    this.act({ action: "send", text });
+    this.input.value = "";
+    this.fit();
+  }
+
+  act(data) {
+    if (this.running || this.sending) return;
+    this.sending = true;
+    this.notice("");
+    this.lastText = data.action === "send" ? data.text : null;
+    this.trigger("act", { ...data, chat: this.chat });
+  }
+
+  stop() {
+    if (this.running) this.ask("stop", { run: this.running });
+  }
+
+  async showRounds(message) {
+    const asked = (this.asked = Symbol("rounds"));
+    const number = this.messages.filter((m) => m instanceof AssistantMessage).indexOf(message) + 1;
+    const answer = await this.ask("rounds", { message: message.id });
+    if (!answer || asked !== this.asked || this.running) return;
+    this.rounds.clear(words.roundsOf(number), words.roundsNone);
+    this.rounds.add(answer.rounds);
+    this.rounds.total(answer.stats);
+  }
+
+  // ---- the stream
+
+  receive(value) {
+    if (!value) return;
+    const packet = JSON.parse(value);
+    if (packet.kind === "accepted") this.begin(packet);
+    else if (packet.kind === "refused") this.refused(packet);
+    else this.pass(packet);
+  }
+
+  begin(packet) {
+    this.sending = false;
+    this.chats = packet.chats;
+    if (packet.chat !== this.chat) {
+      if (this.chat !== null || this.messages.length) return void this.list();
+      this.chat = packet.chat;
+      localStorage.setItem(remembered, this.chat);
+    }
+    this.list();
+    const kept = new Set(packet.kept);
+    this.messages = this.messages.filter((m) => kept.has(m.id) || (m.node.remove(), false));
+    if (packet.user) this.append(packet.user);
+    this.append(packet.reply);
+    this.attach(packet.run, packet.chat, packet.reply.id);
+  }
+
+  attach(run, chat, message) {
+    if (this.feeds.has(run)) return;
+    const feed = new Feed((from) => this.server.missing({ run, from }), (events, stats, done) => this.advance(run, events, stats, done));
+    this.feeds.set(run, { feed, chat, message });
+    this.setRunning(run);
+    const shown = this.messages.find((m) => m.id === message);
+    shown.reply.set("", "");
+    this.asked = null;
+    this.rounds.clear();
+    this.follow.toEnd();
+  }
+
+  pass(packet) {
+    if (!this.feeds.has(packet.run)) {
+      if (packet.chat !== this.chat || !this.messages.some((m) => m.id === packet.message)) return;
+      this.attach(packet.run, packet.chat, packet.message);
+    }
+    this.feeds.get(packet.run).feed.receive(packet);
+  }
+
+  advance(run, events, stats, done) {
+    const { chat, message } = this.feeds.get(run);
+    const shown = chat === this.chat && this.messages.find((m) => m.id === message);
+    if (shown) {
+      this.rounds.add(shown.add(events));
+      if (stats) this.rounds.total(stats);
+    }
+    if (!done) return;
+    const last = events.at(-1) ?? {};
+    if (shown) {
+      const status = last.t === "failed" ? "failed" : last.reason === "stop" ? "done" : (last.reason ?? "done");
+      shown.finish(status, stats, last.t === "failed" ? last.message : null);
+      this.announce.textContent = words.finished;
+      this.grown();
+    }
+    this.feeds.delete(run);
+    if (this.running === run) this.setRunning(null);
+  }
+
+  refused(packet) {
+    this.sending = false;
+    this.notice(packet.message);
+    if (this.lastText && !this.input.value) {
+      this.input.value = this.lastText;
+      this.fit();
+    }
+    this.input.focus();
+  }
+
+  setRunning(run) {
+    this.running = run;
+    this.send_.hidden = run !== null;
+    this.stop_.hidden = run === null;
+    this.root.classList.toggle("is-running", run !== null);
+    if (run === null) this.follow.grown();
+  }
+
+  grown() {
+    this.follow.grown();
+  }
+
+  // ---- keys and panes
+
+  fit() {
+    this.input.style.height = "auto";
+    this.input.style.height = `${Math.min(this.input.scrollHeight + 2, 220)}px`;
+  }
+
+  composerKey(event) {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      if (!this.running) this.send();
+    } else if (event.key === "ArrowUp" && !this.input.value && !this.running) {
+      const last = this.messages.findLast((m) => m instanceof UserMessage);
+      if (last) (event.preventDefault(), last.edit());
+    }
+  }
+
+  shortcut(event) {
+    if (!this.root.offsetParent) return; // another page is shown
+    if (event.key === "Escape" && this.running) this.stop();
+    if (event.altKey && event.code === "KeyN") (event.preventDefault(), this.newChat());
+  }
+
+  // A pane is shown by default or not, as the window's width has it; the reader's choice wins.
+  togglePane(name, button) {
+    const pane = name === "side" ? document.getElementById("side") : this.root.querySelector(".rounds");
+    const hide = getComputedStyle(pane).display !== "none";
+    document.body.classList.toggle(`hide-${name}`, hide);
+    document.body.classList.toggle(`show-${name}`, !hide);
+    button.setAttribute("aria-expanded", String(!hide));
+  }
+}

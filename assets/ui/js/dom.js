@@ -1,0 +1,98 @@
+// Small helpers over the DOM, and how numbers and tokens are written.
+
+// Creates an element. `attributes` may hold `class`, `dataset`, `on` (listeners) and properties.
+export function h(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name === "dataset") Object.assign(node.dataset, value);
+    else if (name === "on") for (const [event, f] of Object.entries(value)) node.addEventListener(event, f);
+    else if (name in node && typeof value !== "string") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+// Calls `f` with the element once it stands in the page.
+export function whenPresent(id, f) {
+  const found = document.getElementById(id);
+  if (found) return void f(found);
+  const observer = new MutationObserver(() => {
+    const node = document.getElementById(id);
+    if (!node) return;
+    observer.disconnect();
+    f(node);
+  });
+  observer.observe(document.body, { childList: true, subtree: true });
+}
+
+// A token as the views show it: leading, trailing and lone whitespace made visible.
+export function showToken(text) {
+  const nodes = [];
+  if (text === "") return [h("span", { class: "ws" }, "∅")];
+  for (const part of text.split(/(\n|\t|^ +| +$)/)) {
+    if (part === "") continue;
+    if (part === "\n") nodes.push(h("span", { class: "ws" }, "⏎"));
+    else if (part === "\t") nodes.push(h("span", { class: "ws" }, "⇥"));
+    else if (/^ +$/.test(part)) nodes.push(h("span", { class: "ws" }, "·".repeat(part.length)));
+    else nodes.push(part);
+  }
+  return nodes;
+}
+
+export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %`);
+export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" : x.toFixed(digits));
+export const speed = (x) => (x === null || x === undefined ? "–" : x.toFixed(x < 100 ? 1 : 0));
+
+export function seconds(x) {
+  if (x === null || x === undefined) return "–";
+  return x < 1 ? `${Math.round(1000 * x)} ms` : `${x.toFixed(1)} s`;
+}
+
+export function probability(x) {
+  if (x === null || x === undefined) return "–";
+  return x > 0 && x < 0.0005 ? "< 0.001" : x.toFixed(3);
+}
+
+// Copies text and lets the button say so for a moment.
+export async function copy(text, button, done) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = h("textarea", { class: "sr-only" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+  const label = button.dataset.label ?? (button.dataset.label = button.textContent);
+  button.textContent = done;
+  setTimeout(() => (button.textContent = label), 1400);
+}
+
+// Keeps a scrolling element at its newest line unless the reader scrolled up.
+export class Follow {
+  constructor(element, pill) {
+    this.element = element;
+    this.pill = pill;
+    this.stuck = true;
+    element.addEventListener("scroll", () => {
+      this.stuck = element.scrollHeight - element.scrollTop - element.clientHeight < 48;
+      if (pill) pill.hidden = this.stuck;
+    }, { passive: true });
+    pill?.addEventListener("click", () => this.toEnd());
+  }
+
+  toEnd() {
+    this.stuck = true;
+    if (this.pill) this.pill.hidden = true;
+    this.element.scrollTop = this.element.scrollHeight;
+  }
+
+  grown() {
+    if (this.stuck) this.element.scrollTop = this.element.scrollHeight;
+  }
+}

@@ -1,0 +1,58 @@
+// What a stream of events adds up to on the page: text, origin marks, state. Used by Chat and Race.
+
+import { Marks } from "./marks.js";
+import { StreamingMarkdown } from "./markdown.js";
+import { fixed, h, percent, seconds, speed } from "./dom.js";
+import { words } from "./words.js";
+
+export class Reply {
+  constructor(element) {
+    this.element = element;
+    this.text = "";
+    this.marks = new Marks();
+    this.markdown = new StreamingMarkdown(element);
+    this.drawn = null;
+  }
+
+  set(text, marks) {
+    this.text = text;
+    this.marks = new Marks(marks);
+    this.markdown.render(this.text, this.marks);
+  }
+
+  // Takes events in order; returns the rounds among them.
+  add(events) {
+    const rounds = [];
+    for (const event of events) {
+      if (event.t === "round") {
+        rounds.push(event);
+        this.text += event.s;
+        if (event.k) for (const item of event.k.split(" ")) this.marks.push(Number(item.slice(1)), item[0]);
+      } else if (event.t === "finished") {
+        this.text += event.tail;
+      }
+    }
+    this.drawn ??= requestAnimationFrame(() => this.draw());
+    return rounds;
+  }
+
+  draw() {
+    this.drawn = null;
+    this.markdown.render(this.text, this.marks);
+    this.onDrawn?.();
+  }
+}
+
+export function statsLine(stats) {
+  const cell = (name, value, label, hint) => h("span", { class: "stat", title: hint, dataset: { stat: name } }, h("b", {}, value), " ", label);
+  const s = words.stats;
+  const plain = stats.drafted === 0;
+  return [
+    cell("tokens_per_s", speed(stats.tokens_per_s), s.speed, s.speedHint),
+    ...(plain ? [h("span", { class: "stat" }, s.plain)] : [
+      cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint),
+      cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint),
+    ]),
+    cell("time_to_first_token_s", seconds(stats.time_to_first_token_s), s.first, s.firstHint),
+  ];
+}

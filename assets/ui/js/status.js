@@ -1,0 +1,40 @@
+// What is loaded and being opened: asked once for all pages, often only while something changes.
+
+class Status {
+  constructor() {
+    this.ask = null;
+    this.latest = null;
+    this.watchers = [];
+    this.timer = null;
+    window.addEventListener("focus", () => this.refresh());
+  }
+
+  // `f` is called with every new status; `ask` is any component's server function.
+  watch(f, ask) {
+    this.watchers.push(f);
+    if (this.latest) f(this.latest);
+    if (!this.ask) {
+      this.ask = ask;
+      this.refresh();
+    }
+  }
+
+  async refresh() {
+    clearTimeout(this.timer);
+    try {
+      this.tell(await this.ask({}));
+    } catch {
+      this.timer = setTimeout(() => this.refresh(), 3000);
+    }
+  }
+
+  tell(latest) {
+    const same = JSON.stringify(latest) === JSON.stringify(this.latest);
+    this.latest = latest;
+    if (!same) for (const f of this.watchers) f(latest);
+    clearTimeout(this.timer);
+    if (latest.opening) this.timer = setTimeout(() => this.refresh(), 350);
+  }
+}
+
+export const status = new Status();
