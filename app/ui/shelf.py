@@ -98,7 +98,7 @@ class Shelf:
             "target": pair.target.id,
             "missing": human(missing) if missing else None,
             "broken": not known,
-            "fits": fit.fits if fit else None,
+            "fits": None if fit is None else "yes" if fit.fits else "part" if fit.context else "no",
             "fit": fit.sentence if fit else Words.FILES_MISSING,
         }
 

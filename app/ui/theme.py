@@ -78,6 +78,7 @@ class Foretoken(Base):
             block_info_text_color="*body_text_color_subdued",
             input_background_fill="#ffffff",
             input_background_fill_dark="#1e2226",
+            input_border_width="1px",
             input_border_color="*neutral_300",
             input_border_color_dark="#3b4248",
             input_border_color_focus="*primary_500",

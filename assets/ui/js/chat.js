@@ -45,7 +45,8 @@ export class ChatPage {
     };
     const clear = h("button", { class: "ft-button small", type: "button", dataset: { action: "clear" } }, words.clear);
     clear.addEventListener("click", () => this.confirmClear(clear));
-    this.log = h("div", { class: "messages", role: "log", "aria-label": "Conversation", tabindex: "0" });
+    this.stack = h("div", { class: "stack" });
+    this.log = h("div", { class: "messages", role: "log", "aria-label": words.messages, tabindex: "0" }, this.stack);
     const pill = h("button", { class: "newest", type: "button", hidden: true }, words.newest);
     this.alert = h("div", { class: "ft-error notice", role: "alert", hidden: true });
     this.input = h("textarea", { rows: 1, placeholder: words.placeholder, "aria-label": words.placeholder, title: words.hint });
@@ -54,10 +55,11 @@ export class ChatPage {
     const form = h("form", { class: "composer", on: { submit: (event) => (event.preventDefault(), this.send()) } }, this.input, this.send_, this.stop_);
     this.input.addEventListener("input", () => this.fit());
     this.input.addEventListener("keydown", (event) => this.composerKey(event));
+    this.log.addEventListener("click", () => document.body.classList.remove("show-side"));
     const rounds = h("aside", { class: "rounds", "aria-label": words.rounds });
     this.announce = h("div", { class: "sr-only", role: "status" });
     root.replaceChildren(
-      h("section", { class: "conversation", "aria-label": "Chat" },
+      h("section", { class: "conversation", "aria-label": words.conversation },
         h("header", { class: "bar" }, toggle("side", words.settings), this.badge, h("span", { class: "grow" }), toggle("rounds", words.rounds), clear),
         h("div", { class: "messages-frame" }, this.log, pill),
         this.alert, form, this.announce),
@@ -105,7 +107,7 @@ export class ChatPage {
     else localStorage.removeItem(remembered);
     this.notice("");
     this.messages = [];
-    this.log.replaceChildren();
+    this.stack.replaceChildren();
     for (const message of chat?.messages ?? []) this.append(message);
     if (!this.messages.length) this.showEmpty();
     this.list();
@@ -124,10 +126,10 @@ export class ChatPage {
   }
 
   append(message) {
-    this.log.querySelector(".empty")?.remove();
+    this.stack.querySelector(".empty")?.remove();
     const shown = message.role === "user" ? new UserMessage(message, this) : new AssistantMessage(message, this);
     this.messages.push(shown);
-    this.log.append(shown.node);
+    this.stack.append(shown.node);
     return shown;
   }
 
@@ -135,14 +137,14 @@ export class ChatPage {
     const loaded = this.loaded;
     if (!loaded && opening) {
       const waiting = h("p", { class: "waiting" }, h("span", { class: "spinner", "aria-hidden": true }), opening);
-      return void this.log.replaceChildren(h("div", { class: "empty" }, pipPicture(), waiting));
+      return void this.stack.replaceChildren(h("div", { class: "empty" }, pipPicture(), waiting));
     }
     const pip = loaded?.pip;
     const title = !loaded ? words.noModel : pip ? words.pip.title : words.other.title(loaded.name);
     const body = !loaded ? words.noModelBody : pip ? words.pip.body : words.other.body;
     const examples = words.examples.map(({ label, text }) =>
       h("button", { class: "example", type: "button", on: { click: () => this.act({ action: "send", text }) } }, h("b", {}, label), h("span", {}, text)));
-    this.log.replaceChildren(h("div", { class: "empty" }, pipPicture(), h("h1", {}, title), h("p", {}, body), loaded ? h("div", { class: "examples" }, ...examples) : null));
+    this.stack.replaceChildren(h("div", { class: "empty" }, pipPicture(), h("h1", {}, title), h("p", {}, body), loaded ? h("div", { class: "examples" }, ...examples) : null));
   }
 
   notice(text) {
@@ -329,7 +331,10 @@ export class ChatPage {
 
   shortcut(event) {
     if (!this.root.offsetParent) return; // another page is shown
-    if (event.key === "Escape" && this.running) this.stop();
+    if (event.key === "Escape") {
+      document.body.classList.remove("show-side");
+      if (this.running) this.stop();
+    }
     if (event.altKey && event.code === "KeyN") (event.preventDefault(), this.newChat());
   }
 

@@ -84,6 +84,8 @@ export class Follow {
       if (pill) pill.hidden = this.stuck;
     }, { passive: true });
     pill?.addEventListener("click", () => this.toEnd());
+    const inner = element.firstElementChild;
+    if (inner) new ResizeObserver(() => this.grown()).observe(inner);
   }
 
   toEnd() {

@@ -96,7 +96,7 @@ export class ModelsPage {
       h("header", {}, h("h3", {}, pair.name), h("span", { class: "loaded-tag" }, say.loadedNow)),
       pair.note ? h("p", { class: "note" }, pair.note) : null,
       h("div", { class: "models" }, ...pair.models.map(model)),
-      h("p", { class: `fit ${pair.fits === null ? "" : pair.fits ? "yes" : "no"}` }, pair.fits === null ? "" : pair.fits ? "✓ " : "✕ ", pair.fit),
+      h("p", { class: `fit ${pair.fits ?? ""}` }, { yes: "✓ ", part: "◐ ", no: "✕ " }[pair.fits] ?? "", pair.fit),
       why,
       h("footer", {}, h("button", { class: "ft-button primary", type: "button", dataset: { open: pair.id }, on: { click: () => this.open({ pair: pair.id }) } }, label)));
   }

@@ -26,7 +26,7 @@ function lane(round) {
 class Probe {
   constructor(root) {
     this.node = h("div", { class: "probe", role: "tooltip", hidden: true });
-    document.body.append(this.node);
+    (root.closest(".gradio-container") ?? document.body).append(this.node);
     const show = (event) => this.show(event.target.closest?.(".chip"));
     root.addEventListener("mouseover", show);
     root.addEventListener("focusin", show);

@@ -48,6 +48,8 @@ export const words = {
   rename: "Rename",
   remove: "Delete",
   removeSure: "Delete?",
+  conversation: "Conversation",
+  messages: "Messages",
   untitled: "New chat",
   chats: "Chats",
   noChats: "Your chats are kept here, on this machine.",

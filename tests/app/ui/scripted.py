@@ -11,6 +11,7 @@ import random
 import re
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +82,11 @@ def split(text: str) -> list[str]:
     return re.findall(r" ?[A-Za-z]+| ?\d+|\s+|.", text, re.DOTALL)
 
 
+def number(token: str) -> int:
+    """A token's id."""
+    return zlib.crc32(token.encode()) % 100_000
+
+
 class ScriptedGeneration:
     """One recital. Ends early when cancelled."""
 
@@ -118,11 +124,6 @@ class ScriptedGeneration:
             tokens[5:6] = [" otherwise"]
         chance = random.Random(7)
         done: list[str] = []
-        ids: dict[str, int] = {}
-
-        def number(token: str) -> int:
-            return ids.setdefault(token, len(ids))
-
         for index in itertools.count():
             left = tokens[len(done) :]
             if not left or self._cancelled.is_set():
