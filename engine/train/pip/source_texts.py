@@ -564,14 +564,20 @@ _ITEMS: tuple[tuple[str, Callable[[random.Random], str]], ...] = (
 )
 
 
-def item_list(rng: random.Random, count: int) -> Source:
-    """A list of `count` items, one per line, no two with the same first letter."""
+def items(rng: random.Random, count: int) -> tuple[str, tuple[str, ...]]:
+    """`count` items and what their list is called; no two have the same first letter."""
     doc, make = rng.choice(_ITEMS)
-    items: dict[str, str] = {}
-    while len(items) < count:
+    found: dict[str, str] = {}
+    while len(found) < count:
         item = make(rng)
-        items.setdefault(item[0].lower() if item[0].isalpha() else item.split()[-1][0], item)
-    return Source(doc, tuple(items.values()), make_cast(rng), by_line=True)
+        found.setdefault(item[0].lower() if item[0].isalpha() else item.split()[-1][0], item)
+    return doc, tuple(found.values())
+
+
+def item_list(rng: random.Random, count: int) -> Source:
+    """A list of `count` items, one per line."""
+    doc, found = items(rng, count)
+    return Source(doc, found, make_cast(rng), by_line=True)
 
 
 def config_value(rng: random.Random) -> str:
