@@ -20,6 +20,7 @@ from .record_domains import DOMAINS, Domain, Field, Scalar, tell, told_fields
 Json = None | Scalar | list["Json"] | dict[str, "Json"]
 
 FOLLOW_UP_SHARE = 0.15
+LONGEST_CHAT = 1400  # letters, after which no further turn is added
 _QUESTION_STARTS = ("can you", "could you", "would you")
 _GROUPS = ("details", "info", "data", "extra", "facts", "more", "meta", "rest")
 _BOOLEAN_WORDS = (("yes", "no"), ("yes", "no"), ("true", "false"))
