@@ -53,7 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Each layer may import itself and the layers before it."""
 
-NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "rich", "app"}
+NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "app"}
 
 
 def modules() -> list[Path]:
