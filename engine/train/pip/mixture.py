@@ -6,8 +6,6 @@ how often each is drawn. The same seed, weights and sources give the same exampl
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,24 +13,25 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
-from engine.train.pip import guide, problems, tales, talk
+from engine.train.pip import guide, problems, records, rewrites, tales, talk
 from engine.train.pip.example import Example, Message
 
 Source = Callable[[random.Random, bool], Example]
 
 SYSTEM_MESSAGE = Message("system", "You are Pip, the guide built into Foretoken.")
 JOINED_SHARE = 0.10
+JOINED_CHARACTERS = 2400  # so that a joined chat stays well within the context
 SYSTEM_SHARE = 0.15
 WEIGHTS: Mapping[str, float] = {
-    "guide": 36,
-    "records": 15,
-    "rewrites": 15,
-    "tale": 10,
+    "guide": 30,
+    "records": 18,
+    "rewrites": 22,
+    "tale": 9,
     "fable": 3,
-    "problem": 7,
-    "gsm8k": 2,
+    "problem": 6,
+    "gsm8k": 1,
     "talk": 8,
-    "sgd": 3,
+    "sgd": 2,
     "soda": 1,
 }
 
@@ -51,13 +50,12 @@ def sources(paths: DataPaths, topics: Sequence[guide.Topic] | None = None) -> di
     """Every source that `paths` allow, by name. Reads the files once."""
     found: dict[str, Source] = {
         "guide": partial(guide.generate, topics=topics or guide.load()),
+        "records": records.generate,
+        "rewrites": rewrites.generate,
         "talk": talk.generate,
         "tale": tales.generate,
         "problem": problems.generate,
     }
-    for name in ("records", "rewrites"):
-        if importlib.util.find_spec(f"engine.train.pip.{name}"):
-            found[name] = importlib.import_module(f"engine.train.pip.{name}").generate
     if paths.tales:
         found["fable"] = partial(tales.generate_old, tales=tales.read_tales(paths.tales))
     if paths.gsm8k:
@@ -103,10 +101,16 @@ def _drawn_from(examples: Sequence[Example]) -> Source:
 
 
 def _joined(first: Example, last: Example) -> Example:
-    """Both in one chat, checked by the last, if each is one turn of a different kind; else the last alone."""
-    if first.kind == last.kind or len(first.messages) != 2 or len(last.messages) != 2:
+    """Both in one chat, checked by the last, if each is one turn, of another skill, and short; else the last alone."""
+    messages = first.messages + last.messages
+    length = sum(len(message.content) for message in messages)
+    if _skill(first) == _skill(last) or len(messages) != 4 or length > JOINED_CHARACTERS:
         return last
-    return Example(last.kind, first.messages + last.messages, last.check)
+    return Example(last.kind, messages, last.check)
+
+
+def _skill(example: Example) -> str:
+    return example.kind.partition(".")[0]
 
 
 def _with_system(example: Example) -> Example:
