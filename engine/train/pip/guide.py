@@ -102,9 +102,10 @@ def _conversation(rng: random.Random, topics: Sequence[Topic]) -> Example:
 
 def _question(rng: random.Random, topic: Topic, first: bool) -> str:
     if not first and topic.about and rng.random() < 0.3:
-        return wording.casual(rng, rng.choice(_FOLLOW_UPS).format(name=topic.name))
+        asked = _by_name(rng, topic, _FOLLOW_UPS)
+        return wording.casual(rng, asked)
     if topic.about and rng.random() < 0.2:
-        asked = _sentence(rng.choice(_BY_NAME).format(name=topic.name))
+        asked = _sentence(_by_name(rng, topic, _BY_NAME))
     else:
         asked = rng.choice(topic.ask)
     if not first and rng.random() < 0.45:
@@ -113,6 +114,18 @@ def _question(rng: random.Random, topic: Topic, first: bool) -> str:
             rng, bridge + (asked if bridge.rstrip()[-1] in ".!:" else wording.lower_first(asked))
         )
     return wording.vary(rng, asked)
+
+
+def _by_name(rng: random.Random, topic: Topic, phrasings: Sequence[str]) -> str:
+    """A phrasing with the name of the topic, but none that is held out."""
+    held_out = {_key(phrasing) for phrasing in topic.held_out}
+    asked = [phrasing.format(name=topic.name) for phrasing in phrasings]
+    return rng.choice([phrasing for phrasing in asked if _key(phrasing) not in held_out])
+
+
+def _key(phrasing: str) -> str:
+    """What two phrasings that differ only in case and their last mark have in common."""
+    return phrasing.lower().rstrip("?.! ")
 
 
 def _sentence(text: str) -> str:
@@ -177,7 +190,7 @@ def _check_phrasings(topics: Sequence[Topic], origin: dict[str, str]) -> None:
     owner: dict[str, str] = {}
     for topic in topics:
         for phrasing in (*topic.ask, *topic.held_out):
-            key = phrasing.lower().rstrip("?.! ")
+            key = _key(phrasing)
             if key in owner:
                 where = f"{origin[topic.id]}: topic {topic.id!r}"
                 raise TopicError(

@@ -70,6 +70,13 @@ def test_a_held_out_guide_question_stands_word_for_word_in_the_topic_file() -> N
     assert all(example.messages[0].content in phrasings for example in drawn("guide", True))
 
 
+def test_training_never_asks_the_guide_in_a_held_out_phrasing() -> None:
+    held_out = {phrasing.lower().rstrip("?.! ") for topic in TOPICS for phrasing in topic.held_out}
+    for example in drawn("guide", count=5000):
+        asked = [message.content for message in example.messages if message.role == "user"]
+        assert not held_out & {text.lower().rstrip("?.! ") for text in asked}
+
+
 def test_tales_have_everything_that_was_asked_for() -> None:
     animals, things = tales.grammar().animals, {thing.name for thing in tales.grammar().things}
     pattern = re.compile(r"about an? (\w+) and an? ([\w ]+)\.")
