@@ -27,6 +27,8 @@ As JSON
 Show {this} as a JSON object
 Create a JSON record for {this}
 Make JSON
+Make a JSON record
+Write JSON
 """)
 
 KEYS = phrasings("""

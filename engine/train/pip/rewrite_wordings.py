@@ -295,7 +295,7 @@ KEEP_FIRST = phrasings("""
 Keep only the first {count} {unit} of {this}
 Give me the first {count} {unit} of {this}
 Write only the first {count} {unit} of {this}
-Shorten {this} to its first {count} {unit}
+Shorten {this} to the first {count} {unit}
 Cut {this} after the first {count} {unit}
 Repeat just the first {count} {unit} of {this}
 Can you give me only the first {count} {unit} of {this}

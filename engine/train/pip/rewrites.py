@@ -16,8 +16,8 @@ from .example import Example, Message, TextCheck, chat
 from .phrasings import Phrasings
 from .source_texts import Config, Source
 
-FOLLOW_UP_SHARE = 0.2
-DOUBLE_SHARE = 0.08
+FOLLOW_UP_SHARE = 0.1
+DOUBLE_SHARE = 0.02
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 _COUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -108,9 +108,10 @@ def _prompt(rng: random.Random, instruction: str, doc: str, text: str) -> str:
 
 def _named(rng: random.Random, doc: str, side: str) -> str:
     """How the text is spoken of: `this note`."""
+    these = "these" if doc == "minutes" else "this"
     usual = (
-        f"this {doc}",
-        f"this {doc}",
+        f"{these} {doc}",
+        f"{these} {doc}",
         f"the {doc} {side}",
         "this text",
         "this",
@@ -779,41 +780,41 @@ def _settings(rng: random.Random) -> Source:
 
 
 TASKS: tuple[Task, ...] = (
-    Task("rename_person", 9, _person_text, _rename_person),
-    Task("rename_place", 5, _place_text, _rename_place),
-    Task("rename_two", 3, _person_text, _rename_two),
-    Task("swap_names", 1.5, _person_text, _swap_names),
-    Task("replace_word", 6, _thing_text, _replace_word),
-    Task("change_value", 6, _any_text, _change_value),
+    Task("rename_person", 14, _person_text, _rename_person),
+    Task("rename_place", 8, _place_text, _rename_place),
+    Task("rename_two", 1, _person_text, _rename_two),
+    Task("swap_names", 0.3, _person_text, _swap_names),
+    Task("replace_word", 8, _thing_text, _replace_word),
+    Task("change_value", 7, _any_text, _change_value),
     Task("update_value", 3, _message_text, _update_value),
-    Task("upper", 5, _short_text, _cased(say.UPPER, str.upper)),
-    Task("lower", 4, _any_text, _cased(say.LOWER, str.lower)),
-    Task("title", 2.5, _short_text, _cased(say.TITLE, _title)),
-    Task("repeat", 6, _any_text, _repeat),
+    Task("upper", 4, _short_text, _cased(say.UPPER, str.upper)),
+    Task("lower", 5, _any_text, _cased(say.LOWER, str.lower)),
+    Task("title", 2, _short_text, _cased(say.TITLE, _title)),
+    Task("repeat", 8, _any_text, _repeat),
     Task("reverse", 4, _lines, _reverse),
-    Task("sort", 4, _plain_list, _sort),
-    Task("remove_nth", 5, _units_text, _remove_nth),
-    Task("remove_with_word", 3, _units_text, _remove_with_word),
-    Task("keep_first", 3, _units_text, _keep_first),
-    Task("swap_units", 2, _lines, _swap_units),
-    Task("move_last_up", 1.5, _lines, _move_last_up),
+    Task("sort", 2, _plain_list, _sort),
+    Task("remove_nth", 1.5, _units_text, _remove_nth),
+    Task("remove_with_word", 1.5, _units_text, _remove_with_word),
+    Task("keep_first", 2, _units_text, _keep_first),
+    Task("swap_units", 0.3, _lines, _swap_units),
+    Task("move_last_up", 0.3, _lines, _move_last_up),
     Task("add_first", 2.5, _units_text, _add_first),
     Task("add_last", 3, _units_text, _add_last),
-    Task("insert_after", 2, _units_text, _insert_after),
+    Task("insert_after", 0.5, _units_text, _insert_after),
     Task("add_greeting", 3, _message_text, _add_greeting),
     Task("add_sign_off", 3, _message_text, _add_sign_off),
-    Task("numbers", 5, _lines, _numbers),
-    Task("bullets", 5, _lines, _bullets),
+    Task("numbers", 6, _lines, _numbers),
+    Task("bullets", 6, _lines, _bullets),
     Task("bullets_to_numbers", 2, _marked_lines, _numbers),
     Task("numbers_to_bullets", 2, _numbered_lines, _numbers_to_bullets),
-    Task("unmark", 2, _marked_lines, _unmark),
-    Task("commas", 2.5, _plain_list, _commas),
+    Task("unmark", 1.5, _marked_lines, _unmark),
+    Task("commas", 2, _plain_list, _commas),
     Task("one_per_line", 3, _sentences, _one_per_line),
-    Task("quote_each", 1.5, _lines, _quote_each),
-    Task("add_to_each", 2, _plain_list, _add_to_each),
+    Task("quote_each", 0.5, _lines, _quote_each),
+    Task("add_to_each", 0.7, _plain_list, _add_to_each),
     Task("set_value", 4, _settings, _config_example("set_value")),
-    Task("rename_key", 2, _settings, _config_example("rename_key")),
-    Task("remove_setting", 2, _settings, _config_example("remove_setting")),
+    Task("rename_key", 1.5, _settings, _config_example("rename_key")),
+    Task("remove_setting", 1, _settings, _config_example("remove_setting")),
     Task("add_setting", 2, _settings, _config_example("add_setting")),
 )
 _WEIGHT_BOUNDS = [sum(task.weight for task in TASKS[: index + 1]) for index in range(len(TASKS))]
