@@ -6,8 +6,6 @@ Exit status: 0 done, 1 a measurement or training that failed, 2 a mistake that t
 
 from __future__ import annotations
 
-import atexit
-import gc
 import sys
 
 import typer
@@ -34,9 +32,6 @@ cli.add_typer(models.cli, name="models")
 
 def main() -> None:
     """Run the command line; an expected error is one message and status 2, never a traceback."""
-    # Before it ends, the interpreter looks through every object of torch and Gradio for garbage,
-    # for seconds on a slow machine. Nobody has to wait for that after Ctrl-C.
-    atexit.register(gc.freeze)
     try:
         cli()
     except ForetokenError as error:
