@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.acceptance import Acceptance, follow, reject
 from engine.context import Context
 from engine.events import Tree
-from engine.noise import Stream, argmax_sample, gumbel, uniform
+from engine.noise import Stream, sample, uniform
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule
 from engine.sampling import Sampler
@@ -46,15 +46,14 @@ class Judge:
         return _judgement(acceptance, p, tree)
 
     def _reject(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
-        seed, vocabulary = self.sampler.seed, self.sampler.vocabulary
+        seed = self.sampler.seed
 
         def accept(node: int) -> float:
             return uniform(seed, Stream.ACCEPT, position + node)
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
-            noise = gumbel(seed, stream, (position + row,), vocabulary)
-            return int(argmax_sample(weights[None], noise))
+            return int(sample(weights[None], seed, stream, (position + row,)))
 
         return reject(p, proposal.q, proposal.tree, accept, draw)
 

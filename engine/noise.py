@@ -7,9 +7,9 @@ finaliser (Steele, Lea, Flood 2014), on int64 tensors with wrap-around.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -17,6 +17,8 @@ from torch import Tensor
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_PART = 1 << 16
+"""Numbers drawn at once: larger buffers cost more in page faults than in arithmetic."""
 
 
 class Stream(IntEnum):
@@ -31,26 +33,34 @@ class Stream(IntEnum):
 
 def uniform(seed: int, stream: Stream, position: int) -> float:
     """A number in (0, 1)."""
-    return ((_mix(_key(seed, stream, position)) >> 11) + 0.5) * 2.0**-53
+    # 52 bits and a half are exact in float64; 53 would round up to 1 once in a long while.
+    return ((_mix(_key(seed, stream, position)) >> 12) + 0.5) * 2.0**-52
 
 
-def gumbel(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
-    """Standard Gumbel noise for every token at every position: float64 (positions, vocabulary)."""
-    keys = torch.tensor([_signed(_key(seed, stream, position)) for position in positions])
-    x = keys[:, None] + torch.arange(1, vocabulary + 1) * _signed(_GOLDEN)
-    x = (x ^ _shift(x, 30)) * _signed(_MIX_1)
-    x = (x ^ _shift(x, 27)) * _signed(_MIX_2)
-    x = x ^ _shift(x, 31)
-    u = (_shift(x, 11).double() + 0.5) * 2.0**-53
-    return u.log_().neg_().log_().neg_()
+def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
+    """Exponential noise for every token at every position: float64 (positions, vocabulary)."""
+    keys = [_signed(_key(seed, stream, position)) for position in positions]
+    x = torch.tensor(keys, dtype=torch.long)[:, None] + _steps(vocabulary)
+    x.bitwise_xor_(_shift(x, 30)).mul_(_signed(_MIX_1))
+    x.bitwise_xor_(_shift(x, 27)).mul_(_signed(_MIX_2))
+    x.bitwise_xor_(_shift(x, 31))
+    return _shift(x, 12).double().add_(0.5).mul_(2.0**-52).log_().neg_()
 
 
-def argmax_sample(weights: Tensor, noise: Tensor) -> Tensor:
-    """Samples each row of ``weights (rows, vocabulary)``, proportionally: int64 (rows,).
+def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int]) -> Tensor:
+    """Draws a token for each row of ``weights (rows, vocabulary)``, proportionally: int64 (rows,).
 
-    The Gumbel-max trick: argmax(log w + g). Weights need not sum to one; zeros are never chosen.
+    A race of exponential clocks: argmin(E / w). It is the Gumbel-max trick, argmax(log w + g) with
+    g = -log E, without its two further logarithms. Weights need not sum to one; a zero never wins
+    against anything else. Row i is drawn at ``positions[i]`` and does not depend on the others.
     """
-    return (weights.double().log() + noise.to(weights.device)).argmax(-1)
+    rows, vocabulary = weights.shape
+    size = max(_PART // vocabulary, 1)
+    drawn = []
+    for at in range(0, rows, size):
+        noise = exponential(seed, stream, positions[at : at + size], vocabulary)
+        drawn.append(noise.to(weights.device).div_(weights[at : at + size]).argmin(-1))
+    return torch.cat(drawn)
 
 
 def _key(seed: int, stream: Stream, position: int) -> int:
@@ -64,10 +74,16 @@ def _mix(x: int) -> int:
     return x ^ (x >> 31)
 
 
+@lru_cache(maxsize=4)
+def _steps(vocabulary: int) -> Tensor:
+    """What each token adds to a position's key."""
+    return torch.arange(1, vocabulary + 1) * _signed(_GOLDEN)
+
+
 def _signed(x: int) -> int:
     return x - (1 << 64) if x >> 63 else x
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
     """Logical right shift; torch's own keeps the sign."""
-    return (x >> bits) & int(math.ldexp(1, 64 - bits) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from engine.context import Context
-from engine.noise import Stream, argmax_sample, gumbel
+from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
 """Likeliest tokens tried for top-p before the whole vocabulary is sorted."""
+_COLD = 1e-5
+"""Below this temperature float32 overflows before anything but the likeliest token is drawn."""
 
 
 class Sampler:
@@ -32,6 +34,7 @@ class Sampler:
     ) -> None:
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary = context, vocabulary
+        self._seen = _Seen(context)
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
@@ -62,30 +65,62 @@ class Sampler:
             chosen: list[int] = adjusted.argmax(-1).tolist()
             return chosen
         positions = range(first_position, first_position + len(p))
-        sampled: list[int] = argmax_sample(
-            p, gumbel(self.seed, stream, positions, self.vocabulary)
-        ).tolist()
+        sampled: list[int] = sample(p, self.seed, stream, positions).tolist()
         return sampled
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
+        """One row; drafted tokens count as if the text held them already."""
+        result = logits.clone()
+        parts = [self._seen.in_text()]
+        if drafted:
+            parts.append(self._seen.with_drafted(drafted))
+        for tokens, times in parts:
+            ids = tokens.to(logits.device)
+            result[ids] = self._penalty(logits[ids], times.to(logits.device))
+        return result
+
+    def _penalty(self, logits: Tensor, times: Tensor) -> Tensor:
+        """``logits`` of tokens seen before, ``times`` of them in the output."""
         sampling = self.sampling
-        logits = logits.clone()
-        if sampling.repetition_penalty != 1:
-            seen = torch.tensor(sorted({*self.context.tokens, *drafted}), device=logits.device)
-            values = logits[seen]
-            factor = sampling.repetition_penalty
-            logits[seen] = torch.where(values > 0, values / factor, values * factor)
-        counts = Counter([*self.context.output, *drafted])
-        if counts and (sampling.presence_penalty or sampling.frequency_penalty):
-            seen = torch.tensor(list(counts), device=logits.device)
-            times = torch.tensor(list(counts.values()), device=logits.device)
-            logits[seen] -= sampling.presence_penalty + sampling.frequency_penalty * times
-        return logits
+        factor = sampling.repetition_penalty
+        if factor != 1:
+            logits = torch.where(logits > 0, logits / factor, logits * factor)
+        cost = sampling.presence_penalty + sampling.frequency_penalty * times
+        return logits - torch.where(times > 0, cost, 0.0)
+
+
+class _Seen:
+    """Which tokens the text holds, and how often the output does; read on as the text grows."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._times: dict[int, int] = {}  # every token of the text: occurrences in the output
+        self._read = 0
+        self._tensors = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+
+    def in_text(self) -> tuple[Tensor, Tensor]:
+        """Tokens of the text, and how often each is in the output."""
+        tokens = self._context.tokens
+        if self._read < len(tokens):
+            for position in range(self._read, len(tokens)):
+                token, new = tokens[position], position >= self._context.prompt_length
+                self._times[token] = self._times.get(token, 0) + new
+            self._read = len(tokens)
+            self._tensors = _pair(self._times)
+        return self._tensors
+
+    def with_drafted(self, drafted: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The drafted tokens, and how often each is in the output and the draft together."""
+        return _pair({t: self._times.get(t, 0) + n for t, n in Counter(drafted).items()})
+
+
+def _pair(times: dict[int, int]) -> tuple[Tensor, Tensor]:
+    return torch.tensor(list(times)), torch.tensor(list(times.values()))
 
 
 def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
-    """``auto`` to a rule; temperature 0 is always greedy, which needs no noise."""
-    if temperature == 0 or rule is AcceptanceRule.GREEDY:
+    """``auto`` to a rule; at temperature 0 always greedy, which needs no noise."""
+    if temperature < _COLD or rule is AcceptanceRule.GREEDY:
         return AcceptanceRule.GREEDY
     return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
 
@@ -107,17 +142,19 @@ def truncated(p: Tensor, sampling: Sampling) -> Tensor:
 
 def _keep_from(p: Tensor, threshold: Tensor) -> Tensor:
     kept = torch.where(p >= threshold, p, 0.0)
-    return kept / kept.sum(-1, keepdim=True)
+    # One sum a row: over several rows torch splits a large sum among threads in another way.
+    return kept / torch.stack([row.sum() for row in kept])[:, None]
 
 
 def _top_p_threshold(p: Tensor, top_p: float) -> Tensor:
     """The probability of the last token of the smallest likeliest set that holds ``top_p``."""
     count = min(_FIRST_TRY, p.shape[1])
     ranked = p.topk(count).values
-    if count < p.shape[1] and bool((ranked.sum(-1) < top_p).any()):
+    mass = ranked.double().cumsum(-1)
+    if count < p.shape[1] and bool((mass[:, -1] < top_p).any()):
         ranked = p.sort(dim=-1, descending=True).values
-    before = ranked.double().cumsum(-1) - ranked  # mass of the likelier ones
-    inside = before < top_p
+        mass = ranked.double().cumsum(-1)
+    inside = mass - ranked < top_p  # the likelier ones alone do not hold it yet
     return ranked.gather(1, inside.sum(-1, keepdim=True) - 1)
 
 

@@ -16,7 +16,7 @@ from engine.acceptance import accept_probability, follow, reject, residual
 from engine.context import Context
 from engine.events import Origin, Tree
 from engine.judge import Judge
-from engine.noise import Stream, argmax_sample, gumbel
+from engine.noise import Stream, sample
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
@@ -188,8 +188,7 @@ def test_coupled_output_is_the_targets_own_sample_for_every_draft_and_seed(
 ) -> None:
     """Enumerates what can be drafted: nothing, and each token; the outcome never changes."""
     row = normalised(p).float()
-    noise = gumbel(seed, Stream.CHOICE, (2,), VOCABULARY)
-    own = int(argmax_sample(row[None], noise))
+    own = int(sample(row[None], seed, Stream.CHOICE, (2,)))
     rows = torch.stack([row, row])
     for draft in ([], [0], [1], [2], [drafted]):
         assert judged(AcceptanceRule.COUPLED, rows[: len(draft) + 1], draft, None, seed) == own
@@ -207,7 +206,7 @@ def test_a_larger_vocabulary_is_distributed_as_p(rule: AcceptanceRule, sampled: 
     for seed in range(seeds):
         drafted = 3
         if sampled:
-            drafted = int(argmax_sample(q[None], gumbel(seed, stream, (2,), 40)))
+            drafted = int(sample(q[None], seed, stream, (2,)))
         shown = q[None] if sampled else None
         counts[judged(rule, torch.stack([p, p]), [drafted], shown, seed)] += 1
     expected = (p.double() / p.double().sum() * seeds).tolist()
