@@ -1,0 +1,94 @@
+"""Writes a trained model in transformers' layout, with its tokenizer and model card."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+_CURVE_ROWS = 16
+_DATA = """\
+| data | licence |
+|---|---|
+| guide, tales, records, rewrites, problems and talk written for this project | Apache-2.0 |
+| English tales and novels | public domain |
+| Schema-Guided Dialogue | CC BY-SA 4.0 |
+| SODA | CC BY 4.0 |
+| GSM8K, training part | MIT |
+"""
+
+
+def export_model(model: Any, tokenizer: Path, folder: Path) -> None:
+    """config.json, model.safetensors (bf16), generation_config.json and the tokenizer into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.config.to_dict()
+    config.pop("_name_or_path", None)
+    config |= {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
+    _write_json(folder / "config.json", config)
+    ends = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    _write_json(folder / "generation_config.json", {"do_sample": False, **ends})
+    # The head is the embedding; transformers' layout leaves tied weights out.
+    tensors = {
+        name: value.detach().to("cpu", torch.bfloat16).contiguous()
+        for name, value in model.state_dict().items()
+        if name != "lm_head.weight"
+    }
+    save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    for name in TOKENIZER_FILES:
+        shutil.copyfile(tokenizer / name, folder / name)
+
+
+def write_card(
+    folder: Path, title: str, about: str, log: Sequence[Mapping[str, Any]], evaluation: Path
+) -> None:
+    """README.md with data, licences, the training curve and the figures in `evaluation`, if it is there."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    parts = [
+        f"---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n# {title}\n\n{about}",
+        f"## Shape\n\n{_shape_table(config)}",
+        f"## Data\n\nGenerated and mixed by `foretoken train`. Spec-Bench is not in it.\n\n{_DATA}",
+        f"## Training curve\n\n{_curve_table(log)}",
+        f"## Evaluation\n\n{_evaluation(evaluation)}",
+    ]
+    (folder / "README.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", "utf-8")
+
+
+def _shape_table(config: Mapping[str, Any]) -> str:
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    names += ("num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings")
+    rows = "\n".join(f"| {name} | {config[name]} |" for name in names)
+    return f"| key | value |\n|---|---|\n{rows}"
+
+
+def _curve_table(log: Sequence[Mapping[str, Any]]) -> str:
+    """About 16 evenly spaced points; the last held-out losses follow."""
+    points = [entry for entry in log if "loss" in entry]
+    if not points:
+        return "Not recorded."
+    every = max(1, len(points) // _CURVE_ROWS)
+    shown = points[every - 1 :: every]
+    rows = "\n".join(f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown)
+    table = f"| tokens | minutes | loss (nats per token) |\n|---|---|---|\n{rows}"
+    last = next((entry["held_out"] for entry in reversed(log) if "held_out" in entry), {})
+    if not last:
+        return table
+    kinds = "\n".join(f"| {kind} | {value:.3f} |" for kind, value in sorted(last.items()))
+    return f"{table}\n\nHeld-out loss at the end:\n\n| kind | loss |\n|---|---|\n{kinds}"
+
+
+def _evaluation(path: Path) -> str:
+    if not path.exists():
+        return "Not measured yet; `foretoken bench quality` does."
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
+    return f"| measure | value |\n|---|---|\n{rows}"
+
+
+def _write_json(path: Path, value: object) -> None:
+    path.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,0 +1,113 @@
+"""Runs a recipe: tokenizer, target, draft. Stages that are finished are not run again on resume."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from engine.errors import ForetokenError
+from engine.train.data import DataError, Material, subseed
+from engine.train.export import export_model, write_card
+from engine.train.machine import choose_device
+from engine.train.recipe import Recipe, load_recipe
+from engine.train.target import Paths, train_target
+from engine.train.tokenizer import render, save_tokenizer, train_tokenizer
+
+STAGES = ("tokenizer", "target", "draft")
+
+
+def run(
+    recipe_path: Path,
+    *,
+    out: Path,
+    data: Path,
+    resume: bool = True,
+    stages: Sequence[str] = STAGES,
+) -> None:
+    """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data)."""
+    recipe = load_recipe(recipe_path)
+    if not data.is_dir():
+        raise DataError(f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k.")
+    paths = Paths(out)
+    device = choose_device(recipe)
+    if "tokenizer" in stages and not (resume and (paths.tokenizer / "tokenizer.json").exists()):
+        make_tokenizer(recipe, paths, data)
+    if "target" in stages and not (resume and (paths.target / "model.safetensors").exists()):
+        model = train_target(recipe, paths, data, device, resume)
+        export_model(model, paths.tokenizer, paths.target)
+        _card(paths, "target", recipe)
+    if "draft" in stages and not (resume and (paths.draft / "model.safetensors").exists()):
+        from engine.train.draft import train_draft
+
+        draft = train_draft(recipe, paths, data, device, resume)
+        export_model(draft, paths.tokenizer, paths.draft)
+        _card(paths, "draft", recipe)
+
+
+def make_tokenizer(recipe: Recipe, paths: Paths, data: Path) -> None:
+    """Trains and saves the tokenizer on a sample of the mixture and the plain texts."""
+    stage = recipe.tokenizer
+    material = Material(data, dict(recipe.weights) if recipe.weights else None)
+    tokenizer = train_tokenizer(tokenizer_sample(material, recipe), stage.vocabulary)
+    save_tokenizer(tokenizer, paths.tokenizer, recipe.target.model.context)
+    print(f"tokenizer: {tokenizer.get_vocab_size()} entries in {paths.tokenizer}", flush=True)
+
+
+def tokenizer_sample(material: Material, recipe: Recipe) -> Iterator[str]:
+    """Chats, then plain texts, `sample_characters` in all; what is only markup is left out."""
+    stage, seed = recipe.tokenizer, subseed(recipe.seed, "tokenizer")
+    share = stage.text_share if material.texts else 0.0
+    left = int(stage.sample_characters * (1 - share))
+    for example in material.examples(seed):
+        if left <= 0:
+            break
+        for message in example.messages:
+            left -= len(message.content)
+            yield message.content
+    left = int(stage.sample_characters * share)
+    texts = random.Random(seed).sample(material.texts, len(material.texts))
+    for text in texts:
+        if left <= 0:
+            return
+        left -= len(text)
+        yield text
+
+
+def _card(paths: Paths, stage: str, recipe: Recipe) -> None:
+    about = {
+        "target": "The guide built into Foretoken: a small chat model that explains the app and speculative "
+        "decoding, tells short tales, writes records and lists, and rewrites text. It knows nothing else.",
+        "draft": "The draft model of Pip, distilled from it, for speculative decoding. Not for use alone.",
+    }[stage]
+    title = recipe.name if stage == "target" else f"{recipe.name} (draft)"
+    evaluation = paths.out / f"{stage}-evaluation.json"
+    folder = paths.target if stage == "target" else paths.draft
+    write_card(folder, title, about, paths.journal(stage).read(), evaluation)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m engine.train", description=__doc__)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--data", type=Path, required=True, help="folder with tales, dialogues, gsm8k")
+    parser.add_argument("--out", type=Path, required=True, help="folder for models, log and checkpoints")
+    parser.add_argument("--stage", action="append", choices=STAGES, help="only this stage; may repeat")
+    parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
+    given = parser.parse_args(arguments)
+    try:
+        run(
+            given.recipe,
+            out=given.out,
+            data=given.data,
+            resume=not given.fresh,
+            stages=given.stage or STAGES,
+        )
+    except ForetokenError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
+        return 130
+    return 0
