@@ -107,7 +107,9 @@ def to_json(example: Example) -> str:
     return json.dumps(
         {
             "kind": example.kind,
-            "messages": [{"role": message.role, "content": message.content} for message in example.messages],
+            "messages": [
+                {"role": message.role, "content": message.content} for message in example.messages
+            ],
             "check": None if example.check is None else _check_to_data(example.check),
         },
         ensure_ascii=False,
@@ -119,7 +121,9 @@ def from_json(line: str) -> Example:
     data = json.loads(line)
     return Example(
         kind=data["kind"],
-        messages=tuple(Message(_role(entry["role"]), entry["content"]) for entry in data["messages"]),
+        messages=tuple(
+            Message(_role(entry["role"]), entry["content"]) for entry in data["messages"]
+        ),
         check=None if data["check"] is None else _check_from_data(data["check"]),
     )
 
@@ -129,7 +133,9 @@ def _same_json(left: Any, right: Any) -> bool:
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(_same_json(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(
+            _same_json(left[key], right[key]) for key in left
+        )
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_same_json, left, right))
     return bool(left == right)

@@ -23,16 +23,16 @@ JOINED_SHARE = 0.10
 JOINED_CHARACTERS = 2400  # so that a joined chat stays well within the context
 SYSTEM_SHARE = 0.15
 WEIGHTS: Mapping[str, float] = {
-    "guide": 30,
+    "guide": 31,
     "records": 18,
-    "rewrites": 22,
+    "rewrites": 24,
     "tale": 9,
-    "fable": 3,
+    "fable": 1,
     "problem": 6,
-    "gsm8k": 1,
+    "gsm8k": 0.5,
     "talk": 8,
-    "sgd": 2,
-    "soda": 1,
+    "sgd": 1,
+    "soda": 0.5,
 }
 
 
