@@ -4,6 +4,9 @@ Torch-free, so that any consumer may import it cheaply. A generation yields, in 
 
     Queued*  Started  Prefilled  Emitted*  Finished | Failed
 
+A request that is cancelled while it waits goes from ``Queued`` to ``Finished``; ``Failed`` may come at
+any point.
+
 Nobody guesses where a token came from by looking at text: every emitted token carries its origin.
 """
 

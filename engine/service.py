@@ -1,7 +1,7 @@
 """One thread owns the device; everybody else submits requests and reads events.
 
 UI and API share it: a request that arrives while another runs waits its turn and is told how many
-are ahead. Cancelling takes effect between two rounds.
+are ahead. Cancelling takes effect between two rounds, or at once for a request that waits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from engine import proposers
 from engine.checkpoint import caution, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded
-from engine.events import Event, Failed, Finished, Queued
+from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
 from engine.models.loader import load_model
 from engine.proposers.base import Resources
@@ -50,9 +50,12 @@ class Loaded:
 class Generation:
     """One request's events, for one reader in any thread."""
 
-    def __init__(self, number: int, request: Request) -> None:
+    def __init__(
+        self, number: int, request: Request, withdraw: Callable[[Generation], None]
+    ) -> None:
         self.id = f"gen-{number}"
         self.request = request
+        self._withdraw = withdraw
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
 
@@ -65,8 +68,12 @@ class Generation:
                 return
 
     def cancel(self) -> None:
-        """Ends the generation before its next round; the stream still finishes properly."""
+        """Ends the generation: at once while it waits, else before its next round.
+
+        The stream still finishes properly.
+        """
         self._cancelled.set()
+        self._withdraw(self)
 
     @property
     def cancelled(self) -> bool:
@@ -95,6 +102,7 @@ class EngineService:
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
         self._running: Generation | None = None
+        self._closed = False
         self._session: Session | None = None
         self._loaded: Loaded | None = None
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
@@ -142,8 +150,9 @@ class EngineService:
         if session is None:
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         session.prepare(request)
-        generation = Generation(next(self._numbers), request)
+        generation = Generation(next(self._numbers), request, self._withdraw)
         with self._lock:
+            self._check_open()
             ahead = self._ahead()
             if ahead:
                 generation.put(Queued(ahead))
@@ -157,9 +166,14 @@ class EngineService:
             for job in (*self._waiting, self._running):
                 if isinstance(job, Generation):
                     job.cancel()
+            self._closed = True
             self._waiting.append(None)
             self._lock.notify()
         self._thread.join(timeout=10)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NotLoaded("The engine was shut down. Start the app again.")
 
     def _ahead(self) -> int:
         waiting = sum(isinstance(job, Generation) for job in self._waiting)
@@ -168,6 +182,7 @@ class EngineService:
     def _call(self, work: Callable[[], Any]) -> Any:
         call = _Call(work)
         with self._lock:
+            self._check_open()
             self._waiting.append(call)
             self._lock.notify()
         call.done.wait()
@@ -194,29 +209,49 @@ class EngineService:
                 self._lock.wait()
             job = self._waiting.popleft()
             self._running = job if isinstance(job, Generation) else None
-            # Everyone behind moved up by one.
-            waiting = [other for other in self._waiting if isinstance(other, Generation)]
             if self._running is not None:
-                for ahead, other in enumerate(waiting, start=1):
-                    other.put(Queued(ahead))
+                self._tell_waiting()
             return job
+
+    def _tell_waiting(self) -> None:
+        """Someone left the queue: everyone behind learns how many are ahead now."""
+        waiting = [job for job in self._waiting if isinstance(job, Generation)]
+        for ahead, generation in enumerate(waiting, start=int(self._running is not None)):
+            if ahead:
+                generation.put(Queued(ahead))
+
+    def _withdraw(self, generation: Generation) -> None:
+        """Takes a cancelled request out of the queue, if that is where it is."""
+        with self._lock:
+            if generation in self._waiting:
+                self._waiting.remove(generation)
+                generation.put(Finished(FinishReason.CANCELLED, "", "", ()))
+                self._tell_waiting()
+
+    def _end(self, generation: Generation, event: Finished | Failed) -> None:
+        """The last event. Who reads it and submits again finds nothing running."""
+        with self._lock:
+            self._running = None
+        generation.put(event)
 
     def _run(self, generation: Generation) -> None:
         try:
             if self._session is None:
                 raise NotLoaded("The model was unloaded while this request waited.")
             for event in self._session.run(generation.request, lambda: generation.cancelled):
-                generation.put(event)
+                if isinstance(event, Finished):
+                    self._end(generation, event)
+                else:
+                    generation.put(event)
         except ForetokenError as error:
-            generation.put(Failed(str(error)))
+            self._end(generation, Failed(str(error)))
         except Exception as error:  # the thread must outlive any bug
             log.exception("generation %s failed", generation.id)
-            generation.put(
-                Failed(
-                    f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
-                    "try again, and report this with the log if it comes back."
-                )
+            message = (
+                f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
+                "try again, and report this with the log if it comes back."
             )
+            self._end(generation, Failed(message))
 
     def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
         notes = []

@@ -14,11 +14,16 @@ from engine.request import Message, Request
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6
-"""Prompt tokens the first piece is decoded behind: some decoders drop a leading space otherwise."""
+"""Tokens a piece is decoded behind: some decoders drop a leading space otherwise."""
+_LONGEST = 4
+"""Bytes, so at most tokens, of one UTF-8 character."""
 
 
 class TextCodec:
-    """A tokenizer with its chat template. Reads tokenizer.json; runs no code from the folder."""
+    """A tokenizer with its chat template. Reads tokenizer.json; runs no code from the folder.
+
+    Threads may share it: nothing here changes the tokenizer once it is loaded.
+    """
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer
@@ -28,6 +33,9 @@ class TextCodec:
                 folder, trust_remote_code=False, local_files_only=True
             )
             self._backend = self._tokenizer.backend_tokenizer
+            # A tokenizer.json may ask to cut or to pad every text; nothing is cut in silence here.
+            self._backend.no_truncation()
+            self._backend.no_padding()
         except (ValueError, OSError, AttributeError, ImportError) as error:
             raise ModelError(
                 f"The tokenizer in {folder} cannot be read: {error}. The folder needs a "
@@ -94,23 +102,40 @@ class Detokenizer:
 
     def __init__(self, codec: TextCodec, prompt: Sequence[int]) -> None:
         self._codec = codec
-        self._window = list(prompt[-_TAIL:])
-        self._shown = len(codec.decode(self._window))
+        self._unfinished = 0  # tokens since the text last ended in a whole character
+        self._keep(list(prompt))
 
     def push(self, token: int) -> str:
         """The text that ``token`` completes; empty while a character is unfinished."""
         self._window.append(token)
         text = self._codec.decode(self._window)
         if text.endswith(_UNFINISHED):
-            return ""
+            self._unfinished += 1
+            if self._unfinished < _LONGEST:
+                return ""
+            # No character is that long: bytes that make none. Only the last may still become one.
+            piece = text[self._shown : -1]
+            self._keep(self._window, open_end=1)
+            return piece
+        self._unfinished = 0
         piece = text[self._shown :]
-        del self._window[:-_TAIL]
-        self._shown = len(self._codec.decode(self._window))
+        self._keep(self._window)
         return piece
 
     def flush(self) -> str:
         """What is left when no more tokens come: an unfinished character as U+FFFD."""
         return self._codec.decode(self._window)[self._shown :]
+
+    def _keep(self, tokens: list[int], open_end: int = 0) -> None:
+        """Goes on behind the end of ``tokens``: as many as show text, and at least ``_TAIL``.
+
+        All of that is shown, except for the last ``open_end`` characters.
+        """
+        size = _TAIL
+        while not (text := self._codec.decode(tokens[-size:])) and size < len(tokens):
+            size *= 2
+        self._window = tokens[-size:]
+        self._shown = len(text) - open_end
 
 
 class StopStrings:
