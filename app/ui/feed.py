@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 from app.ui.view import View
 
-PERIOD = 0.04
-"""Seconds between two updates of a page: 25 a second."""
+PERIOD = 1 / 30
+"""Seconds between two updates of a page."""
 
 
 class Feed:
@@ -53,6 +54,7 @@ class Feed:
 
 async def follow(feed: Feed, start: int = 0) -> AsyncIterator[str]:
     """Packets as JSON text until the feed is closed."""
+    due = time.monotonic()
     while True:
         packet = feed.packet(start)
         if packet["events"] or packet["done"]:
@@ -60,7 +62,10 @@ async def follow(feed: Feed, start: int = 0) -> AsyncIterator[str]:
             yield dumps(packet)
         if packet["done"]:
             return
-        await asyncio.sleep(PERIOD)
+        # Counted from the last due time, so that slow deliveries do not lower the rate.
+        now = time.monotonic()
+        due = max(due + PERIOD, now)
+        await asyncio.sleep(due - now)
 
 
 def dumps(value: Any) -> str:

@@ -107,6 +107,37 @@ function renderBlock(token) {
   return node;
 }
 
+// Makes `shown` equal to `fresh`, leaving alone what both begin with: a long paragraph that grows by
+// a word is laid out again from that word on.
+function keepBeginning(shown, fresh) {
+  let a = shown.firstChild;
+  let b = fresh.firstChild;
+  while (a && b && a.isEqualNode(b)) {
+    a = a.nextSibling;
+    b = b.nextSibling;
+  }
+  const inside = a && b && a.nodeName === b.nodeName && a.nodeType === Node.ELEMENT_NODE &&
+    a.className === b.className && growing.has(a.nodeName);
+  if (inside) {
+    const after = b.nextSibling;
+    keepBeginning(a, b);
+    a = a.nextSibling;
+    b = after;
+  }
+  while (a) {
+    const next = a.nextSibling;
+    a.remove();
+    a = next;
+  }
+  while (b) {
+    const next = b.nextSibling;
+    shown.append(b);
+    b = next;
+  }
+}
+
+const growing = new Set(["P", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "TBODY"]);
+
 export class StreamingMarkdown {
   constructor(element) {
     this.element = element;
@@ -123,9 +154,9 @@ export class StreamingMarkdown {
       if (!known || known.raw !== token.raw || !known.covered) {
         const node = renderBlock(token);
         if (marks) markBlock(node, token, start, marks);
-        if (known) known.node.replaceWith(node);
+        if (known) keepBeginning(known.node, node);
         else this.element.append(node);
-        this.blocks[i] = { raw: token.raw, node, covered };
+        this.blocks[i] = { raw: token.raw, node: known?.node ?? node, covered };
       }
       start += token.raw.length;
     });

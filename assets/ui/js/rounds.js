@@ -80,6 +80,7 @@ export class RoundsView {
   }
 
   clear(title = words.rounds, empty = words.roundsEmpty) {
+    this.waiting = [];
     this.title.textContent = title;
     this.empty.textContent = empty;
     this.empty.hidden = false;
@@ -88,10 +89,19 @@ export class RoundsView {
     this.follow.toEnd();
   }
 
+  // Draws with the next frame, however many packets came before it.
   add(rounds) {
     if (!rounds.length) return;
+    this.waiting.push(...rounds);
+    this.frame ??= requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.frame = null;
+    if (!this.waiting.length) return;
     this.empty.hidden = true;
-    this.lanes.append(...rounds.map(lane));
+    this.lanes.append(...this.waiting.map(lane));
+    this.waiting = [];
     this.follow.grown();
   }
 

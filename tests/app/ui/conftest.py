@@ -1,0 +1,120 @@
+"""The pages over the scripted service on a real socket, and Chromium to look at them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+
+
+@dataclass(frozen=True)
+class App:
+    """A running app: its address and what stands behind it."""
+
+    url: str
+    service: object
+    switch: object
+    data_dir: Path
+    opening: object
+
+    @property
+    def store(self):
+        from app.store import Store
+
+        return Store(self.data_dir)
+
+
+def chromium() -> str | None:
+    """Chromium's path, or None."""
+    for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
+        found = shutil.which(name)
+        if found:
+            return found
+    return None
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    path = chromium()
+    if path is None:
+        pytest.skip("Chromium is not installed, so nothing can look at the pages")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+def start(data_dir: Path, service: object) -> tuple[App, object]:
+    """Serve the pages over ``service``; returns the app and the server to stop."""
+    import uvicorn
+    from fastapi import FastAPI
+
+    from app.main import mount_pages
+    from app.paths import catalog_file
+    from app.runtime import Runtime
+    from app.switch import ApiSwitch
+    from engine.catalog import open_catalog
+
+    runtime = Runtime(service, open_catalog(catalog_file()), data_dir)
+    switch = ApiSwitch()
+    pages = mount_pages(FastAPI(), runtime, switch)
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1, ws="none")
+    )
+    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < deadline, "the app did not start"
+        time.sleep(0.02)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    return App(url, service, switch, data_dir, runtime.opening), server
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    from tests.app.ui.scripted import ScriptedService
+
+    running, server = start(tmp_path_factory.mktemp("data"), ScriptedService())
+    yield running
+    server.should_exit = True
+
+
+@pytest.fixture
+def page(app: App, browser: object) -> Iterator[object]:
+    """A fresh page with an empty chat; what its scripts complain about fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        # Gradio reports its own stream as aborted when a page is reloaded.
+        lambda message: (
+            errors.append(message.text)
+            if message.type == "error" and "AbortError" not in message.text
+            else None
+        ),
+    )
+    app.service.seconds_a_round = 0.01
+    page.goto(app.url)
+    page.wait_for_selector(".composer textarea")
+    page.wait_for_selector(".empty")
+    yield page
+    context.close()
+    assert not errors

@@ -1,0 +1,351 @@
+"""The chat page in a real browser, over a service that recites known replies."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+DONE = ".msg.assistant[data-status=done]"
+
+
+def send(page, text: str) -> None:
+    page.fill(".composer textarea", text)
+    page.keyboard.press("Enter")
+
+
+def ask(page, text: str, status: str = "done") -> None:
+    """Send and wait for the end of the reply."""
+    before = page.locator(".msg.assistant").count()
+    send(page, text)
+    page.wait_for_function(
+        "([n, status]) => document.querySelectorAll('.msg.assistant').length > n &&"
+        " [...document.querySelectorAll('.msg.assistant')].at(-1).dataset.status === status",
+        arg=[before, status],
+    )
+
+
+def last_trace(app) -> list[dict]:
+    """The kept trace of the newest reply."""
+    store = app.store
+    chat = store.chats()[0]
+    message = store.messages(chat.id)[-1]
+    return [json.loads(line) for line in store.trace(message.id)]
+
+
+def test_a_message_is_answered_with_its_statistics_below(page):
+    ask(page, "What is it?")
+    body = page.locator(".msg.assistant .body")
+    assert body.inner_text().startswith("Speculative decoding lets a small")
+    assert body.inner_text().strip().endswith("only sooner.")
+    stats = page.locator(".msg.assistant .stats")
+    for name in (
+        "tokens_per_s",
+        "acceptance_rate",
+        "mean_acceptance_length",
+        "time_to_first_token_s",
+    ):
+        assert re.search(r"\d", stats.locator(f"[data-stat={name}]").inner_text())
+
+
+def test_the_rounds_shown_are_those_of_the_trace(page, app):
+    ask(page, "What is it?")
+    rounds = [event["round"] for event in last_trace(app) if event["type"] == "emitted"]
+    accepted = sum(len(turn["accepted_path"]) for turn in rounds)
+    drafted = sum(len(turn["tree"]["tokens"]) for turn in rounds)
+    assert page.locator(".lane").count() == len(rounds)
+    assert page.locator(".lane .chip.accepted").count() == accepted
+    unkept = page.locator(".lane .chip.rejected, .lane .chip.unseen").count()
+    assert unkept == drafted - accepted
+    corrections = sum(turn["origin"] == "correction" for turn in rounds)
+    assert page.locator(".lane .chip.correction").count() == corrections
+    assert page.locator(".lane .chip.bonus").count() == len(rounds) - corrections
+    for name, value in (("rounds", len(rounds)), ("drafted", drafted), ("accepted", accepted)):
+        assert page.locator(f"[data-total={name}] dd").inner_text() == str(value)
+
+
+def test_a_chip_tells_p_and_q_on_hover_and_by_keyboard(page):
+    ask(page, "What is it?")
+    chip = page.locator(".lane .chip.rejected").first
+    chip.scroll_into_view_if_needed()
+    chip.hover()
+    probe = page.locator(".probe")
+    assert probe.is_visible()
+    assert "0.040" in probe.inner_text()
+    page.mouse.move(5, 5)
+    page.locator(".lanes").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.classList.contains('chip')")
+    assert probe.is_visible()
+
+
+def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
+    app.service.seconds_a_round = 0.05
+    send(page, "Write 1000 tokens.")
+    page.wait_for_function("document.querySelectorAll('.lane').length > 3")
+    page.click(".composer .stop")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+    assert "stopped" in page.locator(".msg.assistant .state").inner_text()
+    assert page.locator(".msg.assistant .body").inner_text().startswith("word0")
+    assert page.locator(".composer .send").is_visible()
+
+
+def test_escape_stops_too(page, app):
+    app.service.seconds_a_round = 0.05
+    send(page, "Write 1000 tokens.")
+    page.wait_for_function("document.querySelectorAll('.lane').length > 3")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+
+
+def test_retry_replaces_the_reply(page):
+    ask(page, "What is it?")
+    first = page.locator(".msg.assistant").get_attribute("data-id")
+    page.click(".msg.assistant [data-action=retry]")
+    page.wait_for_function(
+        f"document.querySelector('.msg.assistant')?.dataset.id !== '{first}'"
+    )
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.assistant").count() == 1
+    assert page.locator(".msg.user").count() == 1
+
+
+def test_an_edited_message_is_answered_anew_and_later_turns_go(page):
+    ask(page, "What is it?")
+    ask(page, "And a second question?")
+    page.locator(".msg.user").first.hover()
+    page.locator(".msg.user [data-action=edit]").first.click()
+    page.fill(".editor", "markdown please")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelectorAll('.msg.user').length === 1")
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.user .body").inner_text() == "markdown please"
+    assert page.locator(".msg.assistant h1").inner_text() == "A round, step by step"
+
+
+def test_clear_asks_once_and_empties_the_chat(page):
+    ask(page, "What is it?")
+    page.click("[data-action=clear]")
+    assert page.locator(".msg").count() == 2
+    page.click("[data-action=clear]")
+    page.wait_for_selector(".empty")
+    assert page.locator(".msg").count() == 0
+
+
+def test_markdown_code_tables_and_latex_are_drawn(page):
+    ask(page, "markdown please")
+    body = page.locator(".msg.assistant .body")
+    page.wait_for_selector(".msg.assistant .katex-display")
+    assert body.locator("table tr").count() == 3
+    assert body.locator("pre .hljs-keyword").count() > 0
+    assert body.locator("li").count() == 2
+
+
+def test_nothing_in_a_reply_can_run_or_load(page):
+    ask(page, "hostile please")
+    assert page.evaluate("window.hacked") is None
+    body = page.locator(".msg.assistant .body")
+    assert body.locator("img, script, [onclick]").count() == 0
+    assert body.locator("a[href^=javascript]").count() == 0
+
+
+def test_origin_marks_switch_on_finished_messages_at_once(page, app):
+    ask(page, "What is it?")
+    text = page.locator(".msg.assistant .body").inner_text()
+    page.get_by_label("Mark origins in the message").check()
+    page.wait_for_function("document.body.classList.contains('show-marks')")
+    assert page.locator(".msg.assistant .body").inner_text() == text
+    pieces = [p for e in last_trace(app) if e["type"] == "emitted" for p in e["pieces"]]
+    for origin, kind in (("draft", "accepted"), ("correction", "correction"), ("bonus", "bonus")):
+        shown = "".join(page.locator(f".msg.assistant .mark.{kind}").all_text_contents())
+        assert shown == "".join(piece["text"] for piece in pieces if piece["origin"] == origin)
+
+
+def test_a_reload_keeps_the_conversation_with_its_rounds(page):
+    ask(page, "What is it?")
+    lanes = page.locator(".lane").count()
+    page.reload()
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.user .body").inner_text() == "What is it?"
+    assert page.locator(".msg.assistant .body").inner_text().strip().endswith("only sooner.")
+    page.wait_for_function(f"document.querySelectorAll('.lane').length === {lanes}")
+
+
+def test_a_reload_during_a_reply_goes_on_with_it(page, app):
+    app.service.seconds_a_round = 0.03
+    send(page, "Write 300 tokens.")
+    page.wait_for_function("document.querySelectorAll('.lane').length > 5")
+    page.reload()
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.assistant .body").inner_text().strip().endswith("word150")
+    rounds = [event for event in last_trace(app) if event["type"] == "emitted"]
+    assert page.locator(".lane").count() == len(rounds)
+
+
+def test_a_second_request_is_told_that_it_waits(page, app, browser):
+    app.service.seconds_a_round = 0.1
+    send(page, "Write 1000 tokens.")
+    page.wait_for_function("document.querySelectorAll('.lane').length > 1")
+    other = browser.new_page()
+    other.goto(app.url)
+    other.wait_for_selector(".composer textarea")
+    other.wait_for_selector(".empty")
+    send(other, "What is it?")
+    other.wait_for_selector("text=1 request ahead")
+    page.click(".composer .stop")
+    other.wait_for_selector(DONE)
+    other.close()
+
+
+def test_mistakes_are_told_in_the_page_and_the_app_goes_on(page, app):
+    page.click(".composer .send")
+    assert "Write something first" in page.locator(".notice").inner_text()
+
+    page.fill(".composer textarea", "word " * 5000)
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('.notice').textContent.includes('tokens')")
+    assert "context holds 4096" in page.locator(".notice").inner_text()
+    assert page.locator(".composer textarea").input_value().startswith("word word")
+
+    loaded, app.service.loaded = app.service.loaded, None
+    send(page, "What is it?")
+    page.wait_for_function("document.querySelector('.notice').textContent.includes('No model')")
+    app.service.loaded = loaded
+
+    ask(page, "fail please", status="failed")
+    assert "asked to fail" in page.locator(".msg.assistant .ft-error").inner_text()
+    ask(page, "What is it?")
+    assert page.locator(".notice").is_hidden()
+
+
+def test_chats_are_listed_renamed_and_deleted(page):
+    ask(page, "What is it?")
+    page.click("[data-action=new]")
+    page.wait_for_selector(".empty")
+    ask(page, "A second chat")
+    titles = page.locator(".chat-list .open").all_inner_texts()
+    assert titles[:2] == ["A second chat", "What is it?"]
+    page.locator(".chat-list li").nth(1).hover()
+    page.locator(".chat-list li").nth(1).get_by_title("Rename").click()
+    page.fill(".rename", "Renamed")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".chat-list .open:has-text('Renamed')")
+    page.locator(".chat-list li.current").hover()
+    page.locator(".chat-list li.current").get_by_title("Delete").click()
+    page.locator(".chat-list li.current .sure").click()
+    page.wait_for_selector(".empty")
+    page.click(".chat-list .open:has-text('Renamed')")
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.user .body").inner_text() == "What is it?"
+
+
+def test_the_panel_is_kept_and_its_values_reach_the_engine(page, app):
+    page.get_by_label("Max tokens").first.fill("7")
+    page.locator("#stop-strings").click()
+    page.wait_for_timeout(300)
+    ask(page, "What is it?", status="length")
+    assert "token limit" in page.locator(".msg.assistant .state").inner_text()
+    page.reload()
+    page.wait_for_selector(".msg.assistant")
+    page.wait_for_function("document.querySelector('#max-tokens input').value === '7'")
+    page.click("#defaults")
+    page.wait_for_function("document.querySelector('#max-tokens input').value === '512'")
+    page.wait_for_timeout(300)
+
+
+def test_a_thousand_tokens_stream_at_twenty_updates_a_second_and_are_sent_once(page, app):
+    app.service.seconds_a_round = 0.012
+    page.get_by_label("Max tokens").first.fill("2000")
+    page.locator("#stop-strings").click()
+    for _ in range(3):  # a conversation that must not travel again
+        ask(page, "markdown please")
+    session = page.context.new_cdp_session(page)
+    received = {"stream": 0, "all": 0}
+    streams: set[str] = set()
+    session.on(
+        "Network.responseReceived",
+        lambda e: streams.add(e["requestId"]) if "queue/data" in e["response"]["url"] else None,
+    )
+
+    def count(event):
+        received["all"] += event["dataLength"]
+        received["stream"] += event["dataLength"] if event["requestId"] in streams else 0
+
+    session.on("Network.dataReceived", count)
+    session.send("Network.enable")
+    page.evaluate(
+        """() => {
+          window.drawn = [];
+          new MutationObserver(() => window.drawn.push(performance.now()))
+            .observe(document.querySelector('.lanes'), {childList: true});
+        }"""
+    )
+    ask(page, "Write 1000 tokens.")
+    drawn = page.evaluate("window.drawn")
+    seconds = (drawn[-1] - drawn[1]) / 1000
+    rounds = [event for event in last_trace(app) if event["type"] == "emitted"]
+    assert sum(len(event["pieces"]) for event in rounds) >= 1000
+    assert page.locator(".lane").count() == len(rounds)
+    rate = (len(drawn) - 2) / seconds
+    assert rate >= 20, f"{rate:.1f} updates a second over {seconds:.1f} s"
+    # About 250 bytes a round and 300 an update; the whole conversation each time would be megabytes.
+    budget = 400 * len(rounds) + 600 * len(drawn) + 20_000
+    assert received["all"] < budget, f"{received} of {budget}"
+    page.click("#defaults")
+    page.wait_for_timeout(300)
+
+
+def test_rounds_stay_where_the_reader_scrolled(page, app):
+    app.service.seconds_a_round = 0.01
+    send(page, "Write 400 tokens.")
+    page.wait_for_function("document.querySelectorAll('.lane').length > 50")
+    page.evaluate("document.querySelector('.lanes').scrollTop = 0")
+    page.wait_for_selector(DONE)
+    assert page.evaluate("document.querySelector('.lanes').scrollTop") < 50
+    page.click(".rounds .newest")
+    assert page.evaluate(
+        "(() => { const l = document.querySelector('.lanes');"
+        " return l.scrollHeight - l.scrollTop - l.clientHeight < 60 })()"
+    )
+
+
+def test_no_page_scrolls_sideways(page):
+    for width in (1280, 800):
+        page.set_viewport_size({"width": width, "height": 800})
+        for name in ("Chat", "Race", "Models", "Server"):
+            page.get_by_role("tab", name=name).click()
+            page.wait_for_timeout(200)
+            check_width(page, width)
+
+
+def check_width(page, width: int) -> None:
+    wide = page.evaluate(
+        """() => [document.documentElement, ...document.querySelectorAll('.ft-page, .ft-page *')]
+          .filter((n) => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 0
+            && ['auto', 'scroll'].includes(getComputedStyle(n).overflowX))
+          .map((n) => n.id || n.className)"""
+    )
+    assert wide == []
+    right = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.ft-page *')]"
+        ".filter((n) => n.offsetParent).map((n) => n.getBoundingClientRect().right))"
+    )
+    assert right <= width + 1
+
+
+def test_the_page_asks_no_other_machine_for_anything(app, browser):
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(app.url)
+    page.wait_for_selector(".composer textarea")
+    ask(page, "markdown please")
+    time.sleep(0.3)
+    page.close()
+    elsewhere = [url for url in asked if not url.startswith((app.url, "data:", "blob:"))]
+    assert elsewhere == []

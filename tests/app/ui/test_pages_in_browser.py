@@ -1,0 +1,120 @@
+"""Race, Models and Server in a real browser, over the scripted service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+
+def race(page, prompt: str) -> None:
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#race-prompt textarea").fill(prompt)
+    page.click("#race-start")
+
+
+def test_a_race_ends_with_its_verdict(page):
+    race(page, "What is it?")
+    page.wait_for_selector("[data-speedup]")
+    assert float(page.get_attribute("[data-speedup]", "data-speedup")) > 1.5
+    assert "faster" in page.inner_text(".verdict")
+    assert page.get_attribute("[data-identical]", "data-identical") == "true"
+    for lane in ("plain", "speculative"):
+        assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
+        assert float(page.inner_text(f"[data-lane={lane}-speed]")) > 0
+
+
+def test_a_race_names_the_first_differing_token(page):
+    race(page, "differ please")
+    page.wait_for_selector("[data-identical=false]")
+    told = page.inner_text("[data-identical]")
+    assert "token 6" in told
+    assert "otherwise" in told
+
+
+def test_under_rejection_a_difference_is_expected_and_said(page):
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#race-acceptance input").click()
+    page.get_by_role("option", name="rejection").click()
+    page.locator("#race-temperature input[type=number]").fill("1")
+    page.locator("#race-temperature input[type=number]").press("Tab")
+    race(page, "differ please")
+    page.wait_for_selector("[data-identical=false]")
+    assert "is expected" in page.inner_text(".verdict")
+
+
+def test_a_race_can_be_stopped_and_run_again(page, app):
+    app.service.seconds_a_round = 0.05
+    race(page, "Write 1000 tokens.")
+    page.wait_for_selector("[data-lane=plain][data-state=running]")
+    page.click("#race-stop")
+    page.wait_for_selector("text=The race was stopped")
+    app.service.seconds_a_round = 0.01
+    race(page, "What is it?")
+    page.wait_for_selector("[data-speedup]")
+
+
+def test_an_empty_race_prompt_is_told_in_the_page(page):
+    race(page, " ")
+    page.wait_for_selector(".ft-race .ft-error")
+    assert "Write something first" in page.inner_text(".ft-race .ft-error")
+
+
+def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
+    page.get_by_role("tab", name="Server").click()
+    switch = page.get_by_role("switch")
+    assert switch.get_attribute("aria-checked") == "false"
+    switch.click()
+    page.wait_for_selector(".api-state.on")
+    assert app.switch.on
+    page.get_by_role("switch").press("Space")
+    page.wait_for_selector(".api-state.off")
+    assert not app.switch.on
+    curl = page.inner_text("[data-snippet=curl] pre")
+    assert curl.startswith(f"curl {app.url}v1/chat/completions")
+    assert "from openai import OpenAI" in page.inner_text("[data-snippet=python] pre")
+
+
+def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
+    page.get_by_role("tab", name="Models").click()
+    page.wait_for_selector(".card")
+    assert page.locator(".card").count() >= 9
+    card = page.locator(".card").nth(1)
+    card.locator("summary").click()
+    reason = card.locator(".why li.no").first
+    reason.wait_for()
+    assert "vocabularies differ" in card.locator(".why").inner_text()
+
+
+def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
+    page.get_by_role("tab", name="Models").click()
+    page.fill(".folder [name=folder]", str(tmp_path))
+    page.click(".folder button")
+    page.wait_for_selector(".ft-models .ft-error:visible")
+    told = page.inner_text(".ft-models .ft-error:visible")
+    assert str(tmp_path) in told
+    assert "Traceback" not in told
+
+
+def test_a_local_folder_is_opened(page, app):
+    folder = Path(__file__).parents[4] / "shared" / "models" / "stories260K"
+    if not folder.is_dir():
+        pytest.skip("shared/models is not beside the repository")
+    before = app.service.loaded
+    page.get_by_role("tab", name="Models").click()
+    page.fill(".folder [name=folder]", str(folder))
+    page.click(".folder button")
+    page.wait_for_selector(".now-name:has-text('stories260K')")
+    page.get_by_role("tab", name="Chat").click()
+    page.wait_for_selector(".badge:has-text('stories260K')")
+    assert "stories260K is ready" in page.inner_text(".empty")
+    app.service.loaded = before
+
+
+def test_the_tabs_work_by_keyboard(page):
+    page.get_by_role("tab", name="Chat").focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#race-start:visible")
