@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
 from app.listen import Listener, is_loopback, listen
@@ -41,8 +42,8 @@ class Settings:
     pages: bool = True
 
 
-def serve(settings: Settings) -> None:
-    """Run until Ctrl-C. Raises ``ForetokenError`` for what cannot be started.
+def serve(settings: Settings) -> NoReturn:
+    """Run until Ctrl-C, then end the process. Raises ``ForetokenError`` for what cannot start.
 
     The order is made for a quick page: take the port, import, serve, and load the models while
     people already see the page.
@@ -65,6 +66,7 @@ def serve(settings: Settings) -> None:
         runtime.catalog.resolve(settings.pair)  # a misspelt pair is told now, not in the page
         app = create_app(runtime, switch, settings)
         run_server(app, listener, lambda: when_up(runtime, listener, settings))
+        leave()
 
 
 def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
@@ -74,7 +76,11 @@ def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
     announce_ready(listener, settings)
     open_in_background(runtime, settings.pair)
     if settings.browser and settings.pages:
-        threading.Thread(target=webbrowser.open, args=(listener.url,), daemon=True).start()
+        # Some browsers are only started, others are waited for: not here.
+        opening = threading.Thread(
+            target=webbrowser.open, args=(listener.url,), name="browser", daemon=True
+        )
+        opening.start()
 
 
 def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastAPI:
@@ -109,7 +115,8 @@ def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
 
     pages = ui.build_ui(runtime, switch)
     presentation: dict[str, Any] = ui.presentation()
-    return gr.mount_gradio_app(app, pages, path="/", **presentation)
+    mounted: FastAPI = gr.mount_gradio_app(app, pages, path="/", **presentation)
+    return mounted
 
 
 def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> None:
@@ -124,6 +131,7 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     config = uvicorn.Config(
         app,
         log_level="warning",
+        ws="none",
         # Open streams (a page's own) must not hold up Ctrl-C.
         timeout_graceful_shutdown=2,
         server_header=False,
@@ -132,6 +140,17 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     with contextlib.suppress(KeyboardInterrupt):
         Server(config).run(sockets=[listener.socket])
     say("Stopped.")
+
+
+def leave() -> NoReturn:
+    """End the process at once, after everything has been shut down that holds anything.
+
+    What people keep is in SQLite by now. The interpreter's own end would wait for a model that is
+    still being loaded, and then look through every object of torch and Gradio: many seconds.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def announce_start(listener: Listener) -> None:

@@ -1,0 +1,154 @@
+"""The app as it is served: real processes, real sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app import main
+from app.listen import listen
+from app.main import Settings
+
+STORIES = Path(__file__).resolve().parents[3] / "shared" / "models" / "stories260K"
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """``foretoken WORDS`` with its address, and what it printed up to there."""
+    command = [sys.executable, "-m", "app.cli", *words, "--port", "0", "--data-dir", str(data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        printed, address = "", ""
+        assert process.stdout is not None
+        for line in process.stdout:
+            printed += line
+            if "Foretoken is at " in line:
+                address = line.split("Foretoken is at ")[1].split()[0]
+                break
+        assert address, printed
+        yield process, address, printed
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def stories() -> str:
+    if not STORIES.is_dir():
+        pytest.skip("the small model ../shared/models/stories260K is not here")
+    return str(STORIES)
+
+
+def test_serve_answers_the_api_with_its_key_and_has_no_pages(tmp_path: Path, stories: str) -> None:
+    words = ("serve", "--pair", stories, "--api-key", "secret")
+    with running(*words, data=tmp_path) as (_, address, _):
+        assert httpx.get(f"{address}/").status_code == 404
+        assert httpx.get(f"{address}/v1/models").status_code == 401
+        key = {"authorization": "Bearer secret"}
+        assert httpx.get(f"{address}/v1/models", headers=key).status_code == 200
+
+
+def test_the_page_is_there_and_the_api_is_off_at_first(tmp_path: Path, stories: str) -> None:
+    with running("ui", "--no-browser", "--pair", stories, data=tmp_path) as (_, address, _):
+        page = httpx.get(address)
+        assert page.status_code == 200
+        assert page.headers["x-content-type-options"] == "nosniff"
+        api = httpx.get(f"{address}/v1/models")
+        assert api.status_code == 404
+        assert api.json()["error"]["code"] == "api_off"
+        foreign = httpx.post(
+            f"{address}/gradio_api/queue/join", headers={"origin": "https://evil.example"}
+        )
+        assert foreign.status_code == 403
+
+
+def test_a_listed_website_may_use_the_api(tmp_path: Path, stories: str) -> None:
+    origin = "https://friend.example"
+    words = ("serve", "--pair", stories, "--allow-origin", origin)
+    with running(*words, data=tmp_path) as (_, address, _):
+        asked = {"origin": origin, "access-control-request-method": "POST"}
+        preflight = httpx.options(f"{address}/v1/chat/completions", headers=asked)
+        assert preflight.headers["access-control-allow-origin"] == origin
+        foreign = {**asked, "origin": "https://evil.example"}
+        preflight = httpx.options(f"{address}/v1/chat/completions", headers=foreign)
+        assert "access-control-allow-origin" not in preflight.headers
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+@pytest.mark.parametrize("command", ["ui", "serve"])
+def test_ctrl_c_stops_cleanly(tmp_path: Path, stories: str, command: str) -> None:
+    words = [command, "--pair", stories, *(["--no-browser"] if command == "ui" else [])]
+    with running(*words, data=tmp_path) as (process, _, _):
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        assert rest.strip().endswith("Stopped.")
+        assert "Traceback" not in rest
+
+
+def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{")
+    command = [sys.executable, "-m", "app.cli", "ui", "--no-browser", "--pair", str(broken)]
+    done = subprocess.run(
+        [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert str(broken) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pair_that_is_not_on_disk_leaves_the_page_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    words = ("ui", "--no-browser", "--pair", "smollm2-360m")
+    with running(*words, data=tmp_path) as (process, address, _):
+        assert process.stdout is not None
+        printed = ""
+        while "hf download" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        assert httpx.get(address).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "opened"),
+    [(Settings(), True), (Settings(browser=False), False), (Settings(pages=False), False)],
+)
+def test_the_browser_opens_when_the_address_answers(
+    settings: Settings, opened: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr("webbrowser.open", calls.append)
+    monkeypatch.setattr("app.runtime.open_in_background", lambda runtime, pair: None)
+    listener = listen("127.0.0.1", 0)
+    with listener.socket:
+        main.when_up(None, listener, settings)  # type: ignore[arg-type]
+        for thread in main.threading.enumerate():
+            if thread.name == "browser":
+                thread.join(timeout=5)
+    assert calls == ([listener.url] if opened else [])
+
+
+def test_listening_to_the_network_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    listener = listen("0.0.0.0", 0)
+    with listener.socket:
+        main.announce_ready(listener, Settings(host="0.0.0.0"))
+    printed = capsys.readouterr().out
+    assert "everyone who can reach this machine" in printed

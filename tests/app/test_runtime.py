@@ -1,0 +1,82 @@
+"""Opening pairs, at once and in the background."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
+from engine.errors import CatalogError, ModelError
+from engine.events import Finished
+from engine.request import Request, Speculation
+
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "models"
+STORIES = MODELS / "stories260K"
+needs_model = pytest.mark.skipif(
+    not STORIES.is_dir(), reason="the small model ../shared/models/stories260K is not here"
+)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    with contextlib.closing(create_runtime(tmp_path)) as made:
+        yield made
+
+
+@needs_model
+def test_a_folder_is_opened_and_generates(runtime: Runtime) -> None:
+    loaded = open_pair(runtime.service, runtime.catalog, str(STORIES))
+    assert loaded.name == "stories260K"
+    assert runtime.service.loaded == loaded
+    request = Request(prompt="Once", max_tokens=3, speculation=Speculation(proposer="ngram"))
+    last = list(runtime.service.submit(request))[-1]
+    assert isinstance(last, Finished)
+    assert len(last.token_ids) == 3
+
+
+@needs_model
+def test_a_failing_pair_leaves_the_old_one_in_place(runtime: Runtime, tmp_path: Path) -> None:
+    loaded = open_pair(runtime.service, runtime.catalog, str(STORIES))
+    for text, error in (("no-such-pair", CatalogError), (str(tmp_path), ModelError)):
+        with pytest.raises(error):
+            open_pair(runtime.service, runtime.catalog, text)
+    assert runtime.service.loaded == loaded
+
+
+@needs_model
+def test_opening_in_the_background_ends_ready(runtime: Runtime) -> None:
+    assert runtime.opening.status.state is OpeningState.IDLE
+    thread = open_in_background(runtime, str(STORIES))
+    assert runtime.opening.status.state is not OpeningState.IDLE
+    thread.join(timeout=60)
+    assert runtime.opening.status.state is OpeningState.READY
+    assert runtime.service.loaded is not None
+
+
+def test_a_failure_in_the_background_is_told_in_words(
+    runtime: Runtime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_in_background(runtime, str(tmp_path)).join(timeout=60)
+    status = runtime.opening.status
+    assert status.state is OpeningState.FAILED
+    assert str(tmp_path) in status.message
+    assert status.message in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_bug_in_the_background_is_told_too(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error nobody expected once left the page at "Loading" for ever."""
+
+    def broken(*arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("app.runtime.open_pair", broken)
+    open_in_background(runtime, "pip").join(timeout=60)
+    assert runtime.opening.status.state is OpeningState.FAILED
+    assert "ZeroDivisionError" in runtime.opening.status.message
+    assert "Traceback" in caplog.text
