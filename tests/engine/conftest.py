@@ -1,0 +1,38 @@
+"""Random checkpoints that the engine's tests share, made once for each run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.testing.checkpoints import write_pair
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Folders of a random target and its draft, which often agrees with it."""
+    root = tmp_path_factory.mktemp("pair")
+    write_pair(root / "target", root / "draft")
+    return root / "target", root / "draft"
+
+
+@pytest.fixture(scope="session")
+def stories() -> Path:
+    """A trained Llama of 260 thousand parameters that lies beside the repository."""
+    return beside("stories260K")
+
+
+@pytest.fixture(scope="session")
+def gptneo() -> Path:
+    """A trained GPT-Neo that lies beside the repository; it needs the adapter."""
+    return beside("tiny-chat-gptneo")
+
+
+def beside(name: str) -> Path:
+    folder = SHARED / "models" / name
+    if not folder.is_dir():
+        pytest.skip(f"../shared/models/{name} is not here")
+    return folder

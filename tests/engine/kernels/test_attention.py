@@ -1,0 +1,123 @@
+"""Attention over KV blocks: right, and the same bits for any number of rows and any cache length."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.cache import KVCache
+from engine.kernels.cpu.attention import BLOCK, ROW_QUANTUM, attend, causal_bias, padded_rows
+
+DTYPES = [torch.float32, torch.bfloat16]
+KV_HEADS = 2
+CONTEXT = 3 * BLOCK
+shapes = pytest.mark.parametrize(
+    ("group", "width", "dtype"),
+    [
+        (group, width, dtype)
+        for group in (1, 2, 3, 4, 8)
+        for width in (8, 64, 128)
+        for dtype in DTYPES
+    ],
+    ids=str,
+)
+
+
+def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KVCache]:
+    """Scaled queries for every position (CONTEXT, heads, width), and a full cache of one layer."""
+    generator = torch.Generator().manual_seed(group * width)
+    query, keys, values = (
+        torch.randn(CONTEXT, heads, width, generator=generator)
+        for heads in (KV_HEADS * group, KV_HEADS, KV_HEADS)
+    )
+    cache = KVCache(
+        layers=1,
+        kv_heads=KV_HEADS,
+        head_dim=width,
+        context=CONTEXT,
+        dtype=dtype,
+        device=torch.device("cpu"),
+    )
+    cache.write(0, 0, keys.to(dtype), values.to(dtype))
+    cache.length = CONTEXT
+    return (query * width**-0.5).to(dtype), cache
+
+
+def attended(query: Tensor, cache: KVCache, start: int, rows: int) -> Tensor:
+    """Rows ``start .. start + rows - 1`` in one call, as the decoder makes it."""
+    keys, values = cache.blocks(0, start + rows)
+    group = query.shape[1] // KV_HEADS
+    bias = causal_bias(start, rows, group, len(keys), keys)
+    return attend(query[start : start + rows].contiguous(), keys, values, bias)
+
+
+@shapes
+def test_attention_agrees_with_scaled_dot_product_attention(
+    group: int, width: int, dtype: torch.dtype
+) -> None:
+    query, cache = random_state(group, width, dtype)
+    start, rows = BLOCK - 3, 7
+
+    def flat(blocks: Tensor) -> Tensor:
+        heads = blocks.transpose(1, 2).reshape(-1, KV_HEADS, width)[: start + rows].double()
+        return heads.transpose(0, 1).repeat_interleave(group, dim=0)
+
+    keys, values = cache.blocks(0, start + rows)
+    mask = torch.arange(start + rows)[None] <= torch.arange(start, start + rows)[:, None]
+    expected = F.scaled_dot_product_attention(
+        query[start : start + rows].double().transpose(0, 1),
+        flat(keys),
+        flat(values),
+        attn_mask=mask,
+        scale=1.0,
+    )
+    expected = expected.transpose(0, 1).reshape(rows, -1)
+    tolerance = 1e-5 if dtype is torch.float32 else 2e-2
+    assert torch.allclose(attended(query, cache, start, rows).double(), expected, atol=tolerance)
+
+
+@shapes
+def test_a_row_has_the_same_bits_alone_and_among_16(
+    group: int, width: int, dtype: torch.dtype
+) -> None:
+    """At the start, inside a block, up to a border, across one, and in the last block."""
+    query, cache = random_state(group, width, dtype)
+    for start in (0, 100, BLOCK - 16, BLOCK - 5, BLOCK, 2 * BLOCK - 1, CONTEXT - 16):
+        alone = torch.cat([attended(query, cache, start + row, 1) for row in range(16)])
+        for rows in (2, 3, 4, 5, 7, 8, 11, 15, 16):
+            assert torch.equal(attended(query, cache, start, rows), alone[:rows]), (start, rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("group", [1, 2, 3, 8])
+def test_a_prefill_of_128_rows_gives_the_bits_of_single_rows(
+    group: int, dtype: torch.dtype
+) -> None:
+    query, cache = random_state(group, 64, dtype)
+    start = BLOCK - 50
+    many = attended(query, cache, start, 128)
+    for row in (0, 1, 49, 50, 51, 127):
+        assert torch.equal(attended(query, cache, start + row, 1)[0], many[row]), row
+
+
+@pytest.mark.parametrize("group", [1, 3, 4])
+def test_what_lies_behind_a_position_does_not_matter(group: int) -> None:
+    """Stale values of a rolled back round, and whole blocks of the future, add exactly nothing."""
+    query, cache = random_state(group, 64, torch.float32)
+    before = attended(query, cache, 100, 5)
+    cache.write(0, 105, *(torch.full((400, KV_HEADS, 64), 1e4) for _ in range(2)))
+    assert torch.equal(attended(query, cache, 100, 5), before)
+    keys, values = cache.blocks(0, CONTEXT)
+    bias = causal_bias(100, 5, group, len(keys), keys)
+    assert torch.equal(attend(query[100:105].contiguous(), keys, values, bias), before)
+
+
+@pytest.mark.parametrize("group", range(1, 9))
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 15, 16, 17])
+def test_rows_are_padded_to_the_least_whole_quantum(group: int, rows: int) -> None:
+    padded = padded_rows(rows, group)
+    assert padded >= rows
+    assert padded * group % ROW_QUANTUM == 0
+    assert not any(count * group % ROW_QUANTUM == 0 for count in range(rows, padded))

@@ -1,0 +1,87 @@
+"""Matrix products: a row's bits depend neither on the rows beside it nor on the slot it stands in."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from engine.kernels.cpu.linear import (
+    ROWS,
+    BlockedLinear,
+    Linear,
+    PackedLinear,
+    is_row_independent,
+    make_linear,
+)
+
+DTYPES = [torch.float32, torch.bfloat16]
+# (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
+SHAPES = [(1, 8), (7, 13), (64, 64), (172, 64), (1536, 256), (256, 1024), (4099, 128)]
+cases = pytest.mark.parametrize(
+    ("shape", "dtype"), [(shape, dtype) for shape in SHAPES for dtype in DTYPES], ids=str
+)
+
+
+def weight_of(shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def inputs(rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(2)).to(dtype)
+
+
+@cases
+def test_every_row_has_the_same_bits_for_1_to_16_rows_and_in_prefill(
+    shape: tuple[int, int], dtype: torch.dtype
+) -> None:
+    linear = make_linear(weight_of(shape, dtype))
+    x = inputs(128, shape[1], dtype)
+    alone = torch.cat([linear(x[row : row + 1]) for row in range(128)])
+    for rows in (*range(1, ROWS + 1), 40, 128):
+        assert torch.equal(linear(x[:rows]), alone[:rows]), rows
+
+
+@cases
+def test_every_slot_gives_the_same_bits(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    linear = make_linear(weight_of(shape, dtype))
+    x = inputs(ROWS, shape[1], dtype)
+    probe = linear(x[:1])[0]
+    for slot in range(ROWS):
+        moved = x.clone()
+        moved[slot] = x[0]
+        assert torch.equal(linear(moved)[slot], probe), slot
+
+
+@cases
+@pytest.mark.parametrize("kind", [BlockedLinear, PackedLinear])
+def test_the_product_is_right(
+    shape: tuple[int, int], dtype: torch.dtype, kind: type[BlockedLinear | PackedLinear]
+) -> None:
+    weight, x = weight_of(shape, dtype), inputs(5, shape[1], dtype)
+    expected = F.linear(x.double(), weight.double())
+    tolerance = 1e-5 if dtype is torch.float32 else 2e-2
+    scale = shape[1] ** 0.5
+    assert torch.allclose(
+        kind(weight)(x).double(), expected, rtol=tolerance, atol=tolerance * scale
+    )
+
+
+def test_the_reference_is_row_independent_wherever_it_runs() -> None:
+    for dtype in DTYPES:
+        assert is_row_independent(BlockedLinear(weight_of((172, 64), dtype)), 64, dtype)
+
+
+def test_a_product_that_depends_on_its_neighbours_is_found_out() -> None:
+    class Leaky:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x + x.mean() * 1e-3
+
+    leaky: Linear = Leaky()
+    assert not is_row_independent(leaky, 32, torch.float32)
+
+
+def test_the_weight_may_be_a_view_that_is_not_contiguous() -> None:
+    weight = weight_of((64, 48), torch.float32).t()
+    x = inputs(3, 64, torch.float32)
+    assert torch.allclose(make_linear(weight)(x), F.linear(x, weight), atol=1e-4)
