@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import proposers
+from engine import memory, proposers
 from engine.checkpoint import caution, inspect, why_not
-from engine.errors import ForetokenError, IncompatiblePair, NotLoaded
+from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
-from engine.models.loader import load_model
+from engine.models.loader import choose_dtype, load_model
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -29,6 +29,11 @@ from engine.text import TextCodec
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+LONGEST_CONTEXT = 32_768
+"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
+SHORTEST_CONTEXT = 512
+"""Below this a chat is no use; the pair is refused instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class EngineService:
     def load(self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto") -> Loaded:
         """Replaces what is loaded, after the requests already waiting. Blocks.
 
-        Raises ModelError, IncompatiblePair, InvalidRequest; the old pair then stays.
+        Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; the old pair then stays.
         """
         loaded: Loaded = self._call(lambda: self._load(target, draft, name, dtype))
         return loaded
@@ -254,16 +259,15 @@ class EngineService:
             self._end(generation, Failed(message))
 
     def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
-        notes = []
-        if draft is not None:
-            ours, theirs = inspect(target), inspect(draft)
-            reason = why_not(ours, theirs)
-            if reason:
-                raise IncompatiblePair(reason)
-            notes.append(caution(ours, theirs))
+        pair = _plan(target, draft, dtype)
         codec = TextCodec(target)
-        model = load_model(target, dtype=dtype)
-        resources = Resources(draft=load_model(draft, dtype=dtype) if draft else None)
+        # Both fit beside what is loaded now, or this would have been refused: the old pair stays
+        # until the new one is ready.
+        model = load_model(target, dtype=pair.dtype, context=pair.context)
+        resources = Resources(
+            draft=load_model(draft, dtype=pair.dtype, context=pair.context) if draft else None
+        )
+        notes = list(pair.notes)
         if not codec.has_template:
             notes.append("This model has no chat template: it continues your text.")
         self._unload()
@@ -279,7 +283,7 @@ class EngineService:
             device=info.device,
             proposers=proposers.available(resources),
             parameters=info.parameters,
-            notes=tuple(note for note in notes if note),
+            notes=tuple(notes),
         )
         return self._loaded
 
@@ -287,3 +291,40 @@ class EngineService:
         if self._session is not None:
             self._session.close()
         self._session = self._loaded = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """How to load two checkpoints that fit each other and this machine."""
+
+    dtype: str
+    context: int
+    notes: tuple[str, ...]
+
+
+def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
+    """Checks everything that can be known before anything large is allocated.
+
+    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    """
+    ours = inspect(target)
+    theirs = None if draft is None else inspect(draft)
+    reason = None if theirs is None else why_not(ours, theirs)
+    if reason:
+        raise IncompatiblePair(reason)
+    kind = choose_dtype(ours, dtype)
+    asked = min(ours.context, LONGEST_CONTEXT)
+    fit = memory.fit(
+        memory.ModelSize.of(ours),
+        None if theirs is None else memory.ModelSize.of(theirs),
+        context=asked,
+        dtype={"fp32": "float32", "bf16": "bfloat16"}[kind],
+    )
+    context = min(asked, fit.context)
+    if context < min(asked, SHORTEST_CONTEXT):
+        raise OutOfMemory(fit.sentence)
+    notes = [] if theirs is None else [caution(ours, theirs)]
+    if context < ours.context:
+        cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
+        notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
+    return _Pair(kind, context, tuple(note for note in notes if note))

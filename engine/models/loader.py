@@ -17,19 +17,17 @@ from engine.models.base import Model, ModelInfo
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
-LONGEST_CONTEXT = 32_768
-"""Caches are allocated whole; a longer context has to be asked for."""
 
 
 def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None) -> Model:
     """Loads the model in ``folder``. Raises ModelError with cause and remedy.
 
-    ``dtype``: auto, fp32 or bf16. ``context`` bounds the context below what the model allows.
+    ``dtype``: auto, fp32 or bf16. ``context`` bounds the model's own, for which memory is taken.
     """
     checkpoint = inspect(folder)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    kind = choose_dtype(checkpoint, dtype, device)
-    limit = context or LONGEST_CONTEXT
+    kind = choose_dtype(checkpoint, dtype)
+    device = choose_device()
+    limit = context or checkpoint.context
     own = _own_decoder(checkpoint)
     try:
         return (_load_llama if own else _load_adapter)(checkpoint, kind, device, limit)
@@ -40,8 +38,13 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
         ) from error
 
 
-def choose_dtype(checkpoint: Checkpoint, dtype: str, device: torch.device) -> str:
-    """Resolves ``auto`` to what is fastest and exact here. Raises InvalidRequest."""
+def choose_device() -> torch.device:
+    """CUDA where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
+    """Resolves ``auto`` to what is fastest here. Raises InvalidRequest for an unknown one."""
     if dtype in DTYPES:
         return dtype
     if dtype != "auto":
@@ -49,7 +52,7 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, device: torch.device) -> st
         raise InvalidRequest(
             "quantization", f"quantization is {dtype!r}; it must be one of {known}."
         )
-    if device.type == "cuda":
+    if choose_device().type == "cuda":
         return "bf16"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bf16" if quick else "fp32"

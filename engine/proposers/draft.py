@@ -71,8 +71,14 @@ class DraftModelProposer:
         self.tokens.clear()
 
     def _forward(self, tokens: list[int]) -> Tensor:
-        """Feeds ``tokens``; returns the last one's logits (1, vocabulary)."""
-        logits = self.model.forward(tokens, self.cache, last=1)
+        """Feeds ``tokens``; returns the last one's logits (1, vocabulary of the draft).
+
+        The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
+        in place of one it lacks, which can only make its guess worse.
+        """
+        rows = self.model.info.vocabulary
+        known = [token if token < rows else 0 for token in tokens]
+        logits = self.model.forward(known, self.cache, last=1)
         self.tokens.extend(tokens)
         return logits
 
