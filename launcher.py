@@ -88,7 +88,8 @@ def main(arguments: list[str]) -> int:
         if arguments[:1] == ["test"]:
             return run_tests(arguments[1:])
         prepare("app")
-        return hand_over([venv_python(), "-m", "app.cli", "ui", *arguments])
+        # -P: a folder "app" where the launcher was called from is not ours.
+        return hand_over([venv_python(), "-P", "-m", "app", "ui", *arguments])
     except LauncherError as error:
         print(f"\n{error}", file=sys.stderr)
         return 1

@@ -49,7 +49,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app.guard", "app.runtime", "app.store"),
     ("app.server", "app.ui"),
     ("app.main",),
-    ("app.cli",),
+    ("app.cli", "app.__main__"),
 )
 """Each layer may import itself and the layers before it."""
 

@@ -170,7 +170,7 @@ def test_arguments_pass_through_to_the_app(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(launcher, "prepare", lambda extra: None)
     monkeypatch.setattr(launcher, "hand_over", lambda command: handed.append(command) or 0)
     assert launcher.main(["--port", "9000", "--no-browser"]) == 0
-    assert handed[0][1:] == ["-m", "app.cli", "ui", "--port", "9000", "--no-browser"]
+    assert handed[0][1:] == ["-P", "-m", "app", "ui", "--port", "9000", "--no-browser"]
 
 
 def test_arguments_pass_through_to_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,9 +262,10 @@ def taken_port() -> int:
         yield server.getsockname()[1]
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(ROOT / "launcher.py"), *arguments],
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -287,7 +288,10 @@ def wait_for_address(process: subprocess.Popen[str]) -> tuple[str, str]:
 def test_the_launcher_starts_the_app_and_ctrl_c_stops_it(
     prepared: None, taken_port: int, tmp_path: Path
 ) -> None:
-    process = start("--port", str(taken_port), "--no-browser", "--data-dir", str(tmp_path / "data"))
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("raise SystemExit('not the app')")
+    words = ("--port", str(taken_port), "--no-browser", "--data-dir", "data")
+    process = start(tmp_path, *words)
     try:
         address, printed = wait_for_address(process)
         assert f"Port {taken_port} is taken" in printed

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 @contextmanager
 def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """``foretoken WORDS`` with its address, and what it printed up to there."""
-    command = [sys.executable, "-m", "app.cli", *words, "--port", "0", "--data-dir", str(data)]
+    command = [sys.executable, "-m", "app", *words, "--port", "0", "--data-dir", str(data)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         printed, address = "", ""
@@ -99,7 +99,7 @@ def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{")
-    command = [sys.executable, "-m", "app.cli", "ui", "--no-browser", "--pair", str(broken)]
+    command = [sys.executable, "-m", "app", "ui", "--no-browser", "--pair", str(broken)]
     done = subprocess.run(
         [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
         capture_output=True,

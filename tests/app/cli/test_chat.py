@@ -166,7 +166,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(stories: Path, tmp_path: Path) ->
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps({"prompt": "Once upon a time"}) + "\n")
     file.write_text(file.read_text() * 2000)
-    command = [sys.executable, "-m", "app.cli", "chat", "--prompts", str(file), "--raw"]
+    command = [sys.executable, "-m", "app", "chat", "--prompts", str(file), "--raw"]
     process = subprocess.Popen(
         [*command, "--pair", str(stories), "--data-dir", str(tmp_path)],
         stdout=subprocess.PIPE,
