@@ -240,7 +240,7 @@ class Feed:
         self._requests: Any = context.Queue()
         self._results: Any = context.Queue()
         self._process = context.Process(
-            target=_serve, args=(spec, self._requests, self._results), daemon=True
+            target=_serve_aside, args=(spec, self._requests, self._results), daemon=True
         )
         self._index, self._offset, self._share = 0, 0, 0.0
 
@@ -295,15 +295,20 @@ def block_maker(spec: DataSpec) -> BlockMaker:
     return BlockMaker(Material(spec.data, spec.weights), encoder, spec.rows, spec.seed)
 
 
-def _serve(spec: DataSpec, requests: Any, results: Any) -> None:
-    """Answers (index, share) with a block, or with a traceback as text."""
+def _serve_aside(spec: DataSpec, requests: Any, results: Any) -> None:
+    """`_serve` in a process of its own: training goes first, and one core is enough."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     if hasattr(os, "nice"):
         os.nice(10)
+    _serve(spec, requests, results)
+
+
+def _serve(spec: DataSpec, requests: Any, results: Any) -> None:
+    """Answers (index, share) with a block, or with a traceback as text. None ends it."""
     try:
         maker = block_maker(spec)
-        while True:
-            results.put(maker.block(*requests.get()))
+        while (request := requests.get()) is not None:
+            results.put(maker.block(*request))
     except KeyboardInterrupt:
         return
     except Exception:

@@ -101,6 +101,7 @@ class TargetTrainer:
         stream = feed.batches(self._text_share)
         checkpoint = Timer(self._stage.checkpoint_minutes)
         evaluate = Timer(self._stage.evaluate_minutes)
+        self._feed = feed
         with Progress("target") as shown:
             while self._clock.progress < 1.0:
                 loss, norm = self._one_step(stream)
@@ -108,11 +109,11 @@ class TargetTrainer:
                 if self._step % _LOG_EVERY == 0:
                     self._log(loss=round(loss, 4), gradient=round(norm, 3))
                 if checkpoint.due():
-                    self._save(feed)
+                    self._save()
                 if evaluate.due():
                     self._log(held_out=self.held_out_losses(held_out))
         self._log(held_out=self.held_out_losses(held_out))
-        self._save(feed)
+        self._save()
 
     def held_out_losses(self, held_out: Mapping[str, Sequence[Batch]]) -> dict[str, float]:
         """Mean loss in nats per learned token, by kind."""
@@ -154,14 +155,14 @@ class TargetTrainer:
             **values,
         )
 
-    def _save(self, feed: Feed) -> None:
+    def _save(self) -> None:
         state = {
             "model": self._model.state_dict(),
             "optimizers": self._optimizers.state_dict(),
             "tokens": self._clock.tokens,
             "seconds": self._clock.seconds,
             "step": self._step,
-            "feed": asdict(feed.state),
+            "feed": asdict(self._feed.state),
         }
         save_checkpoint(self._checkpoint, state)
 
