@@ -91,17 +91,38 @@ def test_a_failing_pip_is_shown_in_full_with_a_remedy(tmp_path: Path) -> None:
     assert launcher.works(tmp_path), "pip failed by itself, so the environment is still good"
 
 
-def test_installing_works_in_place_and_is_remembered(tmp_path: Path) -> None:
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    """A project that installs in a moment and needs no network."""
     (tmp_path / "pyproject.toml").write_text(
         "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
         "[project]\nname = 'tiny'\nversion = '1'\n"
     )
     (tmp_path / "backend.py").write_text(TINY_BACKEND)
-    launcher.prepare("app", tmp_path)
-    assert launcher.is_prepared("app", tmp_path)
-    assert not launcher.unfinished_mark(tmp_path).exists()
+    return tmp_path
+
+
+def test_two_launchers_at_once_prepare_one_environment(tiny: Path) -> None:
+    (tiny / "launcher.py").write_bytes((ROOT / "launcher.py").read_bytes())
+    command = [sys.executable, "-c", "import launcher; launcher.prepare('app')"]
+    both = [
+        subprocess.Popen(
+            command, cwd=tiny, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(2)
+    ]
+    printed = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], printed
+    assert "".join(printed).count("[2/2]") == 1
+    assert launcher.is_prepared("app", tiny)
+
+
+def test_installing_works_in_place_and_is_remembered(tiny: Path) -> None:
+    launcher.prepare("app", tiny)
+    assert launcher.is_prepared("app", tiny)
+    assert not launcher.unfinished_mark(tiny).exists()
     started = time.monotonic()
-    launcher.prepare("app", tmp_path)
+    launcher.prepare("app", tiny)
     assert time.monotonic() - started < 0.1
 
 
