@@ -1,0 +1,76 @@
+"""The registry: names, needs and options of every proposer, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+from engine import proposers
+from engine.errors import InvalidRequest
+from engine.proposers.base import Resources
+from engine.testing.fakes import TableModel
+
+PAIR = Resources(draft=TableModel(lambda tokens: [0.0, 0.0], 2))
+ALONE = Resources()
+
+
+def test_the_stable_names_are_registered() -> None:
+    assert proposers.names()[:3] == ("none", "draft", "ngram")
+
+
+def test_every_file_of_a_method_is_registered() -> None:
+    folder = Path(proposers.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
+    assert files == set(proposers.names())
+
+
+def test_without_a_draft_only_what_needs_none_is_offered() -> None:
+    assert proposers.available(PAIR) == proposers.names()
+    assert proposers.available(ALONE) == ("none", "ngram")
+
+
+@pytest.mark.parametrize("name", proposers.names())
+def test_options_are_frozen_plain_and_explained(name: str) -> None:
+    options = proposers.options_of(name)
+    assert is_dataclass(options)
+    for field in fields(options):
+        assert type(field.default) in (int, float, str, bool)
+        assert field.metadata["help"]
+        with pytest.raises(FrozenInstanceError):
+            setattr(options(), field.name, field.default)
+
+
+@pytest.mark.parametrize("name", proposers.names())
+def test_every_proposer_can_be_made_with_its_defaults(name: str) -> None:
+    proposers.create(name, {}, PAIR).close()
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidRequest, match=r"no proposer 'oracle'.*none, draft, ngram") as caught:
+        proposers.check("oracle", {}, PAIR)
+    assert caught.value.field == "proposer"
+
+
+def test_a_draft_that_is_not_loaded_is_missed() -> None:
+    with pytest.raises(InvalidRequest, match="needs a draft model") as caught:
+        proposers.create("draft", {}, ALONE)
+    assert caught.value.field == "proposer"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lookup": 3}, "no option 'lookup'; it has: prompt_lookup_min, prompt_lookup_max"),
+        ({"prompt_lookup_min": "3"}, "must be of type int"),
+        ({"prompt_lookup_min": True}, "must be of type int"),
+        ({"prompt_lookup_min": 2.0}, "must be of type int"),
+    ],
+)
+def test_unknown_options_and_wrong_types_are_refused(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=message) as caught:
+        proposers.check("ngram", options, ALONE)
+    assert caught.value.field == "options"
