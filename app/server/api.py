@@ -1,0 +1,118 @@
+"""The routes. Each reads a body, asks the engine and words the answer; nothing is kept between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from fastapi import APIRouter, Depends
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from app.runtime import Runtime
+from app.server.asking import chat_requests, completion_requests, named_as_in
+from app.server.counter import Counter
+from app.server.dialects import ChatDialect, Dialect, TextDialect
+from app.server.errors import ApiError, Route
+from app.server.models import Models
+from app.server.payload import JsonReply
+from app.server.replying import Job, reply
+from app.server.schemas import ChatBody, CompletionBody, GenerationBody, parse
+from app.server.unsupported import refuse
+from app.switch import ApiSwitch
+from engine.request import Request
+
+if TYPE_CHECKING:
+    from engine.service import Loaded
+
+LARGEST_BODY = 16 * 2**20
+"""Bytes; the longest context a model may have is far below this."""
+
+Body = TypeVar("Body", bound=GenerationBody)
+Ask = Callable[[Body, "Loaded"], tuple[Request, ...]]
+
+
+def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
+    """The API as a router, to be included before anything that is mounted at the root."""
+    models, counter = Models(runtime), Counter(runtime.service)
+
+    def switched_on() -> None:
+        if not switch.on:
+            raise ApiError(
+                404,
+                "The API is switched off. Switch it on on the Server page, or start Foretoken "
+                "with --api.",
+                code="api_off",
+            )
+
+    router = APIRouter(route_class=Route, dependencies=[Depends(switched_on)])
+
+    @router.get("/v1/models")
+    async def list_models() -> Response:
+        return JsonReply(models.list())
+
+    @router.get("/v1/models/{name:path}")
+    async def one_model(name: str) -> Response:
+        return JsonReply(models.one(name))
+
+    @router.post("/v1/chat/completions")
+    async def chat_completions(http: HttpRequest) -> Response:
+        body = await read(http, ChatBody)
+        dialect = ChatDialect(bool(body.logprobs))
+        return await generate(http, body, chat_requests, dialect, bool(body.logprobs))
+
+    @router.post("/v1/completions")
+    async def completions(http: HttpRequest) -> Response:
+        body = await read(http, CompletionBody)
+        dialect = TextDialect(body.logprobs is not None)
+        return await generate(http, body, completion_requests, dialect, body.logprobs is not None)
+
+    @router.get("/health")
+    async def health() -> Response:
+        # What llama.cpp's clients ask before they send anything.
+        models.find(None)
+        return JsonReply({"status": "ok"})
+
+    @router.api_route(
+        "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+    )
+    async def anything_else(path: str) -> Response:
+        raise ApiError(
+            404,
+            f"There is no such endpoint as /v1/{path} with this method. There are GET /v1/models, "
+            "POST /v1/chat/completions and POST /v1/completions.",
+            code="unknown_endpoint",
+        )
+
+    async def generate(
+        http: HttpRequest, body: Body, ask: Ask[Body], dialect: Dialect, logprobs: bool
+    ) -> Response:
+        loaded = models.find(body.model)
+        with named_as_in(body):
+            ticket = await counter.admit(ask(body, loaded))
+        options = body.stream_options
+        job = Job(
+            dialect=dialect,
+            model=loaded.name,
+            n=body.n or 1,
+            stream=bool(body.stream),
+            include_usage=bool(options and options.include_usage),
+            logprobs=logprobs,
+        )
+        return await reply(http, ticket, job)
+
+    return router
+
+
+async def read(http: HttpRequest, kind: type[Body]) -> Body:
+    """The request's body, whatever content type it claims. Raises a 400 or 413."""
+    raw = bytearray()
+    async for part in http.stream():
+        raw += part
+        if len(raw) > LARGEST_BODY:
+            raise ApiError(
+                413, f"The body is larger than {LARGEST_BODY >> 20} MiB.", code="too_large"
+            )
+    body = parse(kind, bytes(raw))
+    refuse(bytes(raw))
+    return body

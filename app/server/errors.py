@@ -1,0 +1,95 @@
+"""Errors as OpenAI's clients read them: always ``message``, ``type``, ``param`` and ``code``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.server.payload import JsonReply
+from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 2
+"""When a client may try again: most waits are about one short reply long."""
+
+
+class ApiError(Exception):
+    """An answer other than the one asked for."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        retry: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code
+        self.kind, self.param, self.retry = kind, param, retry
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "error": {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.param,
+                "code": self.code,
+            }
+        }
+
+    def reply(self) -> Response:
+        headers = {"Retry-After": str(RETRY_S)} if self.retry else {}
+        return JsonReply(self.body(), status_code=self.status, headers=headers)
+
+
+def not_loaded(message: str) -> ApiError:
+    return ApiError(503, message, code="model_not_loaded", kind="server_error", retry=True)
+
+
+def engine_failed(message: str) -> ApiError:
+    return ApiError(500, message, code="engine_failed", kind="server_error")
+
+
+def translate(error: Exception) -> ApiError:
+    """Any error as an answer. What is no mistake of the client's is logged."""
+    match error:
+        case ApiError():
+            return error
+        case ContextExceeded():
+            return ApiError(400, str(error), code="context_length_exceeded", param=error.field)
+        case InvalidRequest():
+            return ApiError(400, str(error), code="invalid_value", param=error.field)
+        case NotLoaded():
+            return not_loaded(str(error))
+        case ForetokenError():
+            return engine_failed(str(error))
+        case _:
+            log.error("the API failed", exc_info=error)
+            return engine_failed(
+                f"The server failed inside: {type(error).__name__}. Try again, and report this "
+                "with the log if it comes back."
+            )
+
+
+class Route(APIRoute):
+    """A route whose errors are answered in OpenAI's form, whatever app it is mounted in."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception as error:
+                return translate(error).reply()
+
+        return answer

@@ -1,0 +1,80 @@
+"""Usage, ``timings`` (llama.cpp's names) and ``metrics`` (vLLM's), from the engine's statistics."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from app.server.answer import Answer
+from engine.stats import Statistics
+
+
+def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
+    """Tokens as OpenAI counts them: a prompt once, however many choices were made from it."""
+    prompts = [answer.statistics for answer in answers[::n]]
+    prompt_tokens = sum(statistics.prompt_tokens for statistics in prompts)
+    completion_tokens = total(answers).completion_tokens
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {
+            "cached_tokens": sum(statistics.reused_tokens for statistics in prompts)
+        },
+    }
+
+
+def measured(answers: Sequence[Answer]) -> dict[str, Any]:
+    """``timings`` over all choices; ``metrics`` with each choice's seed, drawn or given."""
+    single = answers[0] if len(answers) == 1 else None
+    return {
+        "timings": timings(total(answers)),
+        "metrics": {
+            "seeds": [answer.seed for answer in answers],
+            # As in vLLM: figures of several generations cannot be told apart again.
+            "speculative_decoding": speculative_decoding(single) if single else None,
+        },
+    }
+
+
+def total(answers: Sequence[Answer]) -> Statistics:
+    return functools.reduce(operator.add, (answer.statistics for answer in answers))
+
+
+def timings(statistics: Statistics) -> dict[str, Any]:
+    """llama.cpp's object; ``prompt_n`` leaves out what came from the cache."""
+    prompt_n = statistics.prompt_tokens - statistics.reused_tokens
+    return {
+        "cache_n": statistics.reused_tokens,
+        "prompt_n": prompt_n,
+        "prompt_ms": statistics.prefill_s * 1000,
+        "prompt_per_second": prompt_n / statistics.prefill_s if statistics.prefill_s else 0.0,
+        "predicted_n": statistics.completion_tokens,
+        "predicted_ms": statistics.decode_s * 1000,
+        "predicted_per_second": statistics.tokens_per_s or 0.0,
+        "draft_n": statistics.drafted,
+        "draft_n_accepted": statistics.accepted,
+    }
+
+
+def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
+    """vLLM's object, and the rate of each draft position; None where nothing was to be drafted."""
+    statistics = answer.statistics
+    if answer.depth == 0:
+        return None
+    # Rounds that accepted at least 0, 1, 2 ... drafted tokens; neighbours differ by "exactly".
+    at_least = (statistics.rounds, *statistics.accepted_at)
+    at_least += (0,) * (answer.depth + 2 - len(at_least))
+    return {
+        "mean_acceptance_length": statistics.mean_acceptance_length or 1.0,
+        "draft_acceptance_rate": statistics.acceptance_rate or 0.0,
+        "acceptance_histogram": [some - more for some, more in itertools.pairwise(at_least)],
+        "per_position_acceptance_rates": list(statistics.per_position),
+        "num_accepted_draft_tokens": statistics.accepted,
+        "num_draft_tokens": statistics.drafted,
+        "num_spec_steps": statistics.rounds,
+        "num_spec_tokens": answer.depth,
+    }

@@ -1,0 +1,68 @@
+"""``/v1/models``: what is loaded, and whether a client's ``model`` means it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from app.runtime import OpeningState, Runtime
+from app.server.errors import ApiError, not_loaded
+
+if TYPE_CHECKING:
+    from engine.service import Loaded
+
+DEFAULT = "default"
+"""Means whatever is loaded, for clients that insist on a name."""
+
+
+class Models:
+    """The loaded pair as OpenAI's model objects."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._created = int(time.time())
+
+    def list(self) -> dict[str, Any]:
+        """One entry, or none while nothing is loaded."""
+        loaded = self._runtime.service.loaded
+        return {"object": "list", "data": [self._entry(loaded)] if loaded else []}
+
+    def one(self, name: str) -> dict[str, Any]:
+        """Raises a 404 for a model that is not loaded."""
+        return self._entry(self.find(name))
+
+    def find(self, name: str | None) -> Loaded:
+        """What ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
+        loaded = self._runtime.service.loaded
+        if loaded is None:
+            raise not_loaded(self._why_not())
+        if name in (None, "", DEFAULT, loaded.name, loaded.target):
+            return loaded
+        raise ApiError(
+            404,
+            f"The model {name!r} is not loaded. Loaded is {loaded.name!r}, with the target "
+            f"{loaded.target!r}; use one of these names or {DEFAULT!r}, or load another pair on "
+            "the Models page.",
+            code="model_not_found",
+            param="model",
+        )
+
+    def _why_not(self) -> str:
+        status = self._runtime.opening.status
+        if status.state is OpeningState.WORKING:
+            return f"The model {status.pair!r} is still being loaded. Try again in a moment."
+        if status.state is OpeningState.FAILED:
+            return f"No model is loaded. {status.message}"
+        return "No model is loaded. Choose a pair on the Models page, or start with --pair."
+
+    def _entry(self, loaded: Loaded) -> dict[str, Any]:
+        return {
+            "id": loaded.name,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "foretoken",
+            "max_model_len": loaded.context,
+            "target": loaded.target,
+            "draft": loaded.draft,
+            "proposers": list(loaded.proposers),
+        }

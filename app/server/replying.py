@@ -1,0 +1,115 @@
+"""One request's way through the engine, answered whole or as a stream."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from app.server import figures
+from app.server.answer import Answer
+from app.server.counter import Ticket, events_of
+from app.server.dialects import Dialect
+from app.server.leaving import unless_gone
+from app.server.payload import JsonReply
+from app.server.streaming import EventStream, comment, data
+from engine.events import Emitted, Event, Finished, Queued, Started
+
+CLIENT_LEFT = 499
+"""What nginx logs for it; nobody is there to read the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """How an answer is to look. ``n`` choices belong to each prompt."""
+
+    dialect: Dialect
+    model: str
+    n: int
+    stream: bool
+    include_usage: bool
+    logprobs: bool
+    created: int = field(default_factory=lambda: int(time.time()))
+    token: str = field(default_factory=lambda: secrets.token_hex(12))
+
+    def head(self, kind: str) -> dict[str, Any]:
+        """What every object of one answer begins with."""
+        return {
+            "id": f"{self.dialect.prefix}-{self.token}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+        }
+
+
+async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
+    """Answers ``http``; closes ``ticket`` in the end, also when the client leaves."""
+    if job.stream:
+        return EventStream(_chunks(ticket, job), ticket.close)
+    try:
+        body = await unless_gone(http.receive, _whole(ticket, job))
+    finally:
+        ticket.close()
+    return Response(status_code=CLIENT_LEFT) if body is None else JsonReply(body)
+
+
+async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
+    answers = []
+    for generation in ticket.generations:
+        answer = Answer(generation.request)
+        async for event in events_of(generation):
+            answer.add(event)
+        answers.append(answer)
+    return {
+        **job.head(job.dialect.whole),
+        "choices": [
+            {"index": index, **job.dialect.choice(answer)} for index, answer in enumerate(answers)
+        ],
+        "usage": figures.usage(answers, job.n),
+        **figures.measured(answers),
+    }
+
+
+async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
+    answers: list[Answer] = []
+    head = job.head(job.dialect.part)
+    no_usage = {"usage": None} if job.include_usage else {}
+    for index, generation in enumerate(ticket.generations):
+        answers.append(Answer(generation.request))
+        async with aclosing(events_of(generation)) as events:
+            async for event in events:
+                if isinstance(event, Queued):
+                    yield comment(f"waiting, {event.ahead} ahead")
+                for choice in _told(event, answers[-1], job):
+                    last = index == len(ticket.generations) - 1 and choice["finish_reason"]
+                    extra = figures.measured(answers) if last else {}
+                    choices = [{"index": index, **choice}]
+                    yield data({**head, "choices": choices, **no_usage, **extra})
+    if job.include_usage:
+        usage = figures.usage(answers, job.n)
+        yield data({**head, "choices": [], "usage": usage, **figures.measured(answers)})
+
+
+def _told(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
+    """Adds ``event`` to ``answer``; what a stream's reader is told of it."""
+    offset = answer.length
+    answer.add(event)
+    match event:
+        case Started():
+            opening = job.dialect.opening()
+            if opening is not None:
+                yield opening
+        case Emitted() if event.text or job.logprobs:
+            yield job.dialect.said(event.text, event.pieces, offset)
+        case Finished():
+            if event.tail:
+                yield job.dialect.said(event.tail, (), offset)
+            yield job.dialect.ended(event.reason)
+        case _:
+            pass

@@ -1,0 +1,149 @@
+"""What clients send: known fields checked, unknown ones ignored, wrong values named.
+
+Where a field is left out or null, the engine's own default holds, which is also that of the pages
+and of the command line: temperature 0, and no limit but the context on the reply's length.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from app.server.errors import ApiError
+
+MAX_CHOICES = 128
+"""Most replies one request may ask for: prompts times ``n``."""
+
+
+def _stops(value: Any) -> Any:
+    if isinstance(value, str):
+        return [value]
+    if value is None or isinstance(value, list):
+        return value
+    raise ValueError("must be a string or a list of strings")
+
+
+def _parts(value: Any) -> Any:
+    if isinstance(value, str):
+        return [{"type": "text", "text": value}]
+    if isinstance(value, list):
+        return value
+    raise ValueError("must be a string or a list of text parts")
+
+
+def _prompts(value: Any) -> Any:
+    """One prompt as a list of one: a string, or a list of token ids."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, list) and value:
+        if _all(value, int):
+            return [value]
+        if _all(value, str) or all(isinstance(ids, list) and _all(ids, int) for ids in value):
+            return value
+    raise ValueError("must be a string, a list of strings, a list of token ids, or a list of those")
+
+
+def _all(values: list[Any], kind: type) -> bool:
+    return all(type(value) is kind for value in values)
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class SpeculationBody(BaseModel):
+    """Foretoken's own: how to draft, for this request."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    proposer: str | None = None
+    depth: int | None = None
+    acceptance: str | None = None
+    options: dict[str, Any] | None = None
+
+
+class StreamOptions(_Body):
+    include_usage: bool | None = None
+
+
+class GenerationBody(_Body):
+    """What both kinds of completion have in common."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    stop: Annotated[list[str] | None, BeforeValidator(_stops)] = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    ignore_eos: bool | None = None
+    speculation: SpeculationBody | None = None
+    proposer: str | None = None
+    depth: int | None = None
+    acceptance: str | None = None
+
+
+class TextPart(_Body):
+    type: str
+    text: str | None = None
+
+
+class MessageBody(_Body):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[list[TextPart], BeforeValidator(_parts)]
+    tool_calls: list[Any] | None = None
+
+
+class ChatBody(GenerationBody):
+    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+
+
+class CompletionBody(GenerationBody):
+    prompt: Annotated[list[str | list[int]], BeforeValidator(_prompts)]
+    logprobs: int | None = None
+
+
+Body = TypeVar("Body", bound=_Body)
+
+
+def parse(kind: type[Body], raw: bytes) -> Body:
+    """The request's body; a 400 that names the first field that is wrong."""
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        raise _explained(error) from error
+
+
+def _explained(error: ValidationError) -> ApiError:
+    first = error.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"The body cannot be read: {message}.", code="invalid_json")
+    param = _path(first["loc"])
+    if not param:
+        return ApiError(400, "The body must be a JSON object.", code="invalid_json")
+    if first["type"] == "missing":
+        return ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+    given = repr(first["input"])
+    shown = given if len(given) <= 60 else f"{given[:60]}…"
+    what = message[0].lower() + message[1:]
+    return ApiError(400, f"{param} is {shown}; {what}.", code="invalid_value", param=param)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """``messages[0].content`` of ("messages", 0, "content")."""
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path

@@ -1,0 +1,62 @@
+"""What this version refuses instead of ignoring: fields that would change what the reply means."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from app.server.errors import ApiError
+
+Harmless = Callable[[Any], bool]
+"""Whether this value asks for nothing beyond what happens anyway."""
+
+
+def _nothing(value: Any) -> bool:
+    return not value
+
+
+def _is_text(value: Any) -> bool:
+    return value is None or (isinstance(value, dict) and value.get("type") == "text")
+
+
+_TOOLS = "tool calls"
+_GRAMMAR = "output that follows a schema or grammar"
+
+_REFUSED: dict[str, tuple[str, Harmless]] = {
+    "tools": (_TOOLS, _nothing),
+    "functions": (_TOOLS, _nothing),
+    "tool_choice": (_TOOLS, lambda value: value in (None, "none", "auto")),
+    "function_call": (_TOOLS, lambda value: value in (None, "none", "auto")),
+    "response_format": ("response formats other than text", _is_text),
+    "json_schema": (_GRAMMAR, _nothing),
+    "grammar": (_GRAMMAR, _nothing),
+    "guided_json": (_GRAMMAR, _nothing),
+    "guided_regex": (_GRAMMAR, _nothing),
+    "guided_choice": (_GRAMMAR, _nothing),
+    "guided_grammar": (_GRAMMAR, _nothing),
+    "structured_outputs": (_GRAMMAR, _nothing),
+    "logit_bias": ("biased logits", _nothing),
+    "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
+    "audio": ("audio", _nothing),
+    "echo": ("repeating the prompt in the reply", _nothing),
+    "suffix": ("text behind the completion", _nothing),
+    "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
+}
+
+
+def refuse(raw: bytes) -> None:
+    """Raises a 400 for the first field that asks for something this version does not have."""
+    given = json.loads(raw)
+    for field, (what, harmless) in _REFUSED.items():
+        if field in given and not harmless(given[field]):
+            raise unsupported(field, what)
+
+
+def unsupported(param: str, what: str) -> ApiError:
+    return ApiError(
+        400,
+        f"{param}: this version of Foretoken does not support {what}. Leave the field out.",
+        code="unsupported_value",
+        param=param,
+    )

@@ -1,0 +1,214 @@
+"""The real API on a real socket with the real engine, on the small models beside the repository.
+
+The engine runs unchanged; its generations also write down their events, and a test can make it
+wait between two of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+from openai import OpenAI
+from safetensors.torch import load_file, save_file
+
+import engine.service
+from app.listen import listen
+from app.main import Settings, create_app
+from app.runtime import Runtime, create_runtime
+from app.switch import ApiSwitch
+from engine.events import Emitted, Event
+from engine.request import Request
+from engine.service import Generation
+
+ROOT = Path(__file__).resolve().parents[3]
+SHARED = ROOT.parent / "shared" / "models"
+PIP = ROOT / "assets" / "pip"
+
+
+class Recorder:
+    """What the engine did since ``clear``, one list of events a generation, in order."""
+
+    def __init__(self) -> None:
+        self.traces: list[list[Event]] = []
+        self._go_on = threading.Event()
+        self._go_on.set()
+
+    def clear(self) -> None:
+        self.traces.clear()
+        self._go_on.set()
+
+    def hold(self) -> None:
+        """The engine waits when it next has emitted something, until ``release``."""
+        self._go_on.clear()
+
+    def release(self) -> None:
+        self._go_on.set()
+
+    def kind(self) -> type[Generation]:
+        """``Generation``, observed."""
+        recorder = self
+
+        class Observed(Generation):
+            def __init__(self, *given: Any) -> None:
+                super().__init__(*given)
+                self.trace: list[Event] = []
+                recorder.traces.append(self.trace)
+
+            def put(self, event: Event) -> None:
+                self.trace.append(event)
+                super().put(event)
+                if isinstance(event, Emitted):
+                    assert recorder._go_on.wait(60)
+
+        return Observed
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running API."""
+
+    url: str
+    runtime: Runtime
+    switch: ApiSwitch
+    recorder: Recorder
+
+    @property
+    def model(self) -> str:
+        loaded = self.runtime.service.loaded
+        assert loaded is not None
+        return loaded.name
+
+    def direct(self, request: Request) -> list[Event]:
+        """The engine's own events for a request."""
+        return list(self.runtime.service.submit(request))
+
+    def idle(self, within_s: float = 20) -> bool:
+        """Whether the engine gets free in time."""
+        end = time.monotonic() + within_s
+        while self.runtime.service.busy and time.monotonic() < end:
+            time.sleep(0.005)
+        return not self.runtime.service.busy
+
+
+@pytest.fixture(scope="session")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
+    """Starts servers on free ports; all are stopped in the end."""
+    running: list[tuple[uvicorn.Server, threading.Thread, Runtime]] = []
+    patch = pytest.MonkeyPatch()
+    recorder = Recorder()
+    patch.setattr(engine.service, "Generation", recorder.kind())
+
+    def starting(
+        target: Path | None = None,
+        draft: Path | None = None,
+        *,
+        on: bool = True,
+        key: str | None = None,
+        origins: tuple[str, ...] = (),
+    ) -> Server:
+        runtime = create_runtime(tmp_path_factory.mktemp("data"))
+        if target is not None:
+            runtime.service.load(target, draft, name="small-pair")
+        switch = ApiSwitch(on, api_key=key)
+        settings = Settings(pages=False, api=on, api_key=key, origins=origins)
+        listener = listen("127.0.0.1", 0)
+        config = uvicorn.Config(
+            create_app(runtime, switch, settings), log_level="warning", ws="none"
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
+        thread.start()
+        running.append((server, thread, runtime))
+        while not server.started:
+            time.sleep(0.01)
+        return Server(listener.url, runtime, switch, recorder)
+
+    yield starting
+    recorder.release()
+    for server, thread, runtime in running:
+        server.should_exit = True
+        thread.join(20)
+        runtime.close()
+    patch.undo()
+
+
+def small(name: str) -> Path:
+    folder = SHARED / name
+    if not folder.is_dir():
+        pytest.skip(f"the small model ../shared/models/{name} is not here")
+    return folder
+
+
+def first_layers(model: Path, layers: int, folder: Path) -> Path:
+    """A draft for ``model``: its own lower layers."""
+    config = json.loads((model / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(model / name, folder / name)
+    kept = {
+        name: tensor
+        for name, tensor in load_file(model / "model.safetensors").items()
+        if ".layers." not in name or int(name.split(".layers.")[1].split(".")[0]) < layers
+    }
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="session")
+def paired(start: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
+    """Pip where it is there; else a small model whose lower layers draft for it."""
+    if (PIP / "target" / "model.safetensors").is_file():
+        return start(PIP / "target", PIP / "draft")
+    target = small("stories260K")
+    return start(target, first_layers(target, 2, tmp_path_factory.mktemp("draft")))
+
+
+@pytest.fixture(scope="session")
+def stories_server(start: Callable[..., Server]) -> Server:
+    """A Llama whose vocabulary has single bytes; no chat template, no draft."""
+    return start(small("stories260K"))
+
+
+@pytest.fixture(scope="session")
+def foreign(start: Callable[..., Server]) -> Server:
+    """A model of another architecture, with a chat template; no draft."""
+    return start(small("tiny-chat-gptneo"))
+
+
+@pytest.fixture(scope="session")
+def empty(start: Callable[..., Server]) -> Server:
+    """No model is loaded."""
+    return start()
+
+
+@pytest.fixture
+def server(paired: Server) -> Iterator[Server]:
+    """The pair's server, free and with an empty record; free again afterwards."""
+    assert paired.idle()
+    paired.recorder.clear()
+    yield paired
+    paired.recorder.release()
+    assert paired.idle()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    """For what the openai package would not send."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client

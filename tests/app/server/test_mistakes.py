@@ -1,0 +1,271 @@
+"""What clients get wrong, and what they are told: OpenAI's four keys, and the field's name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from openai import AuthenticationError, BadRequestError, NotFoundError, OpenAI
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+ASK = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def error_of(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
+    assert reply.status_code == status, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    body = reply.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    return body["error"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("temperature", -0.1),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("top_p", 0),
+        ("top_p", 1.1),
+        ("top_k", -2),
+        ("min_p", 1),
+        ("repetition_penalty", 0),
+        ("presence_penalty", 3),
+        ("frequency_penalty", -3),
+        ("seed", 2**64),
+        ("seed", 1.5),
+        ("max_tokens", 0),
+        ("max_tokens", -2),
+        ("max_tokens", "many"),
+        ("max_completion_tokens", 0),
+        ("n", 0),
+        ("n", 129),
+        ("stop", ""),
+        ("stop", 3),
+        ("stream", "yes"),
+        ("stream_options", True),
+        ("proposer", "psychic"),
+        ("depth", 0),
+        ("depth", 99),
+        ("acceptance", "lenient"),
+        ("messages", []),
+        ("messages", "Hello"),
+    ],
+)
+def test_a_wrong_value_is_a_400_that_names_the_field(
+    server, http: httpx.Client, field: str, value: object
+) -> None:
+    error = error_of(http.post(CHAT, json={**ASK, field: value}))
+    assert error["param"] == field
+    assert field in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert not server.recorder.traces
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": "  "}]}, "messages"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[0].content[0].type",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "messages[0].content[0].text",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]},
+            "messages[0].tool_calls",
+        ),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+        ({"stop": ["a", 3]}, "stop[1]"),
+        ({"speculation": {"depht": 3}}, "speculation.depht"),
+        ({"speculation": {"depth": 16}}, "speculation.depth"),
+        ({"speculation": {"proposer": "psychic"}}, "speculation.proposer"),
+        (
+            {"speculation": {"proposer": "ngram", "options": {"prompt_lookup_min": 0}}},
+            "speculation.options",
+        ),
+        (
+            {"speculation": {"proposer": "ngram", "options": {"unheard_of": 1}}},
+            "speculation.options",
+        ),
+        ({"depth": 3, "speculation": {"depth": 4}}, "speculation.depth"),
+    ],
+)
+def test_a_mistake_further_inside_is_named_by_its_place(
+    server, http: httpx.Client, change: dict[str, Any], param: str
+) -> None:
+    assert error_of(http.post(CHAT, json={**ASK, **change}))["param"] == param
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tool_choice", "required"),
+        ("functions", [{"name": "f"}]),
+        ("response_format", {"type": "json_object"}),
+        ("logit_bias", {"5": 100}),
+        ("modalities", ["text", "audio"]),
+        ("grammar", "root ::= [0-9]+"),
+    ],
+)
+def test_what_would_change_the_reply_is_refused_not_ignored(
+    server, http: httpx.Client, field: str, value: object
+) -> None:
+    error = error_of(http.post(CHAT, json={**ASK, field: value}))
+    assert error["param"] == field
+    assert error["code"] == "unsupported_value"
+    assert "does not support" in error["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[1]", b'"text"', b"null", b"\xff\xfe{}", b'{"messages": "\\ud800"}']
+)
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_a_body_that_is_no_json_object_is_a_400(
+    server, http: httpx.Client, path: str, body: bytes
+) -> None:
+    assert error_of(http.post(path, content=body))["code"] in ("invalid_json", "invalid_value")
+
+
+def test_a_body_without_a_content_type_is_read_all_the_same(server, http: httpx.Client) -> None:
+    body = b'{"prompt": "Once", "max_tokens": 2}'
+    form = {"content-type": "application/x-www-form-urlencoded"}  # what curl -d sends
+    assert http.post(TEXT, content=body, headers=form).status_code == 200
+
+
+def test_a_body_of_megabytes_is_refused(server, http: httpx.Client) -> None:
+    error = error_of(http.post(TEXT, content=b" " * (17 * 2**20)), 413)
+    assert error["code"] == "too_large"
+
+
+def test_a_prompt_longer_than_the_context_says_by_how_much(server, http: httpx.Client) -> None:
+    long = "word " * 5000
+    for path, body, param in (
+        (CHAT, {"messages": [{"role": "user", "content": long}]}, "messages"),
+        (TEXT, {"prompt": long}, "prompt"),
+        (TEXT, {"prompt": ["short", long]}, "prompt"),
+    ):
+        error = error_of(http.post(path, json={**body, "stream": True}))
+        assert error["code"] == "context_length_exceeded"
+        assert error["param"] == param
+        assert "Shorten it by" in error["message"]
+    assert server.idle()
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "prompt"),
+        ({"prompt": []}, "prompt"),
+        ({"prompt": [[]]}, "prompt"),
+        ({"prompt": [1, "two"]}, "prompt"),
+        ({"prompt": [10**9]}, "prompt"),
+        ({"prompt": 5}, "prompt"),
+        ({"prompt": None}, "prompt"),
+        ({"prompt": ["a"] * 65, "n": 2}, "n"),
+        ({"prompt": "a", "logprobs": 2}, "logprobs"),
+        ({"prompt": "a", "echo": True}, "echo"),
+        ({"prompt": "a", "suffix": "z"}, "suffix"),
+        ({"prompt": "a", "best_of": 2}, "best_of"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens"),
+    ],
+)
+def test_text_completions_name_the_field_too(
+    server, http: httpx.Client, body: dict[str, Any], param: str
+) -> None:
+    assert error_of(http.post(TEXT, json=body))["param"] == param
+
+
+def test_the_openai_package_raises_its_own_errors(server, client: OpenAI) -> None:
+    ask = {"model": server.model, **ASK}
+    with pytest.raises(BadRequestError) as bad:
+        client.chat.completions.create(**ask, temperature=-1)
+    assert bad.value.param == "temperature"
+    with pytest.raises(NotFoundError) as missing:
+        client.chat.completions.create(**{**ask, "model": "gpt-4o"})
+    assert missing.value.code == "model_not_found"
+    assert server.model in missing.value.message
+
+
+def test_a_draft_that_is_not_there_cannot_be_asked_for(stories_server) -> None:
+    with httpx.Client(base_url=stories_server.url) as http:
+        error = error_of(http.post(TEXT, json={"prompt": "Once", "proposer": "draft"}))
+    assert error["param"] == "proposer"
+    assert "ngram" in error["message"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/", "/v1/chat/completions/x"])
+def test_endpoints_that_do_not_exist_are_a_404_in_openais_form(
+    server, http: httpx.Client, method: str, path: str
+) -> None:
+    assert error_of(http.request(method, path), 404)["code"] == "unknown_endpoint"
+
+
+def test_getting_what_must_be_posted_names_the_endpoints(server, http: httpx.Client) -> None:
+    assert "POST /v1/chat/completions" in error_of(http.get(CHAT), 404)["message"]
+
+
+def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(
+    server, http: httpx.Client
+) -> None:
+    server.switch.set(False)
+    try:
+        for method, path in (
+            ("GET", "/v1/models"),
+            ("GET", f"/v1/models/{server.model}"),
+            ("POST", CHAT),
+            ("POST", TEXT),
+            ("GET", "/v1/anything"),
+            ("GET", "/health"),
+        ):
+            error = error_of(http.request(method, path, content=b"{"), 404)
+            assert error["code"] == "api_off"
+            assert "Server page" in error["message"]
+    finally:
+        server.switch.set(True)
+    assert http.get("/v1/models").status_code == 200
+
+
+def test_without_a_model_clients_are_asked_to_come_back(empty) -> None:
+    with httpx.Client(base_url=empty.url) as http:
+        for path, body in ((CHAT, ASK), (TEXT, {"prompt": "Once"})):
+            reply = http.post(path, json=body)
+            assert error_of(reply, 503)["code"] == "model_not_loaded"
+            assert int(reply.headers["retry-after"]) >= 1
+        assert http.get("/v1/models").json() == {"object": "list", "data": []}
+        assert error_of(http.get("/health"), 503)["code"] == "model_not_loaded"
+
+
+def test_a_key_is_asked_for_where_one_is_set(start) -> None:
+    guarded = start(key="a-secret")
+    with OpenAI(base_url=f"{guarded.url}/v1", api_key="wrong", max_retries=0) as client:
+        with pytest.raises(AuthenticationError) as caught:
+            client.models.list()
+        assert caught.value.code == "invalid_api_key"
+    with OpenAI(base_url=f"{guarded.url}/v1", api_key="a-secret", max_retries=0) as client:
+        assert client.models.list().data == []
+    with httpx.Client(base_url=guarded.url) as http:
+        for method, path in (("POST", CHAT), ("GET", "/v1/nothing")):
+            error_of(http.request(method, path), 401)
+
+
+def test_other_websites_get_in_only_if_they_are_listed(start, server, http: httpx.Client) -> None:
+    origin = {"origin": "https://pages.example"}
+    assert error_of(http.post(CHAT, json=ASK, headers=origin), 403)
+    assert "access-control-allow-origin" not in http.get("/v1/models", headers=origin).headers
+    listed = start(origins=("https://pages.example",))
+    with httpx.Client(base_url=listed.url) as other:
+        reply = other.get("/v1/models", headers=origin)
+        assert reply.headers["access-control-allow-origin"] == "https://pages.example"
+        asked = {**origin, "access-control-request-method": "POST"}
+        assert other.options(CHAT, headers=asked).status_code == 200
