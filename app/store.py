@@ -170,7 +170,7 @@ class Store:
                 )
             return user, reply
 
-    def save_reply(  # noqa: PLR0913
+    def save_reply(
         self,
         message: int,
         *,

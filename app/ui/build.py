@@ -13,11 +13,13 @@ from app.ui.desk import Desk
 from app.ui.opener import Opener
 from app.ui.pages.chat import ChatPage, chat_page, kept_values
 from app.ui.pages.models import models_page
-from app.ui.pages.pair import draft_update
-from app.ui.pages.race import race_page
+from app.ui.pages.pair import picker_updates
+from app.ui.pages.race import RacePage, race_page
 from app.ui.pages.server import server_page
+from app.ui.panel import allowed
 from app.ui.shelf import Shelf
 from app.ui.words import Words
+from engine import proposers
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
@@ -29,39 +31,48 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         title=Words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
     ) as blocks:
         gr.HTML(
-            '<div id="ft-brand"></div>', js_on_load=None, apply_default_css=False,
+            '<div id="ft-brand"></div>',
+            js_on_load=None,
+            apply_default_css=False,
             elem_id="brand",
         )
         with gr.Tabs(elem_id="pages"):
             with gr.Tab(Words.CHAT, id="chat", render_children=True):
                 chat = chat_page(desk, shelf)
             with gr.Tab(Words.RACE, id="race", render_children=True):
-                race_page(runtime)
+                race = race_page(runtime)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
                 models_page(desk, shelf)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
                 server_page(runtime, switch)
-        _on_load(blocks, chat, desk, shelf)
+        _when_ready(chat, race, desk, shelf)
     return blocks
 
 
-def _on_load(blocks: gr.Blocks, chat: ChatPage, desk: Desk, shelf: Shelf) -> None:
-    def fill() -> list[Any]:
-        """The controls as they were left, and the pickers as things are on disk now."""
-        target, draft = shelf.pair_of(desk.runtime.opening.status.pair)
-        choices = shelf.targets()
-        target = target or (choices[0][1] if choices else None)
+def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> None:
+    """Fill the controls when a page was opened, and again when another pair was loaded."""
+
+    def fill(event: gr.EventData, proposer: str, racer: str) -> list[Any]:
+        loaded = desk.runtime.service.loaded
+        available = loaded.proposers if loaded else proposers.names()
+        kept = kept_values(chat, desk)
+        if event._data.get("first"):
+            values, proposer = kept[1:], kept[0]
+        else:
+            values = [gr.skip()] * len(kept[1:])
         return [
-            gr.Dropdown(choices=choices, value=target),
-            *draft_update(shelf, target),
-            *kept_values(chat, desk),
+            *picker_updates(shelf, desk.runtime.opening.status.pair),
+            allowed(available, proposer),
+            *values,
+            allowed(available, racer),
         ]
 
     picker = chat.pair
-    blocks.load(
+    chat.view.ready(
         fill,
-        None,
-        [picker.target, picker.draft, picker.load, *chat.panel.inputs],
+        [chat.panel.proposer, race.proposer],
+        [picker.target, picker.draft, picker.load, *chat.panel.inputs, race.proposer],
         show_progress="hidden",
+        trigger_mode="always_last",
         api_visibility="private",
     )

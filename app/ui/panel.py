@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +38,7 @@ class Panel:
         """The settings that the controls' values make; raises ``InvalidRequest``."""
         split = len(self.names)
         named = {
-            name: _read(name, value)
-            for name, value in zip(self.names, values[:split], strict=True)
+            name: _read(name, value) for name, value in zip(self.names, values[:split], strict=True)
         }
         options: dict[str, dict[str, Any]] = {}
         for option, value in zip(self.options, values[split:], strict=True):
@@ -71,22 +71,37 @@ def panel() -> Panel:
     with gr.Accordion(Words.SPECULATION, open=True, elem_classes="ft-section"):
         proposer = gr.Dropdown(
             [(Words.PROPOSERS.get(name, name), name) for name in proposers.names()],
-            value=start.proposer, label=Words.PROPOSER, elem_id="proposer",
+            value=start.proposer,
+            label=Words.PROPOSER,
+            elem_id="proposer",
         )
         made["proposer"] = proposer
         made["depth"] = gr.Slider(
-            1, MAX_DEPTH, start.depth, step=1, label=Words.DEPTH, info=Words.DEPTH_INFO,
+            1,
+            MAX_DEPTH,
+            start.depth,
+            step=1,
+            label=Words.DEPTH,
+            info=Words.DEPTH_INFO,
             elem_id="depth",
         )
         groups, options, option_controls = _options(start.proposer)
         made["acceptance"] = gr.Dropdown(
-            [str(rule) for rule in AcceptanceRule], value=start.acceptance,
-            label=Words.ACCEPTANCE, info=Words.ACCEPTANCE_INFO, elem_id="acceptance",
+            [str(rule) for rule in AcceptanceRule],
+            value=start.acceptance,
+            label=Words.ACCEPTANCE,
+            info=Words.ACCEPTANCE_INFO,
+            elem_id="acceptance",
         )
     with gr.Accordion(Words.SAMPLING, open=True, elem_classes="ft-section"):
         made["temperature"] = gr.Slider(
-            0, 2, start.temperature, step=0.05, label=Words.TEMPERATURE,
-            info=Words.TEMPERATURE_INFO, elem_id="temperature",
+            0,
+            2,
+            start.temperature,
+            step=0.05,
+            label=Words.TEMPERATURE,
+            info=Words.TEMPERATURE_INFO,
+            elem_id="temperature",
         )
         made["top_p"] = gr.Slider(0.01, 1, start.top_p, step=0.01, label=Words.TOP_P)
         made["top_k"] = gr.Slider(
@@ -102,12 +117,12 @@ def panel() -> Panel:
         made["frequency_penalty"] = gr.Slider(
             -2, 2, start.frequency_penalty, step=0.1, label=Words.FREQUENCY
         )
-        made["seed"] = gr.Number(
-            start.seed, label=Words.SEED, info=Words.SEED_INFO, elem_id="seed"
-        )
+        made["seed"] = gr.Number(start.seed, label=Words.SEED, info=Words.SEED_INFO, elem_id="seed")
     with gr.Accordion(Words.REPLY, open=True, elem_classes="ft-section"):
         made["max_tokens"] = gr.Number(
-            start.max_tokens, label=Words.MAX_TOKENS, info=Words.MAX_TOKENS_INFO,
+            start.max_tokens,
+            label=Words.MAX_TOKENS,
+            info=Words.MAX_TOKENS_INFO,
             elem_id="max-tokens",
         )
         made["stop"] = gr.Textbox(
@@ -116,9 +131,12 @@ def panel() -> Panel:
         made["system"] = gr.Textbox(
             start.system, lines=3, label=Words.SYSTEM, elem_id="system-prompt"
         )
-    return Panel(
-        tuple(made), tuple(made.values()), options, option_controls, proposer, groups
-    )
+    return Panel(tuple(made), tuple(made.values()), options, option_controls, proposer, groups)
+
+
+def allowed(available: Sequence[str], chosen: str) -> str:
+    """The chosen proposer if the loaded pair allows it; n-gram stands in for what it does not."""
+    return chosen if chosen in available else "ngram"
 
 
 def _options(

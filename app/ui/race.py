@@ -16,7 +16,7 @@ from app.ui.view import Reply, Runner, View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Emitted, Failed, Finished, FinishReason
-from engine.request import AcceptanceRule, Message, Request
+from engine.request import AcceptanceRule, Request
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,9 @@ class Race:
             if self._cancelled:
                 raise Broken("")
             self._generation = self._service.submit(request)
-        reply, texts, token_ids = Reply(), list[str](), ()
+        reply = Reply()
+        texts: list[str] = []
+        token_ids: tuple[int, ...] = ()
         for event in self._generation:
             shown = reply.add(event)
             if lane is not None:
@@ -130,9 +132,7 @@ class Race:
         self.feed.append({**shown, "lane": lane}, dict(self._totals))
 
     def _verdict(self, plain: Runner, speculative: Runner) -> View:
-        verdict = view.judge(
-            plain, speculative, expected_identical=self._plan.expected_identical
-        )
+        verdict = view.judge(plain, speculative, expected_identical=self._plan.expected_identical)
         return {
             "t": "verdict",
             "speedup": verdict.speedup,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from app.runtime import OpeningState, Runtime
 from app.ui.opener import Opener
 from app.ui.view import View

@@ -246,9 +246,7 @@ def first_difference(one: Runner, other: Runner) -> tuple[int, str, str] | None:
     if one.token_ids == other.token_ids:
         return None
     shared = min(len(one.token_ids), len(other.token_ids))
-    position = next(
-        (i for i in range(shared) if one.token_ids[i] != other.token_ids[i]), shared
-    )
+    position = next((i for i in range(shared) if one.token_ids[i] != other.token_ids[i]), shared)
     return position, _token(one, position), _token(other, position)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 
 class Words:
@@ -29,9 +30,11 @@ class Words:
     LOAD_DOWNLOAD = "Download and load"
     SPECULATION = "Speculation"
     PROPOSER = "Proposer"
-    PROPOSER_INFO = "Who drafts"
-    PROPOSERS = {"none": "none: plain decoding", "draft": "draft: a small model",
-                 "ngram": "ngram: repeats from the text"}
+    PROPOSERS: ClassVar[dict[str, str]] = {
+        "none": "none: plain decoding",
+        "draft": "draft: a small model",
+        "ngram": "ngram: repeats from the text",
+    }
     DEPTH = "Depth"
     DEPTH_INFO = "Drafted tokens a round"
     ACCEPTANCE = "Acceptance"
@@ -68,13 +71,6 @@ class Words:
     RACE_NONE = "Choose a proposer other than none: plain decoding is the other runner."
 
     # Models
-    MODELS_INTRO = "Pairs that work together. Nothing is downloaded until you ask for it."
-    FOLDER = "Open a local folder"
-    FOLDER_INFO = "A model in transformers' layout, with safetensors weights"
-    FOLDER_HINT = "/path/to/target"
-    FOLDER_DRAFT = "Draft folder (optional)"
-    FOLDER_DRAFT_INFO = "Its vocabulary must match the target's"
-    FOLDER_OPEN = "Open"
     FOLDER_EMPTY = "Give the path of a folder that holds a model."
     OPENING_BUSY = "Another model is being opened. Wait for it, or cancel it first."
 
@@ -83,14 +79,11 @@ class Words:
     SHIPPED = "shipped with the app"
     FILES_MISSING = "Its files are not here."
 
-    # Server
-    API = "OpenAI-compatible endpoint"
-    API_INFO = "Any OpenAI client can use the loaded pair, with the same speculation."
-    API_SWITCH = "Serve the API"
-
     @staticmethod
     def opening(pair: str, message: str) -> str:
-        return f"{message or 'Loading'} {pair}".strip()
+        """A folder is told by its last name."""
+        name = re.split(r"[/\\]", pair.rstrip("/\\"))[-1]
+        return f"{message or Words.LOADING} {name}".strip()
 
     @staticmethod
     def away(name: str, download: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +49,7 @@ def chat_page(desk: Desk, shelf: Shelf) -> ChatPage:
         view = scripted(
             "chat",
             '<div class="ft-chat"></div>',
-            events=("act",),
+            events=("act", "ready"),
             functions=(
                 desk.boot,
                 desk.status,
@@ -94,10 +95,9 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
     )
 
     def keep(*values: Any) -> None:
-        try:
+        # A wrong value is told when a message is sent; the last right ones stay kept.
+        with contextlib.suppress(ForetokenError):
             desk.store.keep_setting(SETTINGS, page.panel.settings(values).to_json())
-        except ForetokenError:
-            pass  # told when a message is sent; the last right values stay kept
 
     gr.on(
         [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
@@ -108,8 +108,9 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         api_visibility="private",
     )
 
-    def show_options(proposer: str) -> list[Any]:
-        return [gr.Group(visible=name == proposer) for name in page.panel.groups]
+    def show_options(proposer: str) -> Any:
+        updates = [gr.Group(visible=name == proposer) for name in page.panel.groups]
+        return updates if len(updates) > 1 else updates[0]  # a single output takes no list
 
     page.panel.proposer.change(
         show_options,
@@ -126,13 +127,16 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         api_visibility="private",
     )
     page.mark.change(
-        None, page.mark, None, js="(on) => document.body.classList.toggle('show-marks', on)",
+        None,
+        page.mark,
+        None,
+        js="(on) => document.body.classList.toggle('show-marks', on)",
         api_visibility="private",
     )
 
 
 def kept_values(page: ChatPage, desk: Desk) -> list[Any]:
-    """The panel's values as they were left; for the page's load event."""
+    """The panel's values as they were left, the proposer first."""
     settings = Settings.from_json(desk.store.setting(SETTINGS))
     if settings.proposer not in proposers.names():
         settings = Settings()

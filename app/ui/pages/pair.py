@@ -52,7 +52,7 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         api_visibility="private",
     )
     picker.draft.input(
-        lambda target, draft: shelf.load_label(target, draft),
+        shelf.load_label,
         [picker.target, picker.draft],
         picker.load,
         show_progress="hidden",
@@ -73,6 +73,21 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         show_progress="hidden",
         api_visibility="private",
     ).then(None, None, None, js=REFRESH, api_visibility="private")
+
+
+def picker_updates(shelf: Shelf, pair: str) -> list[Any]:
+    """The pickers and the load button, as things are on disk now, showing ``pair`` if listed."""
+    choices = shelf.targets()
+    target, draft = shelf.pair_of(pair)
+    if target is None:
+        target = choices[0][1] if choices else None
+        return [gr.Dropdown(choices=choices, value=target), *draft_update(shelf, target)]
+    drafts, _ = shelf.drafts_of(target)
+    return [
+        gr.Dropdown(choices=choices, value=target),
+        gr.Dropdown(choices=drafts, value=draft),
+        shelf.load_label(target, draft),
+    ]
 
 
 def pair_text(target: str | None, draft: str | None) -> str:

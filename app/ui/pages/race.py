@@ -24,12 +24,13 @@ Component = gr.components.Component
 
 @dataclass(frozen=True, slots=True)
 class RacePage:
-    """The named elements; ``start`` names the races under way by their page."""
+    """The named elements."""
 
     view: gr.HTML
     prompt: gr.Textbox
     start: gr.Button
     stop: gr.Button
+    proposer: Component
     inputs: list[Component]
 
 
@@ -42,7 +43,10 @@ def race_page(runtime: Runtime) -> RacePage:
         with gr.Row(elem_id="race-form"):
             with gr.Column(scale=3, min_width=300):
                 prompt = gr.Textbox(
-                    Words.RACE_EXAMPLE, lines=4, max_lines=8, label=Words.RACE_PROMPT,
+                    Words.RACE_EXAMPLE,
+                    lines=4,
+                    max_lines=8,
+                    label=Words.RACE_PROMPT,
                     elem_id="race-prompt",
                 )
                 with gr.Row(elem_id="race-buttons"):
@@ -51,10 +55,8 @@ def race_page(runtime: Runtime) -> RacePage:
                     )
                     stop = gr.Button(Words.RACE_STOP, elem_id="race-stop", scale=0)
             controls = _controls()
-        view = scripted(
-            "race", '<div class="ft-race"></div>', functions=(), elem_id="race-view"
-        )
-    page = RacePage(view, prompt, start, stop, [prompt, *controls])
+        view = scripted("race", '<div class="ft-race"></div>', elem_id="race-view")
+    page = RacePage(view, prompt, start, stop, controls[0], [prompt, *controls])
     _wire(page, runtime)
     return page
 
@@ -64,16 +66,25 @@ def _controls() -> list[Component]:
     names = [name for name in proposers.names() if name != "none"]
     with gr.Column(scale=2, min_width=280):
         with gr.Row():
-            proposer = gr.Dropdown(names, value="draft", label=Words.PROPOSER, min_width=120,
-                                   elem_id="race-proposer")
+            proposer = gr.Dropdown(
+                names, value="draft", label=Words.PROPOSER, min_width=120, elem_id="race-proposer"
+            )
             acceptance = gr.Dropdown(
-                [str(rule) for rule in AcceptanceRule], value="auto", label=Words.ACCEPTANCE,
-                min_width=120, elem_id="race-acceptance",
+                [str(rule) for rule in AcceptanceRule],
+                value="auto",
+                label=Words.ACCEPTANCE,
+                min_width=120,
+                elem_id="race-acceptance",
             )
         with gr.Row():
             depth = gr.Slider(1, MAX_DEPTH, 4, step=1, label=Words.DEPTH, min_width=120)
             temperature = gr.Slider(
-                0, 2, 0, step=0.05, label=Words.TEMPERATURE, min_width=120,
+                0,
+                2,
+                0,
+                step=0.05,
+                label=Words.TEMPERATURE,
+                min_width=120,
                 elem_id="race-temperature",
             )
         with gr.Row():

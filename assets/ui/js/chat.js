@@ -24,7 +24,7 @@ export class ChatPage {
     this.feeds = new Map(); // run id -> {feed, chat, message}
     this.running = null; // run id of the open chat
     this.sending = false;
-    this.loaded = null;
+    this.loaded = undefined; // not known yet
     this.build(element.querySelector(".ft-chat"));
     whenPresent("ft-chats", (node) => {
       this.list_ = new ChatList(node, this);
@@ -82,12 +82,13 @@ export class ChatPage {
   async boot(chat) {
     const answer = await this.ask("boot", { chat });
     if (!answer) return;
-    this.loaded = answer.loaded;
     this.chats = answer.chats;
     this.showChat(answer.chat);
   }
 
   showStatus({ loaded, opening, progress, failed }) {
+    const first = this.loaded === undefined;
+    if (first || (loaded && loaded.label !== this.loaded?.label)) this.trigger("ready", { first });
     this.loaded = loaded;
     this.badge.classList.toggle("off", !loaded);
     this.badge.classList.toggle("opening", Boolean(opening));

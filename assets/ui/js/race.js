@@ -82,7 +82,7 @@ export class RacePage {
       : h("p", { class: event.expected ? "differ" : "hint", dataset: { identical: "false" } }, ...say.differ(event.difference[0] + 1, h("code", { class: "chip" }, ...showToken(event.difference[1])), h("code", { class: "chip" }, ...showToken(event.difference[2]))));
     this.verdict.replaceChildren(
       h("p", { class: `speedup ${ahead ? "ahead" : "behind"}`, dataset: { speedup: String(event.speedup) } }, line),
-      h("p", { class: "figures" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${say.acceptance} ${percent(speculative.acceptance_rate)}`),
+      h("p", { class: "figures" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),
       words_,
       event.identical || event.expected ? "" : h("p", { class: "hint" }, say.notExpected));
   }

@@ -25,7 +25,7 @@ export const words = {
     rateHint: "Acceptance rate: accepted drafted tokens of all drafted tokens",
     lengthHint: "Mean acceptance length: 1 + accepted / rounds",
     firstHint: "Time to first token",
-    plain: "plain decoding",
+    plain: "nothing drafted",
   },
   reasons: { cancelled: "stopped", length: "token limit reached", interrupted: "interrupted: the app was closed during this reply" },
   queued: (n) => (n === 1 ? "Waiting: 1 request ahead" : `Waiting: ${n} requests ahead`),

@@ -102,8 +102,10 @@ class ScriptedGeneration:
         if self._ahead:
             yield Queued(self._ahead)
         with self._service.turn:
-            self._service.ahead -= 1
-            yield from self._recite()
+            try:
+                yield from self._recite()
+            finally:
+                self._service.ahead -= 1
 
     def _recite(self) -> Iterator[Event]:
         asked = self._request.messages[-1].content
@@ -206,13 +208,18 @@ class ScriptedService:
         ahead, self.ahead = self.ahead, self.ahead + 1
         return ScriptedGeneration(self, request, ahead)
 
-    def load(
-        self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto"
-    ) -> Loaded:
+    def load(self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto") -> Loaded:
         time.sleep(0.2)
         self.loaded = Loaded(
-            name, str(target), str(draft) if draft else None, CONTEXT, 4096, "float32", "cpu",
-            ("none", "ngram"), 1,
+            name,
+            str(target),
+            str(draft) if draft else None,
+            CONTEXT,
+            4096,
+            "float32",
+            "cpu",
+            ("none", "ngram"),
+            1,
         )
         return self.loaded
 

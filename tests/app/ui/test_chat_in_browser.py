@@ -107,9 +107,7 @@ def test_retry_replaces_the_reply(page):
     ask(page, "What is it?")
     first = page.locator(".msg.assistant").get_attribute("data-id")
     page.click(".msg.assistant [data-action=retry]")
-    page.wait_for_function(
-        f"document.querySelector('.msg.assistant')?.dataset.id !== '{first}'"
-    )
+    page.wait_for_function(f"document.querySelector('.msg.assistant')?.dataset.id !== '{first}'")
     page.wait_for_selector(DONE)
     assert page.locator(".msg.assistant").count() == 1
     assert page.locator(".msg.user").count() == 1

@@ -1,0 +1,65 @@
+"""The side panel's values become requests, and mistakes name their field."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from app.ui.settings import Settings, proposer_options, whole
+from engine import proposers
+from engine.errors import InvalidRequest
+from engine.request import Message
+
+ASK = (Message("user", "Hi"),)
+
+
+def test_the_defaults_make_a_request():
+    request = Settings().request(ASK)
+    assert request.messages == ASK
+    assert request.speculation.proposer == "draft"
+    assert request.stop == ()
+
+
+def test_plain_decoding_has_no_depth():
+    assert Settings(proposer="none", depth=5).request(ASK).speculation.depth == 0
+
+
+def test_stop_strings_come_one_a_line():
+    assert Settings(stop="END\n\n###\n").request(ASK).stop == ("END", "###")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [({"depth": 0}, "depth"), ({"depth": 99}, "depth"), ({"temperature": -1.0}, "temperature")],
+)
+def test_a_value_out_of_range_names_its_field(change, field):
+    with pytest.raises(InvalidRequest) as caught:
+        Settings(**change).request(ASK)
+    assert caught.value.field == field
+
+
+def test_number_fields_are_whole_or_empty():
+    assert whole("seed", 3.0) == 3
+    assert whole("seed", None) is None
+    assert whole("seed", "") is None
+    with pytest.raises(InvalidRequest, match=r"seed is 1\.5"):
+        whole("seed", 1.5)
+
+
+def test_settings_survive_their_json():
+    settings = Settings(depth=7, stop="END", options={"ngram": {"prompt_lookup_min": 3}})
+    assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize("kept", [None, [], {"gone": 1}])
+def test_unusable_kept_settings_fall_back_to_defaults(kept):
+    assert Settings.from_json(kept) == Settings()
+
+
+def test_every_option_of_every_proposer_is_offered_with_its_help():
+    offered = {(option.proposer, option.name) for option in proposer_options()}
+    for name in proposers.names():
+        for field in dataclasses.fields(proposers.options_of(name)):
+            assert (name, field.name) in offered
+    assert all(option.help for option in proposer_options())
