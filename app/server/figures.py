@@ -31,7 +31,7 @@ def measured(answers: Sequence[Answer]) -> dict[str, Any]:
     """``timings`` over all choices; ``metrics`` with each choice's seed, drawn or given."""
     single = answers[0] if len(answers) == 1 else None
     return {
-        "timings": timings(total(answers)),
+        "timings": timings(total(answers), len(answers)),
         "metrics": {
             "seeds": [answer.seed for answer in answers],
             # As in vLLM: figures of several generations cannot be told apart again.
@@ -44,14 +44,16 @@ def total(answers: Sequence[Answer]) -> Statistics:
     return functools.reduce(operator.add, (answer.statistics for answer in answers))
 
 
-def timings(statistics: Statistics) -> dict[str, Any]:
+def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
     """llama.cpp's object; ``prompt_n`` leaves out what came from the cache."""
     prompt_n = statistics.prompt_tokens - statistics.reused_tokens
+    # A prompt's last token is computed in the first round, so it is no part of this speed.
+    prefilled = prompt_n - replies
     return {
         "cache_n": statistics.reused_tokens,
         "prompt_n": prompt_n,
         "prompt_ms": statistics.prefill_s * 1000,
-        "prompt_per_second": prompt_n / statistics.prefill_s if statistics.prefill_s else 0.0,
+        "prompt_per_second": prefilled / statistics.prefill_s if statistics.prefill_s else 0.0,
         "predicted_n": statistics.completion_tokens,
         "predicted_ms": statistics.decode_s * 1000,
         "predicted_per_second": statistics.tokens_per_s or 0.0,

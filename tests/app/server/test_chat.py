@@ -76,6 +76,7 @@ def test_a_follow_up_is_told_what_was_reused(server, client: OpenAI) -> None:
     timings = again.model_extra["timings"]
     assert again.usage.prompt_tokens_details.cached_tokens == again.usage.prompt_tokens - 1
     assert timings["cache_n"] + timings["prompt_n"] == again.usage.prompt_tokens
+    assert timings["prompt_per_second"] == 0  # nothing was left to prefill
 
 
 def test_statistics_equal_the_trace(server, client: OpenAI) -> None:
@@ -97,7 +98,7 @@ def test_statistics_equal_the_trace(server, client: OpenAI) -> None:
         "prompt_n": expected.prompt_tokens - expected.reused_tokens,
         "prompt_ms": expected.prefill_s * 1000,
         "prompt_per_second": (
-            (expected.prompt_tokens - expected.reused_tokens) / expected.prefill_s
+            (expected.prompt_tokens - expected.reused_tokens - 1) / expected.prefill_s
         ),
         "predicted_n": expected.completion_tokens,
         "predicted_ms": expected.decode_s * 1000,
