@@ -114,11 +114,5 @@ def write_pair(target: Path, draft: Path) -> None:
 
 def open_session(target: Path, draft: Path | None = None, *, dtype: str = "fp32") -> Session:
     """What the engine service makes of a pair of folders."""
-    resources = Resources(draft=load(draft, dtype) if draft else None)
-    return Session(load(target, dtype), TextCodec(target), resources)
-
-
-def load(folder: Path, dtype: str = "fp32") -> Model:
-    """The model in ``folder``, with all of its context."""
-    checkpoint = inspect(folder)
-    return load_model(checkpoint, dtype=dtype, context=checkpoint.context)
+    resources = Resources(draft=load_model(draft, dtype=dtype) if draft else None)
+    return Session(load_model(target, dtype=dtype), TextCodec(target), resources)

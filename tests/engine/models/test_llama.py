@@ -1,0 +1,203 @@
+"""The own decoder: transformers' logits, and the same bits however the rows are split."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.events import Finished
+from engine.models.base import Model
+from engine.models.llama import Llama
+from engine.models.loader import load_model
+from engine.request import Request, Speculation
+from engine.testing.checkpoints import VOCABULARY, open_session, write_random
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "head_dim 8, groups of 2, tied": {},
+    "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
+    "one KV head": {"num_key_value_heads": 1},
+    "a KV head for each head": {"num_key_value_heads": 4},
+    "groups of 3, head_dim not hidden / heads": {
+        "num_attention_heads": 6,
+        "head_dim": 16,
+        "hidden_size": 48,
+        "intermediate_size": 52,
+    },
+    "llama3 rope": {"rope_parameters": LLAMA3},
+    "another theta and epsilon": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
+        "rms_norm_eps": 1e-3,
+    },
+}
+WIDE: dict[str, Any] = {
+    "hidden_size": 256,
+    "intermediate_size": 688,
+    "head_dim": 64,
+    "num_attention_heads": 4,
+}
+
+
+def tokens(count: int, seed: int = 3) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCABULARY, (count,), generator=generator).tolist()
+
+
+def logits(model: Model, text: list[int]) -> torch.Tensor:
+    return model.forward(text, model.new_cache(512), last=len(text))
+
+
+def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
+    with torch.inference_mode():
+        result: torch.Tensor = model(torch.tensor([text])).logits[0].float()
+    return result
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    # Larger weights amplify the last bits, in which even two correct decoders differ.
+    reference = write_random(tmp_path, initializer_range=0.1, **CONFIGS[name])
+    model = load_model(tmp_path, dtype="fp32")
+    assert isinstance(model, Llama)
+    text = tokens(300)  # across a block of the KV cache
+    difference = (logits(model, text) - reference_logits(reference, text)).abs().max()
+    assert float(difference) < 1e-4
+
+
+def test_a_sharded_checkpoint_is_the_same_model(tmp_path: Path) -> None:
+    reference = write_random(tmp_path, shard="20KB")
+    assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
+    text = tokens(40)
+    ours = logits(load_model(tmp_path, dtype="fp32"), text)
+    assert torch.allclose(ours, reference_logits(reference, text), atol=1e-4)
+
+
+@pytest.mark.parametrize("scaled", [False, True], ids=["plain", "llama3"])
+def test_a_config_of_earlier_transformers_is_read_the_same(scaled: bool, tmp_path: Path) -> None:
+    """Before version 5: rope_theta at the top, and rope_scaling (null where there is none)."""
+    rope = LLAMA3 if scaled else {"rope_type": "default", "rope_theta": 500000.0}
+    reference = write_random(tmp_path, rope_parameters=rope)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    settings = config.pop("rope_parameters")
+    config["rope_theta"] = settings.pop("rope_theta")
+    config["rope_scaling"] = settings if scaled else None
+    file.write_text(json.dumps(config))
+    text = tokens(200)
+    ours = logits(load_model(tmp_path, dtype="fp32"), text)
+    assert torch.allclose(ours, reference_logits(reference, text), atol=1e-4)
+
+
+def test_greedy_text_is_that_of_transformers(pair: tuple[Path, Path]) -> None:
+    from transformers import AutoModelForCausalLM
+
+    reference: Any = AutoModelForCausalLM.from_pretrained(pair[0], dtype=torch.float32)
+    prompt = tokens(20, seed=9)
+    with torch.inference_mode():
+        expected = reference.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, 20, dtype=torch.long),
+            max_new_tokens=60,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )[0, 20:].tolist()
+    request = Request(
+        token_ids=tuple(prompt),
+        max_tokens=60,
+        ignore_eos=True,
+        speculation=Speculation(proposer="draft", depth=5),
+    )
+    *_, finished = open_session(*pair).run(request, lambda: False)
+    assert isinstance(finished, Finished)
+    assert list(finished.token_ids) == expected
+
+
+def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
+    reference = write_random(tmp_path, **WIDE)
+    text = tokens(300)
+    ours = logits(load_model(tmp_path, dtype="bf16"), text)
+    exact = reference_logits(reference, text)
+    theirs = reference_logits(reference.to(torch.bfloat16), text)
+    assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
+
+
+@pytest.fixture(scope="module", params=["fp32 narrow", "fp32 wide", "bf16 narrow", "bf16 wide"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    dtype, width = request.param.split()
+    folder = tmp_path_factory.mktemp("llama")
+    write_random(folder, **(WIDE if width == "wide" else {}))
+    return load_model(folder, dtype=dtype)
+
+
+@pytest.mark.parametrize("start", [5, 250])
+def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
+    """In the middle of a KV block, and across the border of one."""
+    text = tokens(start + 16)
+    cache = model.new_cache(512)
+    model.forward(text[:start], cache, last=0)
+    alone = torch.cat([model.forward([token], cache, last=1) for token in text[start:]])
+    for rows in range(1, 17):
+        cache.crop(start)
+        together = model.forward(text[start : start + rows], cache, last=rows)
+        assert torch.equal(together, alone[:rows]), rows
+
+
+def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> None:
+    text = tokens(270)
+    used, fresh = model.new_cache(512), model.new_cache(512)
+    model.forward(text[:250], used, last=0)
+    for seed in range(3):  # rounds that are rejected from their second token on
+        start = used.length
+        model.forward([text[start], *tokens(15, seed)], used, last=16)
+        used.crop(start + 1)
+    model.forward(text[:253], fresh, last=0)
+    assert torch.equal(
+        model.forward(text[253:], used, last=17), model.forward(text[253:], fresh, last=17)
+    )
+
+
+def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
+    """A follow-up finds tokens in the cache that were decoded, not prefilled."""
+    text = tokens(300)
+    expected = None
+    for size in (1, 7, 16, 100, 128, 300):
+        cache = model.new_cache(512)
+        for at in range(0, 290, size):
+            model.forward(text[at : min(at + size, 290)], cache, last=0)
+        last = model.forward(text[290:], cache, last=10)
+        expected = last if expected is None else expected
+        assert torch.equal(last, expected), size
+
+
+def test_only_the_asked_logits_are_returned(model: Model) -> None:
+    cache = model.new_cache(512)
+    text = tokens(140)
+    assert model.forward(text, cache, last=0).shape == (0, VOCABULARY)
+    assert cache.length == 140
+    cache.crop(0)
+    whole = model.forward(text, cache, last=140)
+    cache.crop(0)
+    assert torch.equal(model.forward(text, cache, last=130), whole[10:])
+
+
+def test_stories_speak_the_same_in_both_decoders(stories: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = load_model(stories, dtype="fp32")
+    assert isinstance(model, Llama)
+    reference: Any = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
+    text = [1, *tokens(300)]
+    difference = (logits(model, text) - reference_logits(reference, text)).abs().max()
+    assert float(difference) < 1e-4
