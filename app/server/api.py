@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
 
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+
 Body = TypeVar("Body", bound=GenerationBody)
 Ask = Callable[[Body, "Loaded"], tuple[Request, ...]]
 
@@ -73,13 +75,12 @@ def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
         models.find(None)
         return JsonReply({"status": "ok"})
 
-    @router.api_route(
-        "/v1/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
-    )
-    async def anything_else(path: str) -> Response:
+    @router.api_route("/v1", methods=METHODS)
+    @router.api_route("/v1/{path:path}", methods=METHODS)
+    async def anything_else(http: HttpRequest) -> Response:
         raise ApiError(
             404,
-            f"There is no such endpoint as /v1/{path} with this method. There are GET /v1/models, "
+            f"There is no {http.method} {http.url.path}. There are GET /v1/models, "
             "POST /v1/chat/completions and POST /v1/completions.",
             code="unknown_endpoint",
         )

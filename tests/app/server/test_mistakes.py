@@ -204,7 +204,7 @@ def test_a_draft_that_is_not_there_cannot_be_asked_for(stories_server) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/", "/v1/chat/completions/x"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1", "/v1/", "/v1/chat/completions/x"])
 def test_endpoints_that_do_not_exist_are_a_404_in_openais_form(
     server, http: httpx.Client, method: str, path: str
 ) -> None:
@@ -225,6 +225,7 @@ def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(
             ("GET", f"/v1/models/{server.model}"),
             ("POST", CHAT),
             ("POST", TEXT),
+            ("GET", "/v1"),
             ("GET", "/v1/anything"),
             ("GET", "/health"),
         ):
