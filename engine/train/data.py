@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import random
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty
@@ -50,6 +50,11 @@ class Batch:
     labels: npt.NDArray[np.int16]
     documents: npt.NDArray[np.int16]
 
+    @property
+    def learned(self) -> int:
+        """How many positions teach something."""
+        return int((self.labels != IGNORE).sum())
+
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
@@ -59,13 +64,13 @@ class DataSpec:
     tokenizer: Path
     rows: RowsStage
     seed: int
-    weights: dict[str, float] | None
+    weights: Mapping[str, float] | None
 
 
 class Material:
     """The examples and plain texts under a data folder, laid out as in ../shared/data."""
 
-    def __init__(self, data: Path, weights: dict[str, float] | None = None) -> None:
+    def __init__(self, data: Path, weights: Mapping[str, float] | None = None) -> None:
         paths = mixture.DataPaths(
             tales=_if_there(data / "tales"),
             gsm8k=_if_there(data / "gsm8k" / "train.jsonl"),
@@ -234,8 +239,8 @@ class Feed:
     One block is always being made while another is consumed.
     """
 
-    def __init__(self, spec: DataSpec, state: FeedState | None = None) -> None:
-        self._start = state
+    def __init__(self, spec: DataSpec) -> None:
+        self._start: FeedState | None = None
         context = multiprocessing.get_context("spawn")
         self._requests: Any = context.Queue()
         self._results: Any = context.Queue()
@@ -256,8 +261,12 @@ class Feed:
     def state(self) -> FeedState:
         return FeedState(self._index, self._offset, self._share)
 
-    def batches(self, share: Any) -> Iterator[Batch]:
-        """Batches without end; `share()` tells the share of plain text for a block when it is asked for."""
+    def start_at(self, state: FeedState) -> None:
+        """Goes on behind the batch that `state` was taken at. Call before `batches`."""
+        self._start = state
+
+    def batches(self, share: Callable[[], float]) -> Iterator[Batch]:
+        """Batches without end; `share()` is asked for the share of plain text, a block ahead."""
         first = self._start or FeedState(0, 0, share())
         asked = [(first.index, first.share)]
         self._requests.put(asked[0])

@@ -73,7 +73,9 @@ def _curve_table(log: Sequence[Mapping[str, Any]]) -> str:
         return "Not recorded."
     every = max(1, len(points) // _CURVE_ROWS)
     shown = points[every - 1 :: every]
-    rows = "\n".join(f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown)
+    rows = "\n".join(
+        f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown
+    )
     table = f"| tokens | minutes | loss (nats per token) |\n|---|---|---|\n{rows}"
     last = next((entry["held_out"] for entry in reversed(log) if "held_out" in entry), {})
     if not last:

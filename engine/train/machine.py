@@ -22,7 +22,9 @@ def choose_device(recipe: Recipe) -> torch.device:
     """The device that the recipe names, or CUDA where there is one. Sets the number of threads."""
     has_cuda = torch.cuda.is_available()
     if recipe.device == "cuda" and not has_cuda:
-        raise RecipeError("recipe key device: cuda was asked for, but torch finds none; use auto or cpu.")
+        raise RecipeError(
+            "recipe key device: cuda was asked for, but torch finds none; use auto or cpu."
+        )
     if recipe.threads:
         torch.set_num_threads(recipe.threads)
     if recipe.device == "cuda" or (recipe.device == "auto" and has_cuda):

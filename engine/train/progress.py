@@ -51,3 +51,8 @@ class Progress:
         if not self._console.is_terminal and now - self._printed > _PLAIN_EVERY_S:
             self._printed = now
             print(f"{self._stage} {clock.progress:.1%}  {figures}", flush=True)
+
+
+def report(line: str) -> None:
+    """A line for people, shown at once even in a file."""
+    print(line, flush=True)

@@ -108,6 +108,7 @@ class DraftStage:
     budget: Budget
     replies: int = 3000  # prompts answered by the target, and stored
     reply_tokens: int = 192
+    held_out: int = 64  # prompts that the draft never learns from, for measuring acceptance
     temperatures: tuple[float, ...] = (0.0, 0.8)
     reply_share: float = 0.7  # of the batches; the rest is the mixture
     hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
@@ -115,6 +116,7 @@ class DraftStage:
     optimizer: OptimizerStage = field(default_factory=OptimizerStage)
     step_tokens: int = 8192
     checkpoint_minutes: float = 5.0
+    evaluate_minutes: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

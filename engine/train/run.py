@@ -10,13 +10,23 @@ from pathlib import Path
 
 from engine.errors import ForetokenError
 from engine.train.data import DataError, Material, subseed
+from engine.train.draft import train_draft
 from engine.train.export import export_model, write_card
+from engine.train.loop import Paths
 from engine.train.machine import choose_device
+from engine.train.progress import report
 from engine.train.recipe import Recipe, load_recipe
-from engine.train.target import Paths, train_target
-from engine.train.tokenizer import render, save_tokenizer, train_tokenizer
+from engine.train.target import train_target
+from engine.train.tokenizer import save_tokenizer, train_tokenizer
 
 STAGES = ("tokenizer", "target", "draft")
+_ABOUT = {
+    "target": "The guide built into Foretoken: a small chat model that explains the app and "
+    "speculative decoding, tells short tales, writes records and lists, and rewrites text. "
+    "It knows nothing else.",
+    "draft": "The draft model of Pip, distilled from it, for speculative decoding. "
+    "Not for use alone.",
+}
 
 
 def run(
@@ -30,7 +40,9 @@ def run(
     """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data)."""
     recipe = load_recipe(recipe_path)
     if not data.is_dir():
-        raise DataError(f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k.")
+        raise DataError(
+            f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k."
+        )
     paths = Paths(out)
     device = choose_device(recipe)
     if "tokenizer" in stages and not (resume and (paths.tokenizer / "tokenizer.json").exists()):
@@ -40,8 +52,6 @@ def run(
         export_model(model, paths.tokenizer, paths.target)
         _card(paths, "target", recipe)
     if "draft" in stages and not (resume and (paths.draft / "model.safetensors").exists()):
-        from engine.train.draft import train_draft
-
         draft = train_draft(recipe, paths, data, device, resume)
         export_model(draft, paths.tokenizer, paths.draft)
         _card(paths, "draft", recipe)
@@ -50,10 +60,10 @@ def run(
 def make_tokenizer(recipe: Recipe, paths: Paths, data: Path) -> None:
     """Trains and saves the tokenizer on a sample of the mixture and the plain texts."""
     stage = recipe.tokenizer
-    material = Material(data, dict(recipe.weights) if recipe.weights else None)
+    material = Material(data, recipe.weights)
     tokenizer = train_tokenizer(tokenizer_sample(material, recipe), stage.vocabulary)
     save_tokenizer(tokenizer, paths.tokenizer, recipe.target.model.context)
-    print(f"tokenizer: {tokenizer.get_vocab_size()} entries in {paths.tokenizer}", flush=True)
+    report(f"tokenizer: {tokenizer.get_vocab_size()} entries in {paths.tokenizer}")
 
 
 def tokenizer_sample(material: Material, recipe: Recipe) -> Iterator[str]:
@@ -77,11 +87,7 @@ def tokenizer_sample(material: Material, recipe: Recipe) -> Iterator[str]:
 
 
 def _card(paths: Paths, stage: str, recipe: Recipe) -> None:
-    about = {
-        "target": "The guide built into Foretoken: a small chat model that explains the app and speculative "
-        "decoding, tells short tales, writes records and lists, and rewrites text. It knows nothing else.",
-        "draft": "The draft model of Pip, distilled from it, for speculative decoding. Not for use alone.",
-    }[stage]
+    about = _ABOUT[stage]
     title = recipe.name if stage == "target" else f"{recipe.name} (draft)"
     evaluation = paths.out / f"{stage}-evaluation.json"
     folder = paths.target if stage == "target" else paths.draft
@@ -91,9 +97,15 @@ def _card(paths: Paths, stage: str, recipe: Recipe) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m engine.train", description=__doc__)
     parser.add_argument("recipe", type=Path)
-    parser.add_argument("--data", type=Path, required=True, help="folder with tales, dialogues, gsm8k")
-    parser.add_argument("--out", type=Path, required=True, help="folder for models, log and checkpoints")
-    parser.add_argument("--stage", action="append", choices=STAGES, help="only this stage; may repeat")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with tales, dialogues, gsm8k"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for models, log and checkpoints"
+    )
+    parser.add_argument(
+        "--stage", action="append", choices=STAGES, help="only this stage; may repeat"
+    )
     parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     given = parser.parse_args(arguments)
     try:

@@ -18,17 +18,20 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from engine.train.data import IGNORE, BlockMaker, batch, batches, cut
 from engine.train.export import export_model, write_card
 from engine.train.machine import Journal
-from engine.train.network import Network, config_of, head_loss, new_model, place
+from engine.train.network import Labels, Network, Teacher, config_of, head_loss, new_model, place
 from engine.train.optim import Muon, orthogonalise, schedule
 from engine.train.pip.example import Example, Message, chat
 from engine.train.recipe import Recipe, RecipeError, RowsStage, Shape, load_recipe
+from engine.train.replies import read as read_replies
 from engine.train.run import main, run
 from engine.train.tokenizer import Document, Encoder, render, save_tokenizer, train_tokenizer
 
 PIP = Path(__file__).parents[3] / "engine" / "train" / "recipes" / "pip.yaml"
 TEXTS = [f"Once there was a fox number {n}, who said: it's {n * 7} o'clock." for n in range(200)]
 ROWS = RowsStage(lengths=(32, 64), micro_tokens=128, block_tokens=1024)
-TINY = Shape(layers=2, hidden_size=32, intermediate_size=48, heads=4, kv_heads=2, head_dim=8, context=64)
+TINY = Shape(
+    layers=2, hidden_size=32, intermediate_size=48, heads=4, kv_heads=2, head_dim=8, context=64
+)
 
 
 class FakeMaterial:
@@ -46,7 +49,9 @@ class FakeMaterial:
             yield Example("talk", chat(f"Say {number}", f"It is {number}."), None)
 
     def held_out(self, seed: int, each: int) -> dict[str, list[Example]]:
-        return {"talk": [example for _, example in zip(range(each), self.examples(seed), strict=False)]}
+        return {
+            "talk": [example for _, example in zip(range(each), self.examples(seed), strict=False)]
+        }
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +71,10 @@ def recipe_file(tmp_path: Path) -> Path:
         "device": "cpu",
         "compile": False,
         "tokenizer": {"vocabulary": 320, "sample_characters": 4000},
-        "target": stage
-        | {"optimizer": rates, "phases": [{"until": 1.0, "text_share": 0.0}]},
-        "draft": stage | {"model": shape | {"layers": 1}},
+        "target": stage | {"optimizer": rates, "phases": [{"until": 1.0, "text_share": 0.0}]},
+        "draft": stage
+        | {"model": shape | {"layers": 1}, "optimizer": rates, "replies": 40, "held_out": 6}
+        | {"reply_tokens": 24},
     }
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump(recipe))
@@ -125,7 +131,8 @@ def test_a_missing_recipe_is_an_error_line_not_a_traceback(
 
 
 @pytest.mark.parametrize(
-    "text", ["a  b\n\n c\t", "12345 + 6,7", "Grüße, 世界 🦊\u200d", '{\n  "a": [1, 2]\n}\n', "\r\n x ", ""]
+    "text",
+    ["a  b\n\n c\t", "12345 + 6,7", "Grüße, 世界 🦊\u200d", '{\n  "a": [1, 2]\n}\n', "\r\n x ", ""],
 )
 def test_any_text_round_trips(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
@@ -239,9 +246,25 @@ def test_the_sliced_head_loss_has_the_plain_gradient() -> None:
     head, labels = torch.randn(50, 8, requires_grad=True), torch.randint(0, 50, (600,))
     plain = torch.nn.functional.cross_entropy(hidden @ head.T, labels, reduction="sum")
     expected = torch.autograd.grad(plain, (hidden, head))
-    found = torch.autograd.grad(head_loss(hidden, head, labels) / 2, (hidden, head))
+    found = torch.autograd.grad(head_loss(hidden, head, Labels(labels)) / 2, (hidden, head))
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours * 2, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_the_distillation_has_the_gradient_of_kl_and_cross_entropy() -> None:
+    torch.manual_seed(0)
+    hidden, head = torch.randn(300, 8, requires_grad=True), torch.randn(50, 8, requires_grad=True)
+    goal = Teacher(torch.randn(300, 6), torch.randn(50, 6), torch.randint(0, 50, (300,)), hard=0.3)
+    log_p = torch.log_softmax(goal.hidden @ goal.head.T, -1)
+    log_q = torch.log_softmax(hidden @ head.T, -1)
+    divergence = torch.nn.functional.kl_div(log_q, log_p, reduction="sum", log_target=True)
+    plain = 0.7 * divergence
+    plain = plain + 0.3 * torch.nn.functional.nll_loss(log_q, goal.labels, reduction="sum")
+    expected = torch.autograd.grad(plain, (hidden, head))
+    loss = head_loss(hidden, head, goal)
+    torch.testing.assert_close(loss, plain)
+    for ours, theirs in zip(torch.autograd.grad(loss, (hidden, head)), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_muon_steps_are_nearly_orthogonal_for_tall_and_wide() -> None:
@@ -283,6 +306,7 @@ def fake_feed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.train.data.Material", FakeMaterial)
     monkeypatch.setattr("engine.train.target.Material", FakeMaterial)
     monkeypatch.setattr("engine.train.run.Material", FakeMaterial)
+    monkeypatch.setattr("engine.train.draft.Material", FakeMaterial)
     monkeypatch.setattr("engine.train.data.multiprocessing.get_context", lambda _: InThread)
 
 
@@ -323,21 +347,39 @@ def test_a_tiny_run_overfits_and_exports_what_transformers_loads(
 
 
 @pytest.mark.usefixtures("fake_feed")
-def test_a_run_stopped_halfway_ends_at_the_same_loss(
-    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_stopped_halfway_ends_at_the_same_loss(recipe_file: Path, tmp_path: Path) -> None:
     run(recipe_file, out=tmp_path / "whole", data=tmp_path, stages=("tokenizer", "target"))
 
-    saves = stop_after_steps(monkeypatch, 13)
+    stopped = stop_after_steps(13)
     with pytest.raises(KeyboardInterrupt):
         run(recipe_file, out=tmp_path / "parts", data=tmp_path, stages=("tokenizer", "target"))
-    saves.undo()
+    stopped.undo()
     run(recipe_file, out=tmp_path / "parts", data=tmp_path, stages=("target",))
 
     whole = Journal(tmp_path / "whole" / "target.jsonl").read()[-1]
     parts = Journal(tmp_path / "parts" / "target.jsonl").read()[-1]
     assert parts["tokens"] == whole["tokens"]
     assert parts["held_out"] == whole["held_out"]
+
+
+@pytest.mark.usefixtures("fake_feed")
+def test_the_draft_learns_to_agree_with_its_target(recipe_file: Path, tmp_path: Path) -> None:
+    run(recipe_file, out=tmp_path / "out", data=tmp_path)
+    acceptance = Journal(tmp_path / "out" / "draft.jsonl").read()[-1]["acceptance"]
+    assert acceptance["0"]["greedy"] > 0.8
+    assert acceptance["0.8"]["overlap"] > 0.7
+    config = json.loads((tmp_path / "out" / "draft" / "config.json").read_text())
+    assert config["num_hidden_layers"] == 1
+    replies = read_replies(tmp_path / "out" / "replies.jsonl")
+    assert {reply.temperature for reply in replies} <= {0.0, 0.8}
+    assert sum(reply.held_out for reply in replies) == 6
+
+
+def test_a_file_of_replies_cut_by_a_kill_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
+    file = tmp_path / "replies.jsonl"
+    file.write_text("[[1, 2], [3], 0.0, true]\n[[1, 2], [")
+    assert [reply.reply for reply in read_replies(file)] == [(3,)]
+    assert file.read_text().endswith("true]\n")
 
 
 def test_the_card_tells_data_curve_and_evaluation(tmp_path: Path) -> None:
@@ -377,26 +419,28 @@ def unpack(part: Any) -> list[tuple[list[int], list[bool]]]:
 
 
 def reference_loss(model: Any, entry: Document) -> torch.Tensor:
-    labels = [token if yes else IGNORE for token, yes in zip(entry.tokens, entry.learned, strict=True)]
+    labels = [
+        token if yes else IGNORE for token, yes in zip(entry.tokens, entry.learned, strict=True)
+    ]
     logits = model(torch.tensor([entry.tokens])).logits[0, :-1]
     return torch.nn.functional.cross_entropy(
         logits, torch.tensor(labels[1:]), ignore_index=IGNORE, reduction="sum"
     )
 
 
-def stop_after_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> pytest.MonkeyPatch:
+def stop_after_steps(steps: int) -> pytest.MonkeyPatch:
     """Ends the run with Ctrl-C, just after a checkpoint at that step. Undo what is returned."""
-    from engine.train.target import TargetTrainer
+    from engine.train.loop import Loop
 
     inner = pytest.MonkeyPatch()
-    original, done = TargetTrainer._one_step, [0]
+    original, done = Loop.update, [0]
 
-    def one_step(self: Any, stream: Any) -> Any:
+    def update(self: Any, stream: Any) -> Any:
         if done[0] == steps:
-            self._save()
+            self.save()
             raise KeyboardInterrupt
         done[0] += 1
         return original(self, stream)
 
-    inner.setattr(TargetTrainer, "_one_step", one_step)
+    inner.setattr(Loop, "update", update)
     return inner

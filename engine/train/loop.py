@@ -1,0 +1,157 @@
+"""The training loop of every stage: updates, log, evaluation, checkpoints, until the budget is spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.train.data import Batch
+from engine.train.machine import Clock, Journal, Timer, load_checkpoint, save_checkpoint
+from engine.train.optim import Optimizers
+from engine.train.progress import Progress
+from engine.train.recipe import DraftStage, TargetStage
+
+_LOG_EVERY = 20  # steps
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where a run keeps its things, all inside one folder."""
+
+    out: Path
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.out / "tokenizer"
+
+    @property
+    def target(self) -> Path:
+        return self.out / "target"
+
+    @property
+    def draft(self) -> Path:
+        return self.out / "draft"
+
+    @property
+    def replies(self) -> Path:
+        """What the target answered, for its draft to learn from."""
+        return self.out / "replies.jsonl"
+
+    def checkpoint(self, stage: str) -> Path:
+        return self.out / "state" / f"{stage}.pt"
+
+    def journal(self, stage: str) -> Journal:
+        return Journal(self.out / f"{stage}.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """total: sum in nats over the learned positions, with its graph; count: how many they are."""
+
+    total: Tensor
+    count: int
+
+
+class Task(Protocol):
+    """What a stage adds to the loop."""
+
+    def batches(self, clock: Clock) -> Iterator[Batch]:
+        """Batches without end."""
+
+    def loss(self, batch: Batch) -> Loss: ...
+
+    def evaluate(self) -> dict[str, object]:
+        """Figures for the log; called under no_grad."""
+
+    def position(self) -> dict[str, Any]:
+        """Where the batches stand, as plain values for the checkpoint."""
+
+    def restore(self, position: dict[str, Any]) -> None:
+        """Goes on from `position`; called before `batches`."""
+
+
+class Loop:
+    """Trains a model on a task. Mutates the model; owns optimisers, clock, log and checkpoint."""
+
+    def __init__(
+        self, name: str, model: Any, stage: TargetStage | DraftStage, task: Task, paths: Paths
+    ) -> None:
+        self._name, self._model, self._stage, self._task = name, model, stage, task
+        self._optimizers = Optimizers(model, stage.optimizer)
+        self._checkpoint, self._journal = paths.checkpoint(name), paths.journal(name)
+        self._clock = Clock(stage.budget)
+        self._step = 0
+
+    def restore(self) -> None:
+        """Goes on from the latest checkpoint, if there is one."""
+        state = load_checkpoint(self._checkpoint)
+        if state is None:
+            return
+        self._model.load_state_dict(state["model"])
+        self._optimizers.load_state_dict(state["optimizers"])
+        self._clock = Clock(self._stage.budget, state["tokens"], state["seconds"])
+        self._step = state["step"]
+        self._task.restore(state["feed"])
+
+    def run(self) -> None:
+        """Trains until the budget is spent."""
+        stream = self._task.batches(self._clock)
+        checkpoint = Timer(self._stage.checkpoint_minutes)
+        evaluate = Timer(self._stage.evaluate_minutes)
+        with Progress(self._name) as shown:
+            while self._clock.progress < 1.0:
+                loss, norm = self.update(stream)
+                shown.update(self._clock, loss)
+                if self._step % _LOG_EVERY == 0:
+                    self._log(loss=round(loss, 4), gradient=round(norm, 3))
+                if checkpoint.due():
+                    self.save()
+                if evaluate.due():
+                    self._evaluate()
+        self._evaluate()
+        self.save()
+
+    def update(self, stream: Iterator[Batch]) -> tuple[float, float]:
+        """One step; returns the mean loss per learned token and the gradient's norm."""
+        count = self._stage.step_tokens // self._stage.rows.micro_tokens
+        made = [next(stream) for _ in range(count)]
+        learned = max(1, sum(entry.learned for entry in made))
+        total = 0.0
+        for entry in made:
+            loss = self._task.loss(entry)
+            (loss.total / learned).backward()  # type: ignore[no-untyped-call]
+            total += float(loss.total.detach())
+        self._clock.tokens += sum(entry.tokens.size for entry in made)
+        norm = self._optimizers.step(self._clock.progress)
+        self._step += 1
+        return total / learned, norm
+
+    def save(self) -> None:
+        """Replaces the checkpoint."""
+        state = {
+            "model": self._model.state_dict(),
+            "optimizers": self._optimizers.state_dict(),
+            "tokens": self._clock.tokens,
+            "seconds": self._clock.seconds,
+            "step": self._step,
+            "feed": self._task.position(),
+        }
+        save_checkpoint(self._checkpoint, state)
+
+    def _evaluate(self) -> None:
+        with torch.no_grad():
+            self._log(**self._task.evaluate())
+
+    def _log(self, **values: object) -> None:
+        self._journal.write(
+            step=self._step,
+            tokens=self._clock.tokens,
+            seconds=round(self._clock.seconds, 1),
+            progress=round(self._clock.progress, 4),
+            **values,
+        )
