@@ -63,14 +63,14 @@ class Generation:
         self._withdraw = withdraw
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
+        self._ended = False
 
     def __iter__(self) -> Iterator[Event]:
-        """Blocks for each event; ends after Finished or Failed."""
-        while True:
+        """Blocks for each event; ends after Finished or Failed. Iterating again goes on behind."""
+        while not self._ended:
             event = self._events.get()
+            self._ended = isinstance(event, Finished | Failed)
             yield event
-            if isinstance(event, Finished | Failed):
-                return
 
     def cancel(self) -> None:
         """Ends the generation: at once while it waits, else before its next round.
@@ -106,7 +106,7 @@ class EngineService:
         self._waiting: deque[Generation | _Call | None] = deque()
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
-        self._running: Generation | None = None
+        self._running: Generation | _Call | None = None
         self._closed = False
         self._session: Session | None = None
         self._loaded: Loaded | None = None
@@ -119,7 +119,7 @@ class EngineService:
 
     @property
     def busy(self) -> bool:
-        """Whether a request runs or waits."""
+        """Whether anything runs or waits, loading included."""
         with self._lock:
             return self._running is not None or bool(self._waiting)
 
@@ -213,9 +213,8 @@ class EngineService:
             while not self._waiting:
                 self._lock.wait()
             job = self._waiting.popleft()
-            self._running = job if isinstance(job, Generation) else None
-            if self._running is not None:
-                self._tell_waiting()
+            self._running = job
+            self._tell_waiting()
             return job
 
     def _tell_waiting(self) -> None:
@@ -267,11 +266,12 @@ class EngineService:
         resources = Resources(
             draft=load_model(draft, dtype=pair.dtype, context=pair.context) if draft else None
         )
+        session = Session(model, codec, resources)
         notes = list(pair.notes)
         if not codec.has_template:
             notes.append("This model has no chat template: it continues your text.")
         self._unload()
-        self._session = Session(model, codec, resources)
+        self._session = session
         info = model.info
         self._loaded = Loaded(
             name=name,

@@ -74,7 +74,7 @@ class Session:
         context = Context(prompt)
         rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
         seed = request.sampling.seed
-        seed = secrets.randbits(63) if seed is None else seed
+        seed = secrets.randbits(53) if seed is None else seed
         info = self.target.model.info
         name = request.speculation.proposer
         yield Started(info.name, name, rule, tuple(prompt), seed)

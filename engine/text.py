@@ -36,7 +36,7 @@ class TextCodec:
             # A tokenizer.json may ask to cut or to pad every text; nothing is cut in silence here.
             self._backend.no_truncation()
             self._backend.no_padding()
-        except (ValueError, OSError, AttributeError, ImportError) as error:
+        except Exception as error:  # transformers raises what its parsers and validators raise
             raise ModelError(
                 f"The tokenizer in {folder} cannot be read: {error}. The folder needs a "
                 "tokenizer.json of the fast kind; download the model again."
@@ -77,8 +77,16 @@ class TextCodec:
         return text
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        """``special`` adds what the tokenizer puts around a text, such as a first <s>."""
-        ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        """``special`` adds what the tokenizer puts around a text, such as a first <s>.
+
+        Raises InvalidRequest for text that is not Unicode.
+        """
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        except TypeError as error:  # a lone half of a surrogate pair is no Unicode text
+            raise InvalidRequest(
+                "messages", "The text holds a broken character that cannot be encoded; remove it."
+            ) from error
         return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -127,15 +135,26 @@ class Detokenizer:
         return self._codec.decode(self._window)[self._shown :]
 
     def _keep(self, tokens: list[int], open_end: int = 0) -> None:
-        """Goes on behind the end of ``tokens``: as many as show text, and at least ``_TAIL``.
+        """Goes on behind the end of ``tokens``; all but its last ``open_end`` characters are shown."""
+        self._window, text = self._end(tokens)
+        self._shown = len(text) - open_end
 
-        All of that is shown, except for the last ``open_end`` characters.
+    def _end(self, tokens: list[int]) -> tuple[list[int], str]:
+        """The end of ``tokens`` that decodes as it would in full, and its text.
+
+        It shows some text, so that no space is taken for a leading one. It does not begin inside a
+        character: sentencepiece decodes a whole run of byte tokens to U+FFFD then.
         """
         size = _TAIL
-        while not (text := self._codec.decode(tokens[-size:])) and size < len(tokens):
+        while not self._codec.decode(tokens[-size:]) and size < len(tokens):
             size *= 2
-        self._window = tokens[-size:]
-        self._shown = len(text) - open_end
+        ends = [tokens[-size - more :] for more in range(_LONGEST)]
+        texts = map(self._codec.decode, ends)
+        found = zip(ends, texts, strict=True)
+        first = next(found)
+        if not first[1].startswith(_UNFINISHED):
+            return first
+        return next((end for end in found if not end[1].startswith(_UNFINISHED)), first)
 
 
 class StopStrings:

@@ -29,11 +29,11 @@ def to_json(event: Event) -> dict[str, Any]:
     return {"type": type(event).__name__.lower(), **asdict(event)}
 
 
-def from_json(value: dict[str, Any]) -> Event:
+def from_json(value: Any) -> Event:
     """The event that ``to_json`` made ``value`` from. Raises InvalidRequest for anything else."""
-    fields = dict(value)
-    kind = _TYPES.get(str(fields.pop("type", "")))
     try:
+        fields = dict(value)
+        kind = _TYPES.get(str(fields.pop("type", "")))
         if kind is None:
             raise KeyError("type")
         if kind is events.Emitted:
@@ -56,10 +56,15 @@ def write(stream: IO[str], trace: Iterable[Event]) -> None:
 
 
 def read(stream: Iterable[str]) -> Iterator[Event]:
-    """The events of a trace, blank lines skipped."""
-    for line in stream:
+    """The events of a trace, blank lines skipped. Raises InvalidRequest with the line's number."""
+    for number, line in enumerate(stream, start=1):
         if line.strip():
-            yield from_json(json.loads(line))
+            try:
+                yield from_json(json.loads(line))
+            except json.JSONDecodeError as error:
+                raise InvalidRequest(
+                    "trace", f"line {number} of the trace is no JSON: {error.msg}. It may be cut off."
+                ) from error
 
 
 def _emitted(fields: dict[str, Any]) -> events.Emitted:

@@ -15,6 +15,7 @@ from app import main, paths
 from app.cli import options, prompts, replies, terminal
 from app.cli.loading import open_for_command
 from app.cli.proposer_options import parse
+from engine import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.request import AcceptanceRule, Sampling, Speculation
@@ -93,7 +94,8 @@ def chat(
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
     with trace_to(trace) as write_event, open_for_command(pair, folder, dtype) as service:
-        name = proposer or default_proposer(service)
+        loaded = service.loaded
+        name = proposer or proposers.preferred(loaded.proposers if loaded else ())
         wish = replies.Wish(
             sampling=sampling,
             speculation=Speculation(
@@ -129,12 +131,6 @@ def hold_all(
             print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
             done.append(reply)
     return done
-
-
-def default_proposer(service: EngineService) -> str:
-    """What drafts when nobody chose: the draft model if there is one, else n-grams."""
-    loaded = service.loaded
-    return "draft" if loaded is not None and "draft" in loaded.proposers else "ngram"
 
 
 @contextlib.contextmanager

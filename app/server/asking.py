@@ -17,6 +17,7 @@ from app.server.schemas import (
     SpeculationBody,
 )
 from app.server.unsupported import unsupported
+from engine import proposers
 from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
 
@@ -112,8 +113,7 @@ def _sampling(body: GenerationBody) -> Sampling:
 def _speculation(body: GenerationBody, loaded: Loaded) -> Speculation:
     """From ``speculation``, from the flat fields, or what suits the loaded pair."""
     given = _given_speculation(body)
-    # With a draft model it drafts; without one, n-grams cost next to nothing.
-    given.setdefault("proposer", "draft" if "draft" in loaded.proposers else "ngram")
+    given.setdefault("proposer", proposers.preferred(loaded.proposers))
     if "acceptance" in given:
         given["acceptance"] = _rule(given["acceptance"])
     return Speculation(**given)

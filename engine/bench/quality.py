@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine import proposers
 from engine.bench.compare import hear
 from engine.request import Message, Request, Sampling, Speculation
 from engine.service import EngineService
@@ -65,7 +66,7 @@ def run(
 ) -> tuple[list[Score], list[Miss]]:
     """Asks each example at temperature 0 and grades the reply."""
     loaded = service.loaded
-    proposer = "draft" if loaded and loaded.draft else "ngram"
+    proposer = proposers.preferred(loaded.proposers if loaded else ())
     passed: dict[str, list[bool]] = {}
     misses = []
     for index, example in enumerate(examples):

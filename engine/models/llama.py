@@ -57,6 +57,36 @@ class LlamaShape:
         )
 
 
+def tensor_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The tensors that this decoder reads, and the shapes they must have."""
+    shape = LlamaShape.of(config)
+    hidden, width = shape.hidden, int(config["intermediate_size"])
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm": (hidden,),
+        "self_attn.q_proj": (queries, hidden),
+        "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden),
+        "self_attn.o_proj": (hidden, queries),
+        "post_attention_layernorm": (hidden,),
+        "mlp.gate_proj": (width, hidden),
+        "mlp.up_proj": (width, hidden),
+        "mlp.down_proj": (hidden, width),
+    }
+    shapes = {
+        f"model.layers.{index}.{name}.weight": size
+        for index in range(shape.layers)
+        for name, size in layer.items()
+    }
+    shapes |= {
+        "model.embed_tokens.weight": (shape.vocabulary, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    if not shape.tied:
+        shapes["lm_head.weight"] = (shape.vocabulary, hidden)
+    return shapes
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One block's weights, ready to multiply."""

@@ -87,9 +87,30 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
 def _load_llama(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
     from engine.models.llama import Llama
 
+    _check_shapes(checkpoint)
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
     with _Tensors(checkpoint, DTYPES[dtype], device) as tensor:
         return Llama(checkpoint.config, tensor, info)
+
+
+def _check_shapes(checkpoint: Checkpoint) -> None:
+    """Raises ModelError where config.json and the weights tell of different models."""
+    from engine.models.llama import tensor_shapes
+
+    expected = tensor_shapes(checkpoint.config)
+    for name, shape in expected.items():
+        found = checkpoint.tensors[name].shape
+        if found != shape:
+            raise ModelError(
+                f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
+                f"{shape}. The two belong to different models: download the model again."
+            )
+    layers = {name.split(".")[2] for name in checkpoint.tensors if name.startswith("model.layers.")}
+    if len(layers) != checkpoint.layers:
+        raise ModelError(
+            f"{checkpoint.folder} holds {len(layers)} layers, config.json says {checkpoint.layers}. "
+            "The two belong to different models: download the model again."
+        )
 
 
 class _Tensors:
@@ -127,7 +148,7 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limi
             use_safetensors=True,
             local_files_only=True,
         )
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
+    except Exception as error:  # transformers raises what its parsers and validators raise
         raise ModelError(
             f"transformers could not load {checkpoint.folder} ({checkpoint.architecture}): {error}"
         ) from error

@@ -6,7 +6,7 @@ command line by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
@@ -29,6 +29,11 @@ def names() -> tuple[str, ...]:
 def available(resources: Resources) -> tuple[str, ...]:
     """The proposers whose needs ``resources`` meets."""
     return tuple(name for name in names() if not _missing(name, resources))
+
+
+def preferred(offered: Collection[str]) -> str:
+    """What drafts when nobody chose: the draft model if there is one, else n-grams, which are free."""
+    return "draft" if "draft" in offered else "ngram"
 
 
 def options_of(name: str) -> type[Any]:
