@@ -790,7 +790,7 @@ TASKS: tuple[Task, ...] = (
     Task("upper", 4, _short_text, _cased(say.UPPER, str.upper)),
     Task("lower", 5, _any_text, _cased(say.LOWER, str.lower)),
     Task("title", 2, _short_text, _cased(say.TITLE, _title)),
-    Task("repeat", 8, _any_text, _repeat),
+    Task("repeat", 16, _any_text, _repeat),
     Task("reverse", 4, _lines, _reverse),
     Task("sort", 2, _plain_list, _sort),
     Task("remove_nth", 1.5, _units_text, _remove_nth),
