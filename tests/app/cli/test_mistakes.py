@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -140,10 +139,9 @@ def test_beyond_this_machine_the_api_needs_a_key(foretoken: Foretoken) -> None:
     assert "--api-key" in result.err
 
 
-def test_help_is_quick() -> None:
-    started = time.monotonic()
+def test_help_names_every_command() -> None:
+    """That it is quick is tested by what it does not import, in test_architecture."""
     command = [sys.executable, "-m", "app", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert time.monotonic() - started < 5, "something heavy is imported for --help"
     for name in ("ui", "chat", "bench", "serve", "train", "models"):
         assert f"\n  {name} " in done.stdout
