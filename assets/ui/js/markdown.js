@@ -141,17 +141,18 @@ const growing = new Set(["P", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "TBODY"])
 export class StreamingMarkdown {
   constructor(element) {
     this.element = element;
-    this.blocks = []; // {raw, node, marked}: what stands in the element
+    this.blocks = []; // {raw, node, covered}: what stands in the element
   }
 
-  // `marks` tells the origin of each stretch of `text`; see marks.js.
+  // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none. A block is
+  // drawn again when its source or its need for marks changes.
   render(text, marks) {
     const tokens = marked.lexer(text);
     let start = 0;
     tokens.forEach((token, i) => {
       const known = this.blocks[i];
-      const covered = marks ? marks.covered(start + token.raw.length) : true;
-      if (!known || known.raw !== token.raw || !known.covered) {
+      const covered = marks !== null && marks.covered(start + token.raw.length);
+      if (!known || known.raw !== token.raw || (marks && !known.covered)) {
         const node = renderBlock(token);
         if (marks) markBlock(node, token, start, marks);
         if (known) keepBeginning(known.node, node);

@@ -12,6 +12,7 @@ export class Reply {
     this.marks = new Marks();
     this.markdown = new StreamingMarkdown(element);
     this.drawn = null;
+    this.running = false;
   }
 
   set(text, marks) {
@@ -31,6 +32,7 @@ export class Reply {
       } else if (event.t === "finished") {
         this.text += event.tail;
       }
+      this.running = event.t !== "finished" && event.t !== "failed";
     }
     this.drawn ??= requestAnimationFrame(() => this.draw());
     return rounds;
@@ -38,7 +40,9 @@ export class Reply {
 
   draw() {
     this.drawn = null;
-    this.markdown.render(this.text, this.marks);
+    // Marks nobody sees yet wait for the end: a growing paragraph then stays one text.
+    const wanted = !this.running || document.body.classList.contains("show-marks");
+    this.markdown.render(this.text, wanted ? this.marks : null);
     this.onDrawn?.();
   }
 }

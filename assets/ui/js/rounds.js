@@ -69,7 +69,8 @@ export class RoundsView {
     this.totals = h("dl", { class: "totals", "aria-label": "Totals" });
     this.legend = h("ul", { class: "legend", "aria-label": "Legend" },
       ...Object.entries(words.legend).map(([kind, name]) => h("li", {}, h("span", { class: `chip ${kind}`, "aria-hidden": true }, "ab"), name)));
-    this.lanes = h("ol", { class: "lanes", tabindex: "0", "aria-label": words.rounds });
+    this.list = h("ol", {});
+    this.lanes = h("div", { class: "lanes", tabindex: "0", role: "region", "aria-label": words.rounds }, this.list);
     this.empty = h("p", { class: "lanes-empty" }, words.roundsEmpty);
     const pill = h("button", { class: "newest", type: "button", hidden: true }, words.newest);
     root.append(h("header", {}, this.title, this.totals), this.legend, h("div", { class: "lanes-frame" }, this.empty, this.lanes, pill));
@@ -84,7 +85,7 @@ export class RoundsView {
     this.title.textContent = title;
     this.empty.textContent = empty;
     this.empty.hidden = false;
-    this.lanes.replaceChildren();
+    this.list.replaceChildren();
     this.total(null);
     this.follow.toEnd();
   }
@@ -100,7 +101,7 @@ export class RoundsView {
     this.frame = null;
     if (!this.waiting.length) return;
     this.empty.hidden = true;
-    this.lanes.append(...this.waiting.map(lane));
+    this.list.append(...this.waiting.map(lane));
     this.waiting = [];
     this.follow.grown();
   }

@@ -100,7 +100,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 def page(app: App, browser: object) -> Iterator[object]:
     """A fresh page with an empty chat; what its scripts complain about fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(40_000)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
