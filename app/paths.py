@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import platformdirs
@@ -34,7 +35,10 @@ def own_catalog(data_dir: Path) -> Path:
 
 
 def data_folder(chosen: Path | None = None) -> Path:
-    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place."""
+    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place.
+
+    Downloads follow a chosen folder, unless ``$FORETOKEN_MODELS`` sends them elsewhere.
+    """
     folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -46,4 +50,7 @@ def data_folder(chosen: Path | None = None) -> Path:
             f"Chats and settings cannot be kept in {folder}: {error.strerror or error}. "
             "Choose another folder with --data-dir."
         ) from error
-    return folder.resolve()
+    folder = folder.resolve()
+    if chosen is not None:
+        os.environ.setdefault("FORETOKEN_MODELS", str(folder / "models"))
+    return folder
