@@ -146,15 +146,16 @@ class Detokenizer:
         character: sentencepiece decodes a whole run of byte tokens to U+FFFD then.
         """
         size = _TAIL
-        while not self._codec.decode(tokens[-size:]) and size < len(tokens):
+        text = self._codec.decode(tokens[-size:])
+        while not text and size < len(tokens):
             size *= 2
-        ends = [tokens[-size - more :] for more in range(_LONGEST)]
-        texts = map(self._codec.decode, ends)
-        found = zip(ends, texts, strict=True)
-        first = next(found)
-        if not first[1].startswith(_UNFINISHED):
-            return first
-        return next((end for end in found if not end[1].startswith(_UNFINISHED)), first)
+            text = self._codec.decode(tokens[-size:])
+        if text.startswith(_UNFINISHED):
+            for longer in range(size + 1, size + _LONGEST):
+                whole = self._codec.decode(tokens[-longer:])
+                if not whole.startswith(_UNFINISHED):
+                    return tokens[-longer:], whole
+        return tokens[-size:], text
 
 
 class StopStrings:

@@ -96,7 +96,7 @@ def write_perturbed(model: Any, folder: Path, *, noise: float = 0.02, seed: int 
     model.config.num_hidden_layers -= 1
     with torch.no_grad():
         for weight in model.parameters():
-            weight += noise * torch.randn(weight.shape, generator=generator)
+            weight.add_(noise * torch.randn(weight.shape, generator=generator))
     write_tokenizer(folder)
     model.save_pretrained(folder)
 
@@ -107,7 +107,7 @@ def write_pair(target: Path, draft: Path) -> None:
     # The last layer says little, so that the draft, which lacks it, often agrees.
     with torch.no_grad():
         for weight in model.model.layers[-1].parameters():
-            weight *= 0.6
+            weight.mul_(0.6)
     model.save_pretrained(target)
     write_perturbed(model, draft)
 

@@ -1,0 +1,145 @@
+"""Statistics by hand: vLLM's and llama.cpp's definitions on a reply small enough to count."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import trace
+from engine.events import (
+    Budget,
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Origin,
+    Prefilled,
+    Queued,
+    Round,
+    Started,
+    Timing,
+    Tree,
+)
+from engine.stats import Statistics, Tally
+
+
+USUAL = Timing(draft_s=0.01, verify_s=0.02, total_s=0.04)
+
+
+def emitted(
+    drafted: int,
+    accepted: int,
+    *,
+    cut: int = 0,
+    timing: Timing = USUAL,
+) -> Emitted:
+    """A round of tokens 0, 1, 2, ...; ``cut`` of its last tokens did not reach the output."""
+    full = accepted == drafted
+    turn = Round(
+        index=0,
+        proposer="draft",
+        budget=Budget(drafted, drafted),
+        tree=Tree.chain(tuple(range(drafted))),
+        accepted_path=tuple(range(accepted)),
+        next_token=99,
+        origin=Origin.BONUS if full else Origin.CORRECTION,
+        p=(0.5,) * drafted,
+        q=(0.25,) * drafted,
+        next_p=0.5,
+        timing=timing,
+        emitted=accepted + 1 - cut,
+    )
+    return Emitted(turn, (), (), "", "")
+
+
+def told(*events: Event) -> Statistics:
+    tally = Tally()
+    for event in events:
+        tally.add(event)
+    return tally.statistics()
+
+
+REPLY: tuple[Event, ...] = (
+    Queued(1),
+    Started("pip", "draft", "greedy", (1, 2, 3, 4, 5), 7),
+    Prefilled(5, 3, 0.5),
+    emitted(4, 4),
+    emitted(4, 1),
+    emitted(0, 0, timing=Timing(0.0, 0.02, 0.03)),
+    emitted(3, 2, cut=1),
+    Finished(FinishReason.STOP, "", "abc", (0,) * 10),
+)
+
+
+def test_a_reply_counted_by_hand() -> None:
+    figures = told(*REPLY)
+    assert (figures.prompt_tokens, figures.reused_tokens) == (5, 3)
+    assert (figures.rounds, figures.drafted, figures.accepted) == (4, 11, 7)
+    assert figures.completion_tokens == 5 + 2 + 1 + 2
+    # llama.cpp: n_accept / n_drafted
+    assert figures.acceptance_rate == pytest.approx(7 / 11)
+    # vLLM: 1 + accepted / rounds
+    assert figures.mean_acceptance_length == pytest.approx(1 + 7 / 4)
+    # vLLM: of all rounds, those in which position i was accepted
+    assert figures.per_position == pytest.approx((3 / 4, 2 / 4, 1 / 4, 1 / 4))
+    assert figures.draft_s == pytest.approx(0.03)
+    assert figures.verify_s == pytest.approx(0.08)
+    assert figures.prefill_s == 0.5
+    # Cumulative: all tokens over all time in rounds, never an average of bursts.
+    assert figures.decode_s == pytest.approx(0.15)
+    assert figures.tokens_per_s == pytest.approx(10 / 0.15)
+    assert figures.time_to_first_token_s == pytest.approx(0.54)
+
+
+def test_without_rounds_there_are_no_rates() -> None:
+    for figures in (told(), told(REPLY[1], REPLY[2]), told(Failed("no"))):
+        assert figures.acceptance_rate is None
+        assert figures.mean_acceptance_length is None
+        assert figures.tokens_per_s is None
+        assert figures.time_to_first_token_s is None
+        assert figures.per_position == ()
+
+
+def test_plain_decoding_has_length_1_and_no_acceptance_rate() -> None:
+    figures = told(*REPLY[:3], *[emitted(0, 0)] * 6)
+    assert figures.mean_acceptance_length == 1.0
+    assert figures.acceptance_rate is None
+    assert figures.completion_tokens == figures.rounds == 6
+
+
+@given(rounds=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
+def test_the_positions_rates_add_up_to_the_mean_length(rounds: list[tuple[int, int]]) -> None:
+    figures = told(*(emitted(max(pair), min(pair)) for pair in rounds))
+    assert sum(figures.accepted_at) == figures.accepted
+    assert list(figures.accepted_at) == sorted(figures.accepted_at, reverse=True)
+    if figures.mean_acceptance_length is not None:
+        assert figures.mean_acceptance_length == pytest.approx(1 + sum(figures.per_position))
+        assert figures.completion_tokens == figures.rounds + figures.accepted
+
+
+def test_figures_may_be_asked_at_any_moment() -> None:
+    tally = Tally()
+    lengths = []
+    for event in REPLY:
+        tally.add(event)
+        lengths.append(tally.statistics().rounds)
+    assert lengths == [0, 0, 0, 1, 2, 3, 4, 4]
+
+
+def test_several_replies_add_up_as_if_they_were_one() -> None:
+    first, second = told(*REPLY), told(*REPLY[:3], emitted(6, 5))
+    both = first + second
+    assert both.rounds == 5
+    assert both.accepted_at == (4, 3, 2, 2, 1)
+    assert both.acceptance_rate == pytest.approx(12 / 17)
+    assert both.tokens_per_s == pytest.approx(16 / 0.19)
+    assert Statistics() + first == first == first + Statistics()
+
+
+def test_a_trace_gives_the_same_statistics() -> None:
+    lines = [json.dumps(trace.to_json(event)) for event in REPLY]
+    assert told(*trace.read(lines)) == told(*REPLY)

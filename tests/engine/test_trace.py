@@ -1,0 +1,120 @@
+"""Traces: every event survives the way to a line of JSON and back; anything else is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import trace
+from engine.errors import InvalidRequest
+from engine.events import (
+    Budget,
+    Drafted,
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Origin,
+    Piece,
+    Prefilled,
+    Queued,
+    Round,
+    Started,
+    Timing,
+    Tree,
+)
+
+counts = st.integers(0, 10**6)
+seconds = st.floats(0, 1e6)
+chances = st.none() | st.floats(0, 1)
+origins = st.sampled_from(Origin)
+ids = st.lists(counts, max_size=4).map(tuple)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    size = draw(st.integers(0, 5))
+    parents = tuple(draw(st.integers(-1, node - 1)) for node in range(size))
+    return Tree(tuple(draw(counts) for _ in range(size)), parents)
+
+
+rounds = st.builds(
+    Round,
+    index=counts,
+    proposer=st.text(max_size=5),
+    budget=st.builds(Budget, depth=counts, nodes=counts),
+    tree=trees(),
+    accepted_path=ids,
+    next_token=counts,
+    origin=origins,
+    p=st.lists(chances, max_size=4).map(tuple),
+    q=st.lists(chances, max_size=4).map(tuple),
+    next_p=chances,
+    timing=st.builds(Timing, draft_s=seconds, verify_s=seconds, total_s=seconds),
+    emitted=counts,
+)
+pieces = st.builds(Piece, token=counts, text=st.text(), origin=origins, p=chances)
+drafts = st.builds(
+    Drafted, token=counts, text=st.text(), accepted=st.booleans(), p=chances, q=chances
+)
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Queued, ahead=counts),
+    st.builds(Started, prompt_tokens=ids, seed=counts),
+    st.builds(Prefilled, tokens=counts, reused=counts, seconds=seconds),
+    st.builds(
+        Emitted,
+        round=rounds,
+        pieces=st.lists(pieces, max_size=3).map(tuple),
+        drafted=st.lists(drafts, max_size=3).map(tuple),
+    ),
+    st.builds(Finished, reason=st.sampled_from(FinishReason), token_ids=ids),
+    st.builds(Failed),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(kept=st.lists(events, max_size=4))
+def test_events_survive_the_way_to_json_lines_and_back(kept: list[Event]) -> None:
+    stream = io.StringIO()
+    trace.write(stream, kept)
+    assert len(stream.getvalue().split("\n")) == len(kept) + 1
+    assert list(trace.read(stream.getvalue().split("\n"))) == kept
+
+
+def test_every_event_says_its_type() -> None:
+    assert trace.to_json(Queued(2)) == {"type": "queued", "ahead": 2}
+    assert trace.to_json(Failed("no")) == {"type": "failed", "message": "no"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {"type": "round"},
+        {"type": "queued"},
+        {"type": "queued", "ahead": 1, "behind": 2},
+        {"type": "finished", "reason": "bored", "tail": "", "text": "", "token_ids": []},
+        {"type": "emitted", "round": {}},
+        {"type": "started", "prompt_tokens": 5},
+        [1, 2],
+        "queued",
+        None,
+    ],
+    ids=str,
+)
+def test_what_is_no_event_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no event of a trace") as caught:
+        trace.from_json(value)
+    assert caught.value.field == "trace"
+
+
+def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
+    lines = [json.dumps(trace.to_json(Queued(1))), "", '{"type": "que']
+    with pytest.raises(InvalidRequest, match="line 3"):
+        list(trace.read(lines))
