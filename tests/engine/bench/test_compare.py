@@ -1,0 +1,99 @@
+"""The comparison measures what the app does: same service, same events, equal words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine.bench import compare, verify_cost
+from engine.bench.prompts import ALL, Prompt
+from engine.errors import ForetokenError
+from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from engine.service import EngineService
+
+PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there", "and again")))
+SETTINGS = (compare.Setting("draft", 3), compare.Setting("ngram", 5))
+
+
+@pytest.fixture
+def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
+    with closing(EngineService()) as service:
+        service.load(*pair, name="random")
+        yield service
+
+
+def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -> compare.Plan:
+    return compare.Plan(
+        SETTINGS,
+        Sampling(temperature=temperature, seed=1),
+        acceptance=rule,
+        max_tokens=12,
+        repeats=2,
+    )
+
+
+def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
+    service: EngineService,
+) -> None:
+    told: list[tuple[int, int]] = []
+    rows = compare.run(service, PROMPTS, plan(), lambda done, total: told.append((done, total)))
+    names = ["none", "draft", "ngram"]
+    assert [(row.prompt_kind, row.proposer) for row in rows] == [
+        (kind, name) for kind in ("tale", "chat", ALL) for name in names
+    ]
+    assert told == [(1, 2), (2, 2)]
+    for row in rows:
+        plain = next(r for r in rows if r.prompt_kind == row.prompt_kind)
+        assert row.speedup == pytest.approx(row.tokens_per_s / plain.tokens_per_s)
+        assert row.identical is True
+
+
+def test_words_stay_equal_at_a_temperature_under_coupling(service: EngineService) -> None:
+    assert all(row.identical for row in compare.run(service, PROMPTS, plan(0.9)))
+
+
+def test_rejection_promises_no_equal_words(service: EngineService) -> None:
+    rows = compare.run(service, PROMPTS, plan(0.9, AcceptanceRule.REJECTION))
+    assert {row.identical for row in rows} == {None}
+
+
+def test_counts_of_all_prompts_are_the_sum_over_kinds(service: EngineService) -> None:
+    answers = [
+        compare.answer(service, prompt, compare.Setting("ngram", 5), plan()) for prompt in PROMPTS
+    ]
+    total = answers[0].statistics + answers[1].statistics
+    row = compare.run(service, PROMPTS, plan())[-1]
+    assert row.proposer == "ngram"
+    assert row.acceptance_rate == total.acceptance_rate
+    assert row.mean_acceptance_length == total.mean_acceptance_length
+
+
+def test_the_json_has_the_keys_scripts_rely_on(service: EngineService) -> None:
+    rows = compare.run(service, PROMPTS[:1], plan())
+    value = compare.as_json(rows, {1: 1.0, 2: 1.1})
+    assert value["verify_cost"] == {"1": 1.0, "2": 1.1}
+    assert set(value["results"][0]) == {
+        "proposer",
+        "depth",
+        "prompt_kind",
+        "tokens_per_s",
+        "speedup",
+        "acceptance_rate",
+        "mean_acceptance_length",
+        "identical",
+    }
+
+
+def test_verify_cost_is_relative_to_one_row(service: EngineService) -> None:
+    cost = service.measure(lambda model: verify_cost.measure(model, (1, 4), repeats=3))
+    assert cost[1] == 1.0
+    assert cost[4] > 0
+
+
+def test_a_failed_reply_is_an_error_with_the_engines_words(service: EngineService) -> None:
+    service.unload()
+    with pytest.raises(ForetokenError, match="No model is loaded"):
+        compare.hear(service, Request(prompt="x", speculation=Speculation(proposer="none")))
