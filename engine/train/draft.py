@@ -1,7 +1,8 @@
 """Trains the draft: a one-layer model, distilled from the target.
 
-It learns the target's whole distribution, not only its choice: what counts is that draft and target agree,
-position by position, on text that the target itself would write (Zhou et al. 2023, DistillSpec).
+It learns the target's whole distribution, not only its choice: what counts is that draft and
+target agree, position by position, on text that the target itself would write (Zhou et al. 2023,
+DistillSpec).
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ def train_draft(
 
 
 def load_target(paths: Paths) -> Any:
-    """The exported target, in fp32 and fixed."""
+    """The exported target as it is used, in bf16, and fixed."""
     if not (paths.target / "model.safetensors").exists():
         raise DataError(f"{paths.target}: no target there; train the stage target first.")
-    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=torch.float32)
+    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=torch.bfloat16)
     return model.eval().requires_grad_(False)
 
 

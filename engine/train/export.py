@@ -13,6 +13,17 @@ from safetensors.torch import save_file
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _CURVE_ROWS = 16
+_SHAPE = (
+    "num_hidden_layers",
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "max_position_embeddings",
+)
+_FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
 _DATA = """\
 | data | licence |
 |---|---|
@@ -47,10 +58,10 @@ def export_model(model: Any, tokenizer: Path, folder: Path) -> None:
 def write_card(
     folder: Path, title: str, about: str, log: Sequence[Mapping[str, Any]], evaluation: Path
 ) -> None:
-    """README.md with data, licences, the training curve and the figures in `evaluation`, if it is there."""
+    """README.md: data, licences, training curve, and the figures in `evaluation` if it is there."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     parts = [
-        f"---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n# {title}\n\n{about}",
+        f"{_FRONT_MATTER}# {title}\n\n{about}",
         f"## Shape\n\n{_shape_table(config)}",
         f"## Data\n\nGenerated and mixed by `foretoken train`. Spec-Bench is not in it.\n\n{_DATA}",
         f"## Training curve\n\n{_curve_table(log)}",
@@ -60,9 +71,7 @@ def write_card(
 
 
 def _shape_table(config: Mapping[str, Any]) -> str:
-    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
-    names += ("num_key_value_heads", "head_dim", "vocab_size", "max_position_embeddings")
-    rows = "\n".join(f"| {name} | {config[name]} |" for name in names)
+    rows = "\n".join(f"| {name} | {config[name]} |" for name in _SHAPE)
     return f"| key | value |\n|---|---|\n{rows}"
 
 
@@ -77,7 +86,9 @@ def _curve_table(log: Sequence[Mapping[str, Any]]) -> str:
         f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown
     )
     table = f"| tokens | minutes | loss (nats per token) |\n|---|---|---|\n{rows}"
-    last = next((entry["held_out"] for entry in reversed(log) if "held_out" in entry), {})
+    last: Mapping[str, float] = next(
+        (entry["held_out"] for entry in reversed(log) if "held_out" in entry), {}
+    )
     if not last:
         return table
     kinds = "\n".join(f"| {kind} | {value:.3f} |" for kind, value in sorted(last.items()))

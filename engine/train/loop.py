@@ -124,7 +124,7 @@ class Loop:
         total = 0.0
         for entry in made:
             loss = self._task.loss(entry)
-            (loss.total / learned).backward()  # type: ignore[no-untyped-call]
+            (loss.total / learned).backward()
             total += float(loss.total.detach())
         self._clock.tokens += sum(entry.tokens.size for entry in made)
         norm = self._optimizers.step(self._clock.progress)

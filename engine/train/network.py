@@ -45,7 +45,8 @@ class Inputs:
 
 def config_of(shape: Shape, vocabulary: int, bos: int, end: int, pad: int) -> LlamaConfig:
     """Transformers' configuration of a decoder of this shape."""
-    return LlamaConfig(
+    build: Any = LlamaConfig
+    config: LlamaConfig = build(
         vocab_size=vocabulary,
         hidden_size=shape.hidden_size,
         intermediate_size=shape.intermediate_size,
@@ -62,10 +63,11 @@ def config_of(shape: Shape, vocabulary: int, bos: int, end: int, pad: int) -> Ll
         pad_token_id=pad,
         attn_implementation="sdpa",
     )
+    return config
 
 
 def new_model(config: LlamaConfig, seed: int) -> Any:
-    """A LlamaForCausalLM in fp32. Projections back into the residual stream start smaller (GPT-2's way)."""
+    """A LlamaForCausalLM in fp32. What writes to the residual stream starts smaller, as in GPT-2."""
     torch.manual_seed(seed)
     model: Any = LlamaForCausalLM(config)
     shrink = (2 * config.num_hidden_layers) ** -0.5

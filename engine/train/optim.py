@@ -1,8 +1,8 @@
 """Muon for the matrices of the layers, AdamW for the rest.
 
-Muon (Keller Jordan, 2024, github.com/KellerJordan/Muon): momentum, then the nearest orthogonal matrix by
-Newton-Schulz steps, so that every direction of a matrix learns at the same pace. Weights of the same size are
-stacked and orthogonalised together, which keeps small CPUs busy with a few large products.
+Muon (Keller Jordan, 2024, github.com/KellerJordan/Muon): momentum, then the nearest orthogonal
+matrix by Newton-Schulz steps, so that every direction of a matrix learns at the same pace. Weights
+of the same size are stacked and orthogonalised together: a few large products for a small CPU.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
     for _ in range(steps):
         square = value @ value.transpose(1, 2)
         value = first * value + (second * square + third * (square @ square)) @ value
-    return value if stack.shape[1] <= stack.shape[2] else value.transpose(1, 2)
+    result: Tensor = value if wide is stack else value.transpose(1, 2)
+    return result
 
 
 class Muon(torch.optim.Optimizer):
@@ -47,7 +48,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             members: list[Tensor] = group["params"]
             rows, columns = members[0].shape
@@ -93,7 +94,7 @@ class Optimizers:
             self._all.append((Muon(matrices, rate, stage.weight_decay), rate))
 
     def step(self, progress: float) -> float:
-        """One update at the rates of `progress` (0 to 1); returns the gradient's norm. Clears gradients."""
+        """One update at the rates of `progress` (0 to 1). Returns the gradient's norm, clears it."""
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._stage.clip)
         factor = schedule(progress, self._stage.warmup, self._stage.decay)
         for optimizer, rate in self._all:

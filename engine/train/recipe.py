@@ -106,7 +106,7 @@ class DraftStage:
 
     model: Shape
     budget: Budget
-    replies: int = 3000  # prompts answered by the target, and stored
+    replies: int = 2000  # prompts answered by the target, and stored
     reply_tokens: int = 192
     held_out: int = 64  # prompts that the draft never learns from, for measuring acceptance
     temperatures: tuple[float, ...] = (0.0, 0.8)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from engine.errors import ModelError
 from engine.train.pip.example import Message
 
 BOS, END, PAD = "<|bos|>", "<|end|>", "<|pad|>"
@@ -96,7 +97,8 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self.bos, self.end, self.pad, _, _, self.assistant = map(tokenizer.token_to_id, SPECIAL)
+        self.bos, self.end, self.pad = (_marker(tokenizer, text) for text in (BOS, END, PAD))
+        self.assistant = _marker(tokenizer, ASSISTANT)
 
     def chats(self, chats: Sequence[Sequence[Message]]) -> list[Document]:
         texts = [render(messages) for messages in chats]
@@ -130,3 +132,11 @@ class Encoder:
                     at += 1
             at += 1
         return learned
+
+
+def _marker(tokenizer: Tokenizer, text: str) -> int:
+    """The id of a special token, which `train_tokenizer` put in."""
+    found = tokenizer.token_to_id(text)
+    if found is None:
+        raise ModelError(f"The tokenizer has no {text}; it was not made for this training.")
+    return int(found)

@@ -22,6 +22,7 @@ from engine.train.network import Labels, Network, Teacher, config_of, head_loss,
 from engine.train.optim import Muon, orthogonalise, schedule
 from engine.train.pip.example import Example, Message, chat
 from engine.train.recipe import Recipe, RecipeError, RowsStage, Shape, load_recipe
+from engine.train.replies import Question, answer
 from engine.train.replies import read as read_replies
 from engine.train.run import main, run
 from engine.train.tokenizer import Document, Encoder, render, save_tokenizer, train_tokenizer
@@ -373,6 +374,18 @@ def test_the_draft_learns_to_agree_with_its_target(recipe_file: Path, tmp_path: 
     replies = read_replies(tmp_path / "out" / "replies.jsonl")
     assert {reply.temperature for reply in replies} <= {0.0, 0.8}
     assert sum(reply.held_out for reply in replies) == 6
+
+
+def test_answers_in_a_batch_are_those_of_transformers_alone(tokenizer: Tokenizer) -> None:
+    encoder = Encoder(tokenizer)
+    model = new_model(config_of(TINY, 320, encoder.bos, encoder.end, encoder.pad), seed=4).eval()
+    texts = ("Hi", "Say 1 it is", "a fox who said: number 2")
+    group = [Question(tuple(encoder.prompt(chat(text))), 0.0, False) for text in texts]
+    for question, reply in zip(group, answer(model, encoder, group, 12), strict=True):
+        prompt = torch.tensor([question.tokens])
+        mask = torch.ones_like(prompt)
+        alone = model.generate(prompt, attention_mask=mask, max_new_tokens=12, do_sample=False)
+        assert reply.reply == tuple(alone[0, len(question.tokens) :].tolist())
 
 
 def test_a_file_of_replies_cut_by_a_kill_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
