@@ -26,7 +26,6 @@ from engine.events import (
 )
 from engine.stats import Statistics, Tally
 
-
 USUAL = Timing(draft_s=0.01, verify_s=0.02, total_s=0.04)
 
 
