@@ -11,7 +11,8 @@ from typing import Any
 from app.runtime import OpeningState, Runtime
 from app.store import Store, StoredMessage
 from app.ui import view
-from app.ui.replies import Writing, Writings
+from app.ui.feed import since
+from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
@@ -91,10 +92,10 @@ class Desk:
             writing.stop()
         return writing is not None
 
-    def missing(self, data: View) -> View | None:
-        """Packets that the page did not see."""
+    async def follow(self, data: View) -> View | None:
+        """What came of a reply since the page asked last; None when it is known no more."""
         writing = self.writings.find(int(data["run"]))
-        return writing.feed.packet(int(data["from"])) if writing else None
+        return await since(writing.feed, int(data["from"])) if writing else None
 
     def rounds(self, data: View) -> View:
         """The lanes and totals of a finished reply."""
@@ -110,12 +111,12 @@ class Desk:
 
     # ---- replies
 
-    def act(self, data: View, settings: Settings) -> tuple[View, Writing]:
-        """Send, retry or edit; returns what the page is told first, and the reply to follow."""
+    def act(self, data: View, settings: Settings) -> View:
+        """Send, retry or edit; tells the page the run to follow and what changed in the chat."""
         with self._turns:
             return self._act(data, settings)
 
-    def _act(self, data: View, settings: Settings) -> tuple[View, Writing]:
+    def _act(self, data: View, settings: Settings) -> View:
         chat = int(data["chat"]) if data.get("chat") else None
         if chat is not None and not self.store.has_chat(chat):
             chat = None
@@ -135,7 +136,7 @@ class Desk:
         keep = kept[-1].id if kept else 0
         user, reply = self.store.begin_turn(chat, text, keep=keep)
         writing = self.writings.start(generation, chat, reply)
-        first = {
+        return {
             "kind": "accepted",
             "run": writing.run,
             "chat": chat,
@@ -144,7 +145,6 @@ class Desk:
             "user": {"id": user, "role": "user", "text": text} if user else None,
             "reply": {"id": reply, "role": "assistant", "text": "", "status": "running"},
         }
-        return first, writing
 
     @staticmethod
     def _kept(

@@ -1,29 +1,28 @@
 """What a page follows: an append-only list of views that any thread fills and any page reads.
 
-A page that missed something, or was reloaded, reads from any index; nothing is sent twice
-otherwise. ``follow`` batches what came within one ``PERIOD``.
+A page asks for what came since an index, and is answered as soon as there is something. So nothing
+is sent twice, a page that was reloaded begins again at 0, and nothing else on it is touched.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
-from collections.abc import AsyncIterator
-from typing import Any
 
 from app.ui.view import View
 
-PERIOD = 1 / 30
-"""Seconds between two updates of a page."""
+PATIENCE = 10.0
+"""Seconds a question may stay open; the page then asks again."""
+
+GLANCE = 0.01
+"""Seconds between two looks at a feed while a question is open."""
 
 
 class Feed:
-    """Views in order, and the latest totals. ``head`` goes into every packet."""
+    """Views in order, and the latest totals."""
 
-    def __init__(self, **head: Any) -> None:
-        self._head = head
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[View] = []
         self._stats: View | None = None
@@ -42,33 +41,14 @@ class Feed:
     def packet(self, start: int) -> View:
         """Everything since ``start``."""
         with self._lock:
-            return {
-                **self._head,
-                "kind": "events",
-                "from": start,
-                "events": self._events[start:],
-                "stats": self._stats,
-                "done": self._done,
-            }
+            return {"events": self._events[start:], "stats": self._stats, "done": self._done}
 
 
-async def follow(feed: Feed, start: int = 0) -> AsyncIterator[str]:
-    """Packets as JSON text until the feed is closed."""
-    due = time.monotonic()
+async def since(feed: Feed, start: int) -> View:
+    """Everything since ``start``, as soon as there is something or the feed is closed."""
+    patience = time.monotonic() + PATIENCE
     while True:
         packet = feed.packet(start)
-        if packet["events"] or packet["done"]:
-            start += len(packet["events"])
-            yield dumps(packet)
-        if packet["done"]:
-            return
-        # Counted from the last due time, so that slow deliveries do not lower the rate.
-        now = time.monotonic()
-        due = max(due + PERIOD, now)
-        await asyncio.sleep(due - now)
-
-
-def dumps(value: Any) -> str:
-    """Compact JSON without ``<``: the text passes through HTML components."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return text.replace("<", "\\u003c")
+        if packet["events"] or packet["done"] or time.monotonic() > patience:
+            return packet
+        await asyncio.sleep(GLANCE)

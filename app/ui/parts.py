@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -48,14 +50,23 @@ def scripted(
     )
 
 
+def dumps(value: Any) -> str:
+    """JSON without ``<``: the text passes through an HTML component."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A plain function, which Gradio can mark as callable from the page; a method it cannot."""
 
     def ask(data: Any) -> Any:
         return function(data)
 
-    ask.__name__ = function.__name__
-    return ask
+    async def ask_patiently(data: Any) -> Any:
+        return await function(data)
+
+    found = ask_patiently if inspect.iscoroutinefunction(function) else ask
+    found.__name__ = function.__name__
+    return found
 
 
 def presentation() -> dict[str, Any]:

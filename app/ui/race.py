@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.ui import view
-from app.ui.feed import Feed
+from app.ui.feed import Feed, since
 from app.ui.replies import Generation
 from app.ui.settings import Settings
 from app.ui.view import Reply, Runner, View
@@ -140,3 +140,34 @@ class Race:
             "difference": verdict.first_difference,
             "expected": verdict.expected_identical,
         }
+
+
+class Races:
+    """The races of one app, one at a time: two would slow each other down."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+        self._lock = threading.Lock()
+        self._number = 0
+        self._race: Race | None = None
+
+    def start(self, prompt: str, settings: Settings) -> int:
+        """Start a race; returns the number to follow it by. Raises ``InvalidRequest``."""
+        race = Race(self._service, plan(prompt, settings))
+        with self._lock:
+            if self._race is not None and not self._race.feed.packet(0)["done"]:
+                raise InvalidRequest("race", Words.RACE_BUSY)
+            self._race = race
+            self._number += 1
+            race.start()
+            return self._number
+
+    def stop(self) -> None:
+        if self._race is not None:
+            self._race.stop()
+
+    async def follow(self, data: View) -> View | None:
+        """What came since the page asked last; None for a race that is over and gone."""
+        if self._race is None or data["race"] != self._number:
+            return None
+        return await since(self._race.feed, int(data["from"]))

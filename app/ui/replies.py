@@ -46,7 +46,7 @@ class Writing:
         self.run = run
         self.chat = chat
         self.message = message
-        self.feed = Feed(run=run, chat=chat, message=message)
+        self.feed = Feed()
         self.done = threading.Event()
         self._generation = generation
         self._store = store

@@ -68,6 +68,7 @@ class Words:
     RACE_START = "Start the race"
     RACE_STOP = "Stop"
     RACE_MAX = "Max tokens"
+    RACE_BUSY = "A race is still running. Wait for its end, or stop it."
     RACE_NONE = "Choose a proposer other than none: plain decoding is the other runner."
 
     # Models

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from app.ui.desk import Desk
-from app.ui.feed import dumps, follow
 from app.ui.pages.pair import PairPicker, pair_picker
 from app.ui.panel import Panel, panel
-from app.ui.parts import scripted
+from app.ui.parts import dumps, scripted
 from app.ui.settings import Settings
 from app.ui.shelf import Shelf
 from app.ui.words import Words
@@ -58,7 +56,7 @@ def chat_page(desk: Desk, shelf: Shelf) -> ChatPage:
                 desk.delete_chat,
                 desk.clear_chat,
                 desk.stop,
-                desk.missing,
+                desk.follow,
                 desk.rounds,
             ),
             elem_id="chat-view",
@@ -69,20 +67,11 @@ def chat_page(desk: Desk, shelf: Shelf) -> ChatPage:
 
 
 def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
-    async def act(event: gr.EventData, *values: Any) -> AsyncIterator[str]:
-        data = dict(event._data)
-        if data["action"] == "follow":
-            writing = desk.writings.find(int(data["run"]))
-        else:
-            try:
-                first, writing = desk.act(data, page.panel.settings(values))
-            except ForetokenError as error:
-                yield dumps({"kind": "refused", "message": str(error)})
-                return
-            yield dumps(first)
-        if writing is not None:
-            async for packet in follow(writing.feed):
-                yield packet
+    def act(event: gr.EventData, *values: Any) -> str:
+        try:
+            return dumps(desk.act(dict(event._data), page.panel.settings(values)))
+        except ForetokenError as error:
+            return dumps({"kind": "refused", "message": str(error)})
 
     page.view.act(
         act,

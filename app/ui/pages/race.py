@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from app.runtime import Runtime
-from app.ui.feed import dumps, follow
-from app.ui.parts import scripted
-from app.ui.race import Race, plan
+from app.ui.parts import dumps, scripted
+from app.ui.race import Races
 from app.ui.settings import Settings, whole
-from app.ui.view import View
 from app.ui.words import Words
 from engine import proposers
 from engine.errors import ForetokenError
@@ -55,9 +52,12 @@ def race_page(runtime: Runtime) -> RacePage:
                     )
                     stop = gr.Button(Words.RACE_STOP, elem_id="race-stop", scale=0)
             controls = _controls()
-        view = scripted("race", '<div class="ft-race"></div>', elem_id="race-view")
+        races = Races(runtime.service)
+        view = scripted(
+            "race", '<div class="ft-race"></div>', functions=(races.follow,), elem_id="race-view"
+        )
     page = RacePage(view, prompt, start, stop, controls[0], [prompt, *controls])
-    _wire(page, runtime)
+    _wire(page, races)
     return page
 
 
@@ -105,43 +105,19 @@ def _settings(values: tuple[Any, ...]) -> Settings:
     )
 
 
-def _wire(page: RacePage, runtime: Runtime) -> None:
-    races: dict[str, Race] = {}
-
-    async def run(request: gr.Request, prompt: str, *values: Any) -> AsyncIterator[str]:
-        session = request.session_hash or ""
+def _wire(page: RacePage, races: Races) -> None:
+    def start(prompt: str, *values: Any) -> str:
         try:
-            race = Race(runtime.service, plan(prompt, _settings(values)))
+            return dumps({"race": races.start(prompt, _settings(values))})
         except ForetokenError as error:
-            yield dumps(_broken(str(error)))
-            return
-        races[session] = race
-        race.start()
-        try:
-            async for packet in follow(race.feed):
-                yield packet
-        finally:  # the page is gone or the race is over: nobody watches the rest
-            race.stop()
-            races.pop(session, None)
-
-    def stop(request: gr.Request) -> None:
-        race = races.get(request.session_hash or "")
-        if race is not None:
-            race.stop()
+            return dumps({"refused": str(error)})
 
     gr.on(
         [page.start.click, page.prompt.submit],
-        run,
+        start,
         page.inputs,
         page.view,
         show_progress="hidden",
-        concurrency_limit=None,
-        trigger_mode="once",
         api_visibility="private",
     )
-    page.stop.click(stop, None, None, queue=False, api_visibility="private")
-
-
-def _broken(message: str) -> View:
-    event = {"t": "broken", "message": message}
-    return {"kind": "events", "from": 0, "events": [event], "stats": None, "done": True}
+    page.stop.click(races.stop, None, None, queue=False, api_visibility="private")

@@ -1,11 +1,11 @@
 // The chat page: conversation, composer, chats and rounds around one stream of events.
 //
-// Python is reached two ways: `server.*` for questions with one answer, and the component's `act`
-// event, whose generator sends packets of new rounds through the component's value.
+// Python is reached two ways: through `server.*`, which also brings a reply's rounds, and through
+// the component's event `act`, which takes a message together with the panel's settings.
 
 import { ChatList } from "./chats.js";
 import { Follow, h, percent, whenPresent } from "./dom.js";
-import { Feed } from "./feed.js";
+import { follow } from "./feed.js";
 import { AssistantMessage, UserMessage } from "./messages.js";
 import { pipPicture } from "./pip.js";
 import { RoundsView } from "./rounds.js";
@@ -21,7 +21,6 @@ export class ChatPage {
     this.chat = null; // id, null for a new one
     this.chats = [];
     this.messages = [];
-    this.feeds = new Map(); // run id -> {feed, chat, message}
     this.running = null; // run id of the open chat
     this.sending = false;
     this.loaded = undefined; // not known yet
@@ -65,7 +64,7 @@ export class ChatPage {
         this.alert, form, this.announce),
       rounds);
     this.rounds = new RoundsView(rounds);
-    this.follow = new Follow(this.log, pill);
+    this.scroll = new Follow(this.log, pill);
   }
 
   // ---- what Python knows
@@ -113,12 +112,10 @@ export class ChatPage {
     if (!this.messages.length) this.showEmpty();
     this.list();
     this.setRunning(null);
-    this.follow.toEnd();
+    this.scroll.toEnd();
     const running = chat?.running;
     if (running) {
-      this.feeds.delete(running.run);
-      this.attach(running.run, this.chat, running.message);
-      this.trigger("act", { action: "follow", run: running.run });
+      this.attach(running.run, running.message);
     } else {
       const last = this.messages.findLast((m) => m instanceof AssistantMessage);
       if (last) this.showRounds(last);
@@ -230,10 +227,9 @@ export class ChatPage {
 
   receive(value) {
     if (!value) return;
-    const packet = JSON.parse(value);
-    if (packet.kind === "accepted") this.begin(packet);
-    else if (packet.kind === "refused") this.refused(packet);
-    else this.pass(packet);
+    const answer = JSON.parse(value);
+    if (answer.kind === "accepted") this.begin(answer);
+    else this.refused(answer);
   }
 
   begin(packet) {
@@ -249,46 +245,34 @@ export class ChatPage {
     this.messages = this.messages.filter((m) => kept.has(m.id) || (m.node.remove(), false));
     if (packet.user) this.append(packet.user);
     this.append(packet.reply);
-    this.attach(packet.run, packet.chat, packet.reply.id);
+    this.attach(packet.run, packet.reply.id);
   }
 
-  attach(run, chat, message) {
-    if (this.feeds.has(run)) return;
-    const feed = new Feed((from) => this.server.missing({ run, from }), (events, stats, done) => this.advance(run, events, stats, done));
-    this.feeds.set(run, { feed, chat, message });
-    this.setRunning(run);
+  // Shows the reply as it is written, from its beginning.
+  async attach(run, message) {
     const shown = this.messages.find((m) => m.id === message);
     shown.reply.set("", "");
+    this.setRunning(run);
     this.asked = null;
     this.rounds.clear();
-    this.follow.toEnd();
+    this.scroll.toEnd();
+    try {
+      await follow((from) => this.server.follow({ run, from }), () => this.running === run, (events, stats, done) => this.advance(shown, events, stats, done));
+    } catch {
+      this.notice(words.lost);
+      this.setRunning(null);
+    }
   }
 
-  pass(packet) {
-    if (!this.feeds.has(packet.run)) {
-      if (packet.chat !== this.chat || !this.messages.some((m) => m.id === packet.message)) return;
-      this.attach(packet.run, packet.chat, packet.message);
-    }
-    this.feeds.get(packet.run).feed.receive(packet);
-  }
-
-  advance(run, events, stats, done) {
-    const { chat, message } = this.feeds.get(run);
-    const shown = chat === this.chat && this.messages.find((m) => m.id === message);
-    if (shown) {
-      this.rounds.add(shown.add(events));
-      if (stats) this.rounds.total(stats);
-    }
+  advance(shown, events, stats, done) {
+    this.rounds.add(shown.add(events));
+    if (stats) this.rounds.total(stats);
     if (!done) return;
     const last = events.at(-1) ?? {};
-    if (shown) {
-      const status = last.t === "failed" ? "failed" : last.reason === "stop" ? "done" : (last.reason ?? "done");
-      shown.finish(status, stats, last.t === "failed" ? last.message : null);
-      this.announce.textContent = words.finished;
-      this.grown();
-    }
-    this.feeds.delete(run);
-    if (this.running === run) this.setRunning(null);
+    const status = last.t === "failed" ? "failed" : last.reason === "stop" ? "done" : (last.reason ?? "done");
+    shown.finish(status, stats, last.t === "failed" ? last.message : null);
+    this.announce.textContent = words.finished;
+    this.setRunning(null);
   }
 
   refused(packet) {
@@ -306,11 +290,11 @@ export class ChatPage {
     this.send_.hidden = run !== null;
     this.stop_.hidden = run === null;
     this.root.classList.toggle("is-running", run !== null);
-    if (run === null) this.follow.grown();
+    if (run === null) this.scroll.grown();
   }
 
   grown() {
-    this.follow.grown();
+    this.scroll.grown();
   }
 
   // ---- keys and panes

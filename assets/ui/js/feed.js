@@ -1,35 +1,33 @@
-// One generation's events as they arrive, each handed on exactly once and in order.
+// Follows a feed of events in Python: asks for what came since, again and again.
 //
-// The page gets a packet whenever the component's value changes; two changes within one frame are
-// seen as one. A packet says where it begins, so a missing stretch is noticed and asked for.
+// Nothing of this passes through Gradio's own page state, which visits every control of the page
+// with every update it is given.
 
-export class Feed {
-  constructor(missing, onEvents) {
-    this.next = 0;
-    this.done = false;
-    this.asking = false;
-    this.missing = missing; // (from) -> Promise<packet>
-    this.onEvents = onEvents; // (events, stats, done)
-  }
+const period = 1000 / 30; // the least time between two updates
+const pause = (ms) => new Promise((done) => setTimeout(done, Math.max(0, ms)));
 
-  receive(packet) {
-    if (this.done) return;
-    if (packet.from > this.next) return void this.ask();
-    const fresh = packet.events.slice(this.next - packet.from);
-    if (!fresh.length && !packet.done) return;
-    this.next += fresh.length;
-    this.done = packet.done;
-    this.onEvents(fresh, packet.stats, packet.done);
-  }
-
-  async ask() {
-    if (this.asking) return;
-    this.asking = true;
+// `next(from)` answers with {events, stats, done}, or null for a feed that is gone; `wanted()` says
+// whether anybody still looks. Events come once and in order. Throws when the app stays away.
+export async function follow(next, wanted, onEvents) {
+  let from = 0;
+  let failures = 0;
+  while (wanted()) {
+    const asked = performance.now();
+    let packet;
     try {
-      const packet = await this.missing(this.next);
-      if (packet) this.receive(packet);
-    } finally {
-      this.asking = false;
+      packet = await next(from);
+      failures = 0;
+    } catch (error) {
+      failures += 1;
+      if (failures > 5) throw error;
+      await pause(400 * failures);
+      continue;
     }
+    if (!wanted()) return;
+    if (packet === null) return void onEvents([], null, true);
+    from += packet.events.length;
+    onEvents(packet.events, packet.stats, packet.done);
+    if (packet.done) return;
+    await pause(period - (performance.now() - asked));
   }
 }

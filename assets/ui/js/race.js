@@ -1,6 +1,6 @@
 // The race page: two lanes that fill one after the other, and the verdict.
 
-import { Feed } from "./feed.js";
+import { follow } from "./feed.js";
 import { fixed, h, percent, seconds, showToken, speed } from "./dom.js";
 import { Reply } from "./reply.js";
 import { words } from "./words.js";
@@ -41,7 +41,8 @@ class Lane {
 }
 
 export class RacePage {
-  constructor({ element, props, watch }) {
+  constructor({ element, props, server, watch }) {
+    this.server = server;
     this.root = element.querySelector(".ft-race");
     this.reset();
     watch("value", () => props.value && this.receive(JSON.parse(props.value)));
@@ -54,14 +55,16 @@ export class RacePage {
     this.root.replaceChildren(this.verdict, h("div", { class: "race-lanes" }, this.lanes.plain.node, this.lanes.speculative.node));
   }
 
-  receive(packet) {
-    if (packet.from === 0) {
-      this.reset();
-      // A race has no second source: the whole of it is small, so nothing is asked for again.
-      this.feed = new Feed(async () => null, (events, stats) => this.advance(events, stats));
+  async receive(answer) {
+    this.reset();
+    if (answer.refused) return void this.broken(answer.refused);
+    this.race = answer.race;
+    const { race } = answer;
+    try {
+      await follow((from) => this.server.follow({ race, from }), () => this.race === race, (events, stats) => this.advance(events, stats));
+    } catch {
+      this.broken(words.lost);
     }
-    this.feed.next = Math.max(this.feed.next, packet.from);
-    this.feed.receive(packet);
   }
 
   advance(events, stats) {

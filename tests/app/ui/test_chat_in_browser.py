@@ -86,7 +86,7 @@ def test_a_chip_tells_p_and_q_on_hover_and_by_keyboard(page):
 
 
 def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
-    app.service.seconds_a_round = 0.05
+    app.service.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 3")
     page.click(".composer .stop")
@@ -97,7 +97,7 @@ def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
 
 
 def test_escape_stops_too(page, app):
-    app.service.seconds_a_round = 0.05
+    app.service.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 3")
     page.keyboard.press("Escape")
@@ -187,7 +187,7 @@ def test_a_reload_during_a_reply_goes_on_with_it(page, app):
 
 
 def test_a_second_request_is_told_that_it_waits(page, app, browser):
-    app.service.seconds_a_round = 0.1
+    app.service.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 1")
     other = browser.new_page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,8 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def act(desk: Desk, **data) -> dict:
-    first, writing = desk.act(data, Settings())
+    first = desk.act(data, Settings())
+    writing = desk.writings.find(first["run"])
     assert writing.done.wait(20)
     return first
 
@@ -69,7 +71,8 @@ def test_nothing_is_stored_of_a_refused_message(desk):
 
 def test_a_chat_answers_one_message_at_a_time(desk):
     desk.runtime.service.seconds_a_round = 0.05
-    first, writing = desk.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    first = desk.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    writing = desk.writings.find(first["run"])
     with pytest.raises(InvalidRequest, match="still being answered"):
         desk.act({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
     assert desk.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
@@ -80,7 +83,8 @@ def test_a_chat_answers_one_message_at_a_time(desk):
 
 def test_clearing_stops_the_reply_first(desk):
     desk.runtime.service.seconds_a_round = 0.05
-    first, writing = desk.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    first = desk.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    writing = desk.writings.find(first["run"])
     cleared = desk.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
     assert cleared["messages"] == []
@@ -95,12 +99,13 @@ def test_rounds_of_a_kept_reply_add_up(desk):
     assert len(fates) == answer["stats"]["drafted"]
 
 
-def test_a_page_that_missed_packets_gets_them_again(desk):
+def test_a_reply_can_be_followed_from_any_point(desk):
     first = act(desk, action="send", text="Hi", chat=None)
-    packet = desk.missing({"run": first["run"], "from": 2})
-    assert packet["from"] == 2
-    assert packet["done"]
-    assert desk.missing({"run": 999, "from": 0}) is None
+    whole = asyncio.run(desk.follow({"run": first["run"], "from": 0}))
+    rest = asyncio.run(desk.follow({"run": first["run"], "from": 2}))
+    assert rest["events"] == whole["events"][2:]
+    assert rest["done"]
+    assert asyncio.run(desk.follow({"run": 999, "from": 0})) is None
 
 
 def test_a_chat_that_is_gone_is_forgotten(desk):

@@ -46,7 +46,7 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
 
 
 def test_a_race_can_be_stopped_and_run_again(page, app):
-    app.service.seconds_a_round = 0.05
+    app.service.seconds_a_round = 0.2
     race(page, "Write 1000 tokens.")
     page.wait_for_selector("[data-lane=plain][data-state=running]")
     page.click("#race-stop")
