@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +29,6 @@ class App:
     service: object
     switch: object
     data_dir: Path
-    opening: object
 
     @property
     def store(self):
@@ -59,8 +59,9 @@ def browser() -> Iterator[object]:
         found.close()
 
 
-def start(data_dir: Path, service: object) -> tuple[App, object]:
-    """Serve the pages over ``service``; returns the app and the server to stop."""
+@contextmanager
+def serving(data_dir: Path, service: object) -> Iterator[App]:
+    """The pages over ``service``, on a free port."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -78,22 +79,24 @@ def start(data_dir: Path, service: object) -> tuple[App, object]:
     server = uvicorn.Server(
         uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1, ws="none")
     )
-    threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
     deadline = time.monotonic() + 30
     while not server.started:
         assert time.monotonic() < deadline, "the app did not start"
         time.sleep(0.02)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    return App(url, service, switch, data_dir, runtime.opening), server
+    yield App(url, service, switch, data_dir)
+    server.should_exit = True
+    thread.join(20)
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     from tests.app.ui.scripted import ScriptedService
 
-    running, server = start(tmp_path_factory.mktemp("data"), ScriptedService())
-    yield running
-    server.should_exit = True
+    with serving(tmp_path_factory.mktemp("data"), ScriptedService()) as running:
+        yield running
 
 
 @pytest.fixture
