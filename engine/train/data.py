@@ -23,12 +23,15 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from engine.errors import ForetokenError
-from engine.train.pip import corpus, mixture
+from engine.train.pip import corpus, guide, mixture
 from engine.train.pip.example import Example
 from engine.train.recipe import RowsStage
 from engine.train.tokenizer import Document, Encoder
 
 IGNORE = -100
+OPENING_SHARE = 0.75
+"""How many of the guide's single questions come with the beginning of their answer alone."""
+OPENING_TOKENS = 12
 _WAIT_S = 5.0
 _HELD_OUT_EVERY = 64  # one of so many plain texts is never trained on
 
@@ -123,8 +126,11 @@ class BlockMaker:
         stream = self._material.examples(rng.getrandbits(62))
         found: list[Document] = []
         while tokens > 0:
-            some = [next(stream).messages for _ in range(64)]
-            for document in self._encoder.chats(some):
+            some = [next(stream) for _ in range(64)]
+            encoded = self._encoder.chats([example.messages for example in some])
+            for example, document in zip(some, encoded, strict=True):
+                if is_question(example) and rng.random() < OPENING_SHARE:
+                    document = opening(document)
                 # A chat that does not fit is left out: half a chat would teach a cut reply.
                 if len(document.tokens) <= self._longest and tokens > 0:
                     found.append(document)
@@ -134,6 +140,22 @@ class BlockMaker:
     @property
     def _longest(self) -> int:
         return self._rows.lengths[-1]
+
+
+def is_question(example: Example) -> bool:
+    """One question to the guide and its answer."""
+    return example.kind == guide.KIND and sum(m.role == "assistant" for m in example.messages) == 1
+
+
+def opening(document: Document) -> Document:
+    """The document up to the first tokens of its reply.
+
+    Answers of the guide are fixed texts and soon known by heart; what is hard to learn is which one
+    a question asks for, and that is decided in the first tokens.
+    """
+    first = document.learned.index(True)
+    end = first + OPENING_TOKENS
+    return Document(document.tokens[:end], document.learned[:end])
 
 
 def subseed(*parts: object) -> int:

@@ -83,7 +83,7 @@ def generate(rng: random.Random, held_out: bool, topics: Sequence[Topic]) -> Exa
     if held_out:
         topic = rng.choice(topics)
         return Example(KIND, chat(rng.choice(topic.held_out), topic.answer), _check(topic))
-    count = rng.choices((1, 2, 3), weights=(60, 26, 14))[0]
+    count = rng.choices((1, 2, 3), weights=(76, 17, 7))[0]
     return _conversation(rng, rng.sample(topics, min(count, len(topics))))
 
 

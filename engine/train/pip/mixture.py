@@ -23,8 +23,8 @@ JOINED_SHARE = 0.10
 JOINED_CHARACTERS = 2400  # so that a joined chat stays well within the context
 SYSTEM_SHARE = 0.15
 WEIGHTS: Mapping[str, float] = {
-    # The guide is learned by heart early on; copying what the user wrote takes most of the examples.
-    "guide": 16,
+    # Questions to the guide are many and short; copying what the user wrote takes most of the tokens.
+    "guide": 42,
     "records": 24,
     "rewrites": 38,
     "tale": 7,
