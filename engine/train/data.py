@@ -128,9 +128,9 @@ class BlockMaker:
         while tokens > 0:
             some = [next(stream) for _ in range(64)]
             encoded = self._encoder.chats([example.messages for example in some])
-            for example, document in zip(some, encoded, strict=True):
-                if is_question(example) and rng.random() < OPENING_SHARE:
-                    document = opening(document)
+            for example, whole in zip(some, encoded, strict=True):
+                drilled = is_question(example) and rng.random() < OPENING_SHARE
+                document = opening(whole) if drilled else whole
                 # A chat that does not fit is left out: half a chat would teach a cut reply.
                 if len(document.tokens) <= self._longest and tokens > 0:
                     found.append(document)
