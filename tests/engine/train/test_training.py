@@ -15,7 +15,15 @@ import yaml
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.train.data import IGNORE, BlockMaker, batch, batches, cut
+from engine.train.data import (
+    IGNORE,
+    OPENING_TOKENS,
+    BlockMaker,
+    batch,
+    batches,
+    cut,
+    opening,
+)
 from engine.train.export import export_model, write_card
 from engine.train.machine import Journal
 from engine.train.network import Labels, Network, Teacher, config_of, head_loss, new_model, place
@@ -457,3 +465,10 @@ def stop_after_steps(steps: int) -> pytest.MonkeyPatch:
 
     inner.setattr(Loop, "update", update)
     return inner
+
+
+def test_an_opening_ends_in_the_first_tokens_of_the_reply() -> None:
+    whole = Document(list(range(100)), [False] * 10 + [True] * 90)
+    short = opening(whole)
+    assert short.tokens == list(range(10 + OPENING_TOKENS))
+    assert sum(short.learned) == OPENING_TOKENS
