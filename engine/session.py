@@ -39,7 +39,7 @@ from engine.text import Detokenizer, StopStrings, TextCodec
 PREFILL_PART = 512
 """Tokens prefilled between two looks at the cancel switch."""
 
-_Key = tuple[str, tuple[tuple[str, object], ...]]
+_Options = tuple[tuple[str, object], ...]
 
 
 class Session:
@@ -49,7 +49,7 @@ class Session:
         self.target = Target(model)
         self.codec = codec
         self.resources = resources
-        self._proposers: dict[_Key, Proposer] = {}
+        self._proposers: dict[str, tuple[_Options, Proposer]] = {}
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -100,7 +100,7 @@ class Session:
 
     def close(self) -> None:
         """Releases the proposers' memory."""
-        for proposer in self._proposers.values():
+        for _, proposer in self._proposers.values():
             proposer.close()
         self._proposers.clear()
 
@@ -125,11 +125,16 @@ class Session:
         return Ending(limit, () if request.ignore_eos else self.target.model.info.eos)
 
     def _proposer(self, request: Request) -> Proposer:
+        """The proposer of the last request that named it, unless its options have changed."""
         wanted = request.speculation
-        key = (wanted.proposer, tuple(sorted(wanted.options.items())))
-        if key not in self._proposers:
-            self._proposers[key] = proposers.create(wanted.proposer, wanted.options, self.resources)
-        return self._proposers[key]
+        options = tuple(sorted(wanted.options.items()))
+        known, proposer = self._proposers.get(wanted.proposer, (None, None))
+        if proposer is None or known != options:
+            if proposer is not None:
+                proposer.close()
+            proposer = proposers.create(wanted.proposer, wanted.options, self.resources)
+            self._proposers[wanted.proposer] = options, proposer
+        return proposer
 
 
 class _Narrator:

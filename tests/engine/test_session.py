@@ -219,6 +219,21 @@ def test_a_chat_may_switch_proposers_every_turn(session: Session, pair: tuple[Pa
         chat = (*chat, *finished.token_ids, 50 + turn)
 
 
+def test_a_proposer_is_kept_until_its_options_change(session: Session) -> None:
+    """A slider moved through its range once left an index of the chat behind for every stop."""
+    kept = []
+    for longest in (3, 3, 4):
+        request = Request(
+            token_ids=PROMPT,
+            max_tokens=2,
+            speculation=Speculation(proposer="ngram", options={"prompt_lookup_max": longest}),
+        )
+        told(session, request)
+        assert len(session._proposers) == 1
+        kept.append(session._proposers["ngram"][1])
+    assert kept[0] is kept[1] is not kept[2]
+
+
 def test_a_round_that_fails_inside_does_not_spoil_the_next_reply(
     session: Session, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
