@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvalidRequest
-from engine.proposers.base import Proposer, Resources
+
+if TYPE_CHECKING:  # the names alone must not bring torch
+    from engine.proposers.base import Proposer, Resources
 
 _REGISTRY = {
     "none": "engine.proposers.none:NoneProposer",
