@@ -49,15 +49,35 @@ class Sampling:
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
             _check(math.isfinite(getattr(self, name)), name, "must be a finite number.")
-        _check(0 <= self.temperature <= 5, "temperature", f"is {self.temperature}; it must be 0 (always the likeliest token) to 5.")
+        _check(
+            0 <= self.temperature <= 5,
+            "temperature",
+            f"is {self.temperature}; it must be 0 (always the likeliest token) to 5.",
+        )
         _check(self.top_k >= 0, "top_k", f"is {self.top_k}; it must be 0 (off) or more.")
-        _check(0 < self.top_p <= 1, "top_p", f"is {self.top_p}; it must be above 0 and at most 1 (off).")
+        _check(
+            0 < self.top_p <= 1,
+            "top_p",
+            f"is {self.top_p}; it must be above 0 and at most 1 (off).",
+        )
         _check(0 <= self.min_p < 1, "min_p", f"is {self.min_p}; it must be 0 (off) to below 1.")
-        _check(0 < self.repetition_penalty <= 10, "repetition_penalty", f"is {self.repetition_penalty}; it must be above 0 and at most 10 (1 is off).")
+        _check(
+            0 < self.repetition_penalty <= 10,
+            "repetition_penalty",
+            f"is {self.repetition_penalty}; it must be above 0 and at most 10 (1 is off).",
+        )
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)
-            _check(math.isfinite(value) and -2 <= value <= 2, name, f"is {value}; it must be -2 to 2 (0 is off).")
-        _check(self.seed is None or -(2**63) <= self.seed < 2**64, "seed", f"is {self.seed}; it must fit 64 bits.")
+            _check(
+                math.isfinite(value) and -2 <= value <= 2,
+                name,
+                f"is {value}; it must be -2 to 2 (0 is off).",
+            )
+        _check(
+            self.seed is None or -(2**63) <= self.seed < 2**64,
+            "seed",
+            f"is {self.seed}; it must fit 64 bits.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +131,16 @@ class Request:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
         _check(given == 1, "messages", "or prompt must be given: there is nothing to answer.")
         if self.messages:
-            _check(bool(self.messages[-1].content.strip()), "messages", "end in an empty message: write something first.")
-        _check(self.max_tokens is None or self.max_tokens >= 1, "max_tokens", f"is {self.max_tokens}; it must be 1 or more.")
-        _check(all(self.stop), "stop", "holds an empty string, which would end every reply at once.")
+            _check(
+                bool(self.messages[-1].content.strip()),
+                "messages",
+                "end in an empty message: write something first.",
+            )
+        _check(
+            self.max_tokens is None or self.max_tokens >= 1,
+            "max_tokens",
+            f"is {self.max_tokens}; it must be 1 or more.",
+        )
+        _check(
+            all(self.stop), "stop", "holds an empty string, which would end every reply at once."
+        )
