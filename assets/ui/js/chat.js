@@ -268,11 +268,12 @@ export class ChatPage {
     this.rounds.add(shown.add(events));
     if (stats) this.rounds.total(stats);
     if (!done) return;
-    const last = events.at(-1) ?? {};
-    const status = last.t === "failed" ? "failed" : last.reason === "stop" ? "done" : (last.reason ?? "done");
-    shown.finish(status, stats, last.t === "failed" ? last.message : null);
-    this.announce.textContent = words.finished;
     this.setRunning(null);
+    const { end } = shown.reply; // its packet may have come before the one that says "done"
+    if (!end) return void this.open(this.chat); // the reply is over and its feed is gone
+    const failed = end.t === "failed";
+    shown.finish(failed ? "failed" : end.reason === "stop" ? "done" : end.reason, stats, failed ? end.message : null);
+    this.announce.textContent = words.finished;
   }
 
   refused(packet) {

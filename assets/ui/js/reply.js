@@ -13,6 +13,7 @@ export class Reply {
     this.markdown = new StreamingMarkdown(element);
     this.drawn = null;
     this.running = false;
+    this.end = null; // the event that ended it
   }
 
   set(text, marks) {
@@ -32,7 +33,9 @@ export class Reply {
       } else if (event.t === "finished") {
         this.text += event.tail;
       }
-      this.running = event.t !== "finished" && event.t !== "failed";
+      const ended = event.t === "finished" || event.t === "failed";
+      this.running = !ended;
+      this.end = ended ? event : null;
     }
     this.drawn ??= requestAnimationFrame(() => this.draw());
     return rounds;

@@ -32,15 +32,21 @@ class Probe {
     root.addEventListener("focusin", show);
     root.addEventListener("mouseleave", () => this.hide());
     root.addEventListener("focusout", () => this.hide());
-    root.addEventListener("scroll", () => this.hide(), { passive: true });
+    // A chip that is still under the pointer or the focus keeps its probe, moved along.
+    root.addEventListener("scroll", () => {
+      const kept = this.target?.matches(":hover, :focus");
+      this.show(kept ? this.target : null);
+    }, { passive: true });
   }
 
   hide() {
+    this.target = null;
     this.node.hidden = true;
   }
 
   show(target) {
     if (!target?.probe) return this.hide();
+    this.target = target;
     const { telling, text, p, q } = target.probe;
     const bar = (name, label, value, missing) => {
       const known = value !== null && value !== undefined;
