@@ -55,19 +55,18 @@ def take(url: str) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = browser.new_page(viewport=SIZE, device_scale_factor=1.5)
+        page = browser.new_page(viewport=SIZE)
         page.set_default_timeout(120_000)
         page.goto(f"{url}?__theme=light")
         page.wait_for_selector(".badge:not(.opening):not(.off)")
         page.wait_for_timeout(800)
         keep(page, "welcome")
-        for question in (QUESTION, REWRITE):
+        for number, question in enumerate((QUESTION, REWRITE)):
             page.fill(".composer textarea", question)
             page.keyboard.press("Enter")
-            page.wait_for_selector(".composer .stop:visible")
-            page.wait_for_selector(".composer .send:visible")
+            page.locator(".msg.assistant:not(.running)").nth(number).wait_for()
         page.get_by_label("Mark origins in the message").check()
-        page.locator(".lane .chip").last.hover()
+        page.locator(".lane .chip.rejected").last.hover()
         keep(page, "chat")
         page.get_by_role("tab", name="Race").click()
         page.click("#race-start")
