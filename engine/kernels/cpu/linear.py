@@ -59,14 +59,21 @@ _row_independent: dict[tuple[int, int, torch.dtype], bool] = {}
 
 def make_linear(weight: Tensor) -> Linear:
     """The fastest product for ``weight (out, in)`` that is row-independent on this machine."""
-    if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
-        packed = PackedLinear(weight)
-        key = (weight.shape[0], weight.shape[1], weight.dtype)
-        if key not in _row_independent:
+    return PackedLinear(weight) if _packs(weight) else BlockedLinear(weight)
+
+
+def _packs(weight: Tensor) -> bool:
+    """Whether oneDNN multiplies by such weights here, and row-independently; tried once a shape."""
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    key = (weight.shape[0], weight.shape[1], weight.dtype)
+    if key not in _row_independent:
+        try:
+            packed = PackedLinear(weight)
             _row_independent[key] = is_row_independent(packed, weight.shape[1], weight.dtype)
-        if _row_independent[key]:
-            return packed
-    return BlockedLinear(weight)
+        except RuntimeError:  # no bf16 kernel without AVX-512, as on most laptops
+            _row_independent[key] = False
+    return _row_independent[key]
 
 
 def is_row_independent(linear: Linear, width: int, dtype: torch.dtype) -> bool:
