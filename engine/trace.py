@@ -63,7 +63,8 @@ def read(stream: Iterable[str]) -> Iterator[Event]:
                 yield from_json(json.loads(line))
             except json.JSONDecodeError as error:
                 raise InvalidRequest(
-                    "trace", f"line {number} of the trace is no JSON: {error.msg}. It may be cut off."
+                    "trace",
+                    f"line {number} of the trace is no JSON: {error.msg}. It may be cut off.",
                 ) from error
 
 
