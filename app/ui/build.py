@@ -68,11 +68,19 @@ def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> Non
         ]
 
     picker = chat.pair
-    chat.view.ready(
+    filled = chat.view.ready(
         fill,
         [chat.panel.proposer, race.proposer],
         [picker.target, picker.draft, picker.load, *chat.panel.inputs, race.proposer],
         show_progress="hidden",
         trigger_mode="always_last",
+        api_visibility="private",
+    )
+    # Until then a change in the panel would be undone by what was kept; the style sheet prevents it.
+    filled.then(
+        None,
+        None,
+        None,
+        js="() => { document.body.dataset.controls = 'ready' }",
         api_visibility="private",
     )

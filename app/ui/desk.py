@@ -137,7 +137,6 @@ class Desk:
         user, reply = self.store.begin_turn(chat, text, keep=keep)
         writing = self.writings.start(generation, chat, reply)
         return {
-            "kind": "accepted",
             "run": writing.run,
             "chat": chat,
             "chats": self.chats(),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import logging
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -15,6 +17,10 @@ from starlette.staticfiles import StaticFiles
 
 from app import paths
 from app.ui.theme import Foretoken
+from app.ui.words import Words
+from engine.errors import ForetokenError
+
+logger = logging.getLogger(__name__)
 
 STATIC = "/foretoken"
 """Where the page's own scripts, styles and pictures are served."""
@@ -53,6 +59,25 @@ def scripted(
 def dumps(value: Any) -> str:
     """JSON without ``<``: the text passes through an HTML component."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+_answers = count(1)
+
+
+def answer(make: Callable[[], dict[str, Any]]) -> str:
+    """What ``make`` returns, or ``{"refused": why}``, as the value of a scripted component.
+
+    Each answer is numbered: a component is not told of a value that equals its last, and the page
+    would wait for the second of two equal refusals for ever.
+    """
+    try:
+        made = make()
+    except ForetokenError as error:
+        made = {"refused": str(error)}
+    except Exception:
+        logger.exception("A page's request failed")
+        made = {"refused": Words.FAILED}
+    return dumps({**made, "answer": next(_answers)})
 
 
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:

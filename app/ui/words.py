@@ -18,6 +18,10 @@ class Words:
     STILL_LOADING = "The model is still loading. Send again once its name stands above the chat."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
+    FAILED = (
+        "The app failed at this, which is its own mistake; its terminal says more. "
+        "Nothing was lost: try again, or restart the app."
+    )
 
     # Side panel
     PAIR = "Model pair"

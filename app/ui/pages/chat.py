@@ -11,7 +11,7 @@ import gradio as gr
 from app.ui.desk import Desk
 from app.ui.pages.pair import PairPicker, pair_picker
 from app.ui.panel import Panel, panel
-from app.ui.parts import dumps, scripted
+from app.ui.parts import answer, scripted
 from app.ui.settings import Settings
 from app.ui.shelf import Shelf
 from app.ui.words import Words
@@ -68,10 +68,7 @@ def chat_page(desk: Desk, shelf: Shelf) -> ChatPage:
 
 def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
     def act(event: gr.EventData, *values: Any) -> str:
-        try:
-            return dumps(desk.act(dict(event._data), page.panel.settings(values)))
-        except ForetokenError as error:
-            return dumps({"kind": "refused", "message": str(error)})
+        return answer(lambda: desk.act(dict(event._data), page.panel.settings(values)))
 
     page.view.act(
         act,

@@ -8,12 +8,11 @@ from typing import Any
 import gradio as gr
 
 from app.runtime import Runtime
-from app.ui.parts import dumps, scripted
+from app.ui.parts import answer, scripted
 from app.ui.race import Races
 from app.ui.settings import Settings, whole
 from app.ui.words import Words
 from engine import proposers
-from engine.errors import ForetokenError
 from engine.request import MAX_DEPTH, AcceptanceRule
 
 Component = gr.components.Component
@@ -107,10 +106,7 @@ def _settings(values: tuple[Any, ...]) -> Settings:
 
 def _wire(page: RacePage, races: Races) -> None:
     def start(prompt: str, *values: Any) -> str:
-        try:
-            return dumps({"race": races.start(prompt, _settings(values))})
-        except ForetokenError as error:
-            return dumps({"refused": str(error)})
+        return answer(lambda: {"race": races.start(prompt, _settings(values))})
 
     gr.on(
         [page.start.click, page.prompt.submit],

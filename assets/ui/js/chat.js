@@ -13,6 +13,7 @@ import { status } from "./status.js";
 import { words } from "./words.js";
 
 const remembered = "foretoken.chat";
+const patience = 30_000; // ms until a message without an answer is given back
 
 export class ChatPage {
   constructor({ element, props, trigger, server, watch }) {
@@ -32,7 +33,8 @@ export class ChatPage {
     watch("value", () => this.receive(props.value));
     document.addEventListener("keydown", (event) => this.shortcut(event));
     status.watch((latest) => this.showStatus(latest), server.status);
-    this.boot(Number(localStorage.getItem(remembered)) || null);
+    // What is sent before the last chat is shown waits for it, or the chat would be drawn over it.
+    this.booted = this.boot(Number(localStorage.getItem(remembered)) || null);
   }
 
   build(root) {
@@ -196,17 +198,26 @@ export class ChatPage {
   send() {
     const text = this.input.value;
     if (!text.trim()) return void this.notice(words.empty);
-    this.act({ action: "send", text });
+    if (!this.act({ action: "send", text })) return; // the text stays, to be sent later
     this.input.value = "";
     this.fit();
   }
 
+  // Asks Python for a reply; false while another one is wanted or written.
   act(data) {
-    if (this.running || this.sending) return;
-    this.sending = true;
+    if (this.running || this.sending) return false;
+    this.setSending(true);
     this.notice("");
     this.lastText = data.action === "send" ? data.text : null;
-    this.trigger("act", { ...data, chat: this.chat });
+    this.booted.then(() => this.trigger("act", { ...data, chat: this.chat }));
+    return true;
+  }
+
+  // An answer that never comes must not lock the page.
+  setSending(sending) {
+    this.sending = sending;
+    clearTimeout(this.overdue);
+    if (sending) this.overdue = setTimeout(() => this.refused(words.lost), patience);
   }
 
   stop() {
@@ -228,12 +239,12 @@ export class ChatPage {
   receive(value) {
     if (!value) return;
     const answer = JSON.parse(value);
-    if (answer.kind === "accepted") this.begin(answer);
-    else this.refused(answer);
+    if (answer.refused) this.refused(answer.refused);
+    else this.begin(answer);
   }
 
   begin(packet) {
-    this.sending = false;
+    this.setSending(false);
     this.chats = packet.chats;
     if (packet.chat !== this.chat) {
       if (this.chat !== null || this.messages.length) return void this.list();
@@ -276,9 +287,9 @@ export class ChatPage {
     this.announce.textContent = words.finished;
   }
 
-  refused(packet) {
-    this.sending = false;
-    this.notice(packet.message);
+  refused(why) {
+    this.setSending(false);
+    this.notice(why);
     if (this.lastText && !this.input.value) {
       this.input.value = this.lastText;
       this.fit();

@@ -119,6 +119,7 @@ def page(app: App, browser: object) -> Iterator[object]:
     page.goto(app.url)
     page.wait_for_selector(".composer textarea")
     page.wait_for_selector(".empty")
+    page.wait_for_selector("body[data-controls=ready]")
     yield page
     context.close()
     assert not errors
