@@ -16,7 +16,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.errors import ModelError
-from engine.safetensors_header import read_header
+from engine.prequantised import NF4, STATE, auxiliary, check_scheme, nf4_state
+from engine.safetensors_header import StoredTensor, read_header
 from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
@@ -26,9 +27,6 @@ __all__ = [
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-
-READABLE_QUANTISATION: frozenset[str] = frozenset()
-"""Values of ``quantization_config.quant_method`` that the loaders read. None in this version."""
 
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
@@ -44,7 +42,10 @@ _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "s
 
 
 class TensorInfo(NamedTuple):
-    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...)."""
+    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...).
+
+    A weight that bitsandbytes quantised has the shape it stands for, and the dtype ``NF4``.
+    """
 
     file: Path
     shape: tuple[int, ...]
@@ -78,6 +79,16 @@ class Checkpoint:
     has_chat_template: bool
 
     @property
+    def quantised(self) -> bool:
+        """Whether the weights come in 4 bits already."""
+        return any(info.dtype == NF4 for info in self.tensors.values())
+
+    @property
+    def repeats_embedding(self) -> bool:
+        """Whether the output head is the embedding again."""
+        return _is_tied(self.config)
+
+    @property
     def text_config(self) -> Mapping[str, Any]:
         """The part of ``config`` that describes the language model."""
         return _text_part(self.config)
@@ -87,10 +98,10 @@ def inspect(folder: Path) -> Checkpoint:
     """Describe the model in ``folder``; ``ModelError`` for every folder that cannot be loaded."""
     folder = Path(folder)
     config = _config(folder)
-    _check_quantisation(folder, config)
+    for part in (config, _text_part(config)):
+        check_scheme(folder, part)
     tensors, stored_bytes = _tensors(folder)
     text = _text_part(config)
-    tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
     hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
     checkpoint = Checkpoint(
         folder=folder,
@@ -104,7 +115,7 @@ def inspect(folder: Path) -> Checkpoint:
         head_dim=_size(folder, text, ("head_dim",), default=hidden // heads),
         vocabulary=_vocabulary(folder, text, tensors),
         context=_size(folder, text, _CONTEXT),
-        parameters=_parameters(tensors, tied),
+        parameters=_parameters(tensors, _is_tied(config)),
         bytes=stored_bytes,
         dtype=_main_dtype(tensors),
         tensors=MappingProxyType(tensors),
@@ -221,6 +232,11 @@ def _instead_of_config(folder: Path) -> str:
     return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
 
 
+def _is_tied(config: Mapping[str, Any]) -> bool:
+    key = "tie_word_embeddings"
+    return bool(_text_part(config).get(key, config.get(key, False)))
+
+
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     part = config.get("text_config")
     return part if isinstance(part, Mapping) else config
@@ -255,22 +271,6 @@ def _size(
         f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or "
         "the file is incomplete: use the config.json that was published with the weights."
     )
-
-
-def _check_quantisation(folder: Path, config: Mapping[str, Any]) -> None:
-    for part in (config, _text_part(config)):
-        for key in ("quantization_config", "compression_config"):
-            scheme = part.get(key)
-            if not scheme:
-                continue
-            method = (
-                scheme.get("quant_method", "unnamed") if isinstance(scheme, Mapping) else scheme
-            )
-            if method not in READABLE_QUANTISATION:
-                raise ModelError(
-                    f"{folder} is quantised by '{method}' (config.json, {key}), which is not "
-                    "read here. Use the original model in bf16, fp16 or fp32."
-                )
 
 
 def _eos_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -315,12 +315,20 @@ def _tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
                 f"does not hold ({_some(absent)}). Index and shards come from different "
                 "downloads: get all of them again."
             )
-        for name, stored in header.items():
-            tensors[name] = TensorInfo(file, stored.shape, stored.dtype)
-            stored_bytes += stored.nbytes
+        stored_bytes += sum(stored.nbytes for stored in header.values())
+        tensors |= {
+            name: _info(file, name, header) for name in header if not auxiliary(name, header)
+        }
     if not tensors:
         raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
     return tensors, stored_bytes
+
+
+def _info(file: Path, name: str, header: Mapping[str, StoredTensor]) -> TensorInfo:
+    state = header.get(name + STATE)
+    if state is None:
+        return TensorInfo(file, header[name].shape, header[name].dtype)
+    return TensorInfo(file, nf4_state(file, name, state).shape, NF4)
 
 
 def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:

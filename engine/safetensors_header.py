@@ -27,11 +27,12 @@ _AGAIN = "The file is incomplete or damaged: delete it and download or copy it a
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """One tensor as its header describes it; ``nbytes`` is what it takes in the file."""
+    """One tensor as its header describes it: its ``nbytes`` begin at ``start`` of the file."""
 
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
+    start: int = 0
 
     @property
     def elements(self) -> int:
@@ -52,9 +53,34 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
             f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
         ) from error
     entries = _parse(file, raw)
-    tensors = {name: _tensor(file, name, entry) for name, entry in entries.items()}
-    _check_size(file, entries, _PREFIX + length, size)
+    data_start = _PREFIX + length
+    tensors = {name: _tensor(file, name, entry, data_start) for name, entry in entries.items()}
+    _check_size(file, entries, data_start, size)
     return tensors
+
+
+def read_bytes(file: Path, stored: StoredTensor) -> bytes:
+    """A small tensor's bytes; ``ModelError`` if the file cannot be read."""
+    buffer = bytearray(stored.nbytes)
+    read_into(file, stored, memoryview(buffer))
+    return bytes(buffer)
+
+
+def read_into(file: Path, stored: StoredTensor, buffer: memoryview) -> None:
+    """Fills ``buffer``, of ``stored.nbytes`` bytes, with a tensor's bytes."""
+    try:
+        with file.open("rb", buffering=0) as stream:
+            stream.seek(stored.start)
+            done = 0
+            while done < stored.nbytes:  # one read gives 2 GB at most
+                count = stream.readinto(buffer[done:])
+                if not count:
+                    raise ModelError(f"{file} is cut short. {_AGAIN}")
+                done += count
+    except OSError as error:
+        raise ModelError(
+            f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
+        ) from error
 
 
 def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int:
@@ -94,7 +120,7 @@ def _parse(file: Path, raw: bytes) -> dict[str, dict[str, Any]]:
     return header
 
 
-def _tensor(file: Path, name: str, entry: Any) -> StoredTensor:
+def _tensor(file: Path, name: str, entry: Any, data_start: int) -> StoredTensor:
     try:
         shape = tuple(int(size) for size in entry["shape"])
         dtype = str(entry["dtype"])
@@ -104,7 +130,7 @@ def _tensor(file: Path, name: str, entry: Any) -> StoredTensor:
             f"{file}: the header describes tensor {name!r} wrongly. {_AGAIN}"
         ) from error
     bits = _BITS.get(dtype)
-    stored = StoredTensor(shape, dtype, end - begin)
+    stored = StoredTensor(shape, dtype, end - begin, data_start + begin)
     if min((begin, end - begin, *shape)) < 0 or (
         bits is not None and stored.elements * bits != stored.nbytes * 8
     ):

@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine.request",),
     (
         "engine.safetensors_header",
+        "engine.prequantised",
         "engine.tokenizer_files",
         "engine.kernels",
         "engine.noise",

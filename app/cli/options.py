@@ -10,7 +10,7 @@ import typer
 from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule
 
-QUANTIZATIONS = ("auto", "fp32", "bf16")
+QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 
 PairOption = Annotated[
     str,
@@ -42,7 +42,7 @@ OriginOption = Annotated[
     ),
 ]
 QuantizationOption = Annotated[
-    str, typer.Option(help="auto (what suits model and machine), fp32 or bf16.")
+    str, typer.Option(help="auto (what suits model and machine), fp32, bf16, int8 or nf4.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from engine.cache import KVCache
 from engine.kernels.cpu.attention import attend, causal_bias
-from engine.kernels.cpu.linear import Linear, make_linear
+from engine.kernels.cpu.factory import PLAIN, Kernels
+from engine.kernels.cpu.linear import Linear
 from engine.models.base import Cache, ModelInfo
 from engine.models.rope import interleave, rotations
 
@@ -23,7 +24,10 @@ PREFILL_ROWS = 128
 """Rows of one prefill step: enough to be limited by arithmetic, few enough for small buffers."""
 
 TensorSource = Callable[[str], Tensor]
-"""Fetches a tensor by name, in the dtype and on the device the model computes in."""
+"""Fetches a tensor by name, on the device the model computes on.
+
+Vectors come in the dtype it computes in; matrices in any float dtype that its kernels take.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +106,26 @@ class Layer:
 class Llama:
     """A Llama-family decoder for one sequence, up to 16 rows a step, more in prefill."""
 
-    def __init__(self, config: Mapping[str, Any], tensor: TensorSource, info: ModelInfo) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        tensor: TensorSource,
+        info: ModelInfo,
+        kernels: Kernels = PLAIN,
+    ) -> None:
         self.shape = LlamaShape.of(config)
         self._info = info
-        self.embedding = tensor("model.embed_tokens.weight")  # (vocabulary, hidden)
-        self.dtype, self.device = self.embedding.dtype, self.embedding.device
+        self.norm = tensor("model.norm.weight")
+        self.dtype, self.device = self.norm.dtype, self.norm.device
+        # The largest float copies come and go before anything else is there.
+        table = tensor("model.embed_tokens.weight")  # (vocabulary, hidden)
+        self.embedding = kernels.embedding(table)
+        self.head = kernels.linear(table if self.shape.tied else tensor("lm_head.weight"))
+        del table
         self.layers = [
-            _load_layer(self.shape, f"model.layers.{index}.", tensor)
+            _load_layer(self.shape, f"model.layers.{index}.", tensor, kernels)
             for index in range(self.shape.layers)
         ]
-        self.norm = tensor("model.norm.weight")
-        self.head = make_linear(self.embedding if self.shape.tied else tensor("lm_head.weight"))
         self.rotation = rotations(config, self.shape.head_dim, info.context).to(self.device)
 
     @property
@@ -154,7 +167,7 @@ class Llama:
         keys, _ = cache.blocks(0, end)
         bias = causal_bias(start, rows, group, len(keys), keys)
         rotation = self.rotation[start:end, None, :]  # (rows, 1, head_dim / 2)
-        x = F.embedding(ids, self.embedding)
+        x = self.embedding(ids)
         for index, layer in enumerate(self.layers):
             x = x + self._attention(index, layer, x, cache, rotation, bias)
             gate, up = layer.gate_up(self._normed(x, layer.mlp_norm)).chunk(2, dim=-1)
@@ -181,7 +194,7 @@ class Llama:
         return F.rms_norm(x, (self.shape.hidden,), weight, self.shape.epsilon)
 
 
-def _load_layer(shape: LlamaShape, prefix: str, tensor: TensorSource) -> Layer:
+def _load_layer(shape: LlamaShape, prefix: str, tensor: TensorSource, kernels: Kernels) -> Layer:
     query = tensor(f"{prefix}self_attn.q_proj.weight")
     query = interleave(query, shape.heads) * shape.head_dim**-0.5
     key = interleave(tensor(f"{prefix}self_attn.k_proj.weight"), shape.kv_heads)
@@ -189,9 +202,9 @@ def _load_layer(shape: LlamaShape, prefix: str, tensor: TensorSource) -> Layer:
     gate, up = (tensor(f"{prefix}mlp.{name}_proj.weight") for name in ("gate", "up"))
     return Layer(
         attention_norm=tensor(f"{prefix}input_layernorm.weight"),
-        qkv=make_linear(torch.cat([query.to(key.dtype), key, value])),
-        output=make_linear(tensor(f"{prefix}self_attn.o_proj.weight")),
+        qkv=kernels.linear(torch.cat([query.to(key.dtype), key, value])),
+        output=kernels.linear(tensor(f"{prefix}self_attn.o_proj.weight")),
         mlp_norm=tensor(f"{prefix}post_attention_layernorm.weight"),
-        gate_up=make_linear(torch.cat([gate, up])),
-        down=make_linear(tensor(f"{prefix}mlp.down_proj.weight")),
+        gate_up=kernels.linear(torch.cat([gate, up])),
+        down=kernels.linear(tensor(f"{prefix}mlp.down_proj.weight")),
     )

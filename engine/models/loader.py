@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from torch import Tensor
 
 from engine.checkpoint import Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
+from engine.kernels.cpu.factory import QUANTISED, kernels_for
 from engine.models.base import Model, ModelInfo
+from engine.models.weights import FLOATS, Weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 SMALL = 100_000_000
@@ -22,7 +21,8 @@ SMALL = 100_000_000
 def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None) -> Model:
     """Loads the model in ``folder``. Raises ModelError with cause and remedy.
 
-    ``dtype``: auto, fp32 or bf16. ``context`` bounds the model's own, for which memory is taken.
+    ``dtype``: auto, fp32, bf16, int8 or nf4. ``context`` bounds the model's own, for which memory is
+    taken.
     """
     checkpoint = inspect(folder)
     kind = choose_dtype(checkpoint, dtype)
@@ -44,14 +44,46 @@ def choose_device() -> torch.device:
 
 
 def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
-    """Resolves ``auto`` to what is fastest here. Raises InvalidRequest for an unknown one."""
-    if dtype in DTYPES:
-        return dtype
-    if dtype != "auto":
-        known = ", ".join(("auto", *DTYPES))
+    """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
+
+    Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
+    """
+    if dtype not in ("auto", *DTYPES, *QUANTISED):
+        known = ", ".join(("auto", *DTYPES, *QUANTISED))
         raise InvalidRequest(
             "quantization", f"quantization is {dtype!r}; it must be one of {known}."
         )
+    if dtype in QUANTISED:
+        reason = why_not_quantised(checkpoint)
+        if reason is not None:
+            raise InvalidRequest("quantization", f"quantization is {dtype!r}, but {reason}")
+        return dtype
+    if dtype in DTYPES:
+        return dtype
+    if checkpoint.quantised and why_not_quantised(checkpoint) is None:
+        return "nf4"
+    return _unquantised(checkpoint)
+
+
+def compute_dtype(checkpoint: Checkpoint, kind: str) -> str:
+    """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
+    return kind if kind in DTYPES else _unquantised(checkpoint)
+
+
+def why_not_quantised(checkpoint: Checkpoint) -> str | None:
+    """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
+    if choose_device().type != "cpu":
+        return "int8 and nf4 run on the CPU only in this version. Choose bf16 or fp32."
+    if not _own_decoder(checkpoint):
+        return (
+            f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
+            "here. Choose bf16 or fp32."
+        )
+    return None
+
+
+def _unquantised(checkpoint: Checkpoint) -> str:
+    """The faster of fp32 and bf16 here."""
     if choose_device().type == "cuda":
         return "bf16"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -89,8 +121,9 @@ def _load_llama(checkpoint: Checkpoint, dtype: str, device: torch.device, limit:
 
     _check_shapes(checkpoint)
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
-    with _Tensors(checkpoint, DTYPES[dtype], device) as tensor:
-        return Llama(checkpoint.config, tensor, info)
+    number = DTYPES[compute_dtype(checkpoint, dtype)]
+    weights = Weights(checkpoint, number, device, as_stored=dtype in QUANTISED)
+    return Llama(checkpoint.config, weights, info, kernels_for(dtype, number))
 
 
 def _check_shapes(checkpoint: Checkpoint) -> None:
@@ -99,11 +132,16 @@ def _check_shapes(checkpoint: Checkpoint) -> None:
 
     expected = tensor_shapes(checkpoint.config)
     for name, shape in expected.items():
-        found = checkpoint.tensors[name].shape
+        _, found, stored = checkpoint.tensors[name]
         if found != shape:
             raise ModelError(
                 f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
                 f"{shape}. The two belong to different models: download the model again."
+            )
+        if stored not in FLOATS:
+            raise ModelError(
+                f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
+                "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."
             )
     layers = {name.split(".")[2] for name in checkpoint.tensors if name.startswith("model.layers.")}
     if len(layers) != checkpoint.layers:
@@ -113,33 +151,16 @@ def _check_shapes(checkpoint: Checkpoint) -> None:
         )
 
 
-class _Tensors:
-    """Fetches tensors by name from all shards, each file opened once."""
-
-    def __init__(self, checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device) -> None:
-        self.places = checkpoint.tensors
-        self.dtype, self.device = dtype, device
-        self.files: dict[Path, Any] = {}
-
-    def __enter__(self) -> Callable[[str], Tensor]:
-        return self.fetch
-
-    def __exit__(self, *_: object) -> None:
-        self.files.clear()
-
-    def fetch(self, name: str) -> Tensor:
-        file = self.places[name].file
-        if file not in self.files:
-            self.files[file] = safe_open(file, framework="pt")
-        tensor: Tensor = self.files[file].get_tensor(name)
-        return tensor.to(self.device, self.dtype)
-
-
 def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
     from transformers import AutoModelForCausalLM
 
     from engine.models.adapter import WINDOW, TransformersModel
 
+    if checkpoint.quantised:
+        raise ModelError(
+            f"{checkpoint.folder} is quantised by bitsandbytes, and {checkpoint.architecture} runs "
+            "through transformers, where that is not read. Use the original model in bf16."
+        )
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,

@@ -21,7 +21,7 @@ from tests.app.cli.conftest import Foretoken
         (["--top-p", 0], "top_p is 0.0"),
         (["--acceptance", "lucky"], "choose one of auto, greedy, coupled, rejection"),
         (["--proposer", "oracle"], "choose one of none, draft, ngram"),
-        (["--quantization", "int1"], "must be one of auto, fp32, bf16"),
+        (["--quantization", "int1"], "must be one of auto, fp32, bf16, int8, nf4"),
         (["--pair", "no-such-pair"], "There is no pair or model 'no-such-pair'"),
         (["--pair", "./no/such/folder"], "no/such/folder"),
         (["--trace", "/no/such/folder/trace.jsonl"], "The trace cannot be written"),

@@ -49,6 +49,9 @@ WIDE: dict[str, Any] = {
 }
 
 
+PIP = Path(__file__).resolve().parents[3] / "assets" / "pip" / "target"
+
+
 def tokens(count: int, seed: int = 3) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCABULARY, (count,), generator=generator).tolist()
@@ -133,9 +136,16 @@ def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
 
 
-@pytest.fixture(scope="module", params=["fp32 narrow", "fp32 wide", "bf16 narrow", "bf16 wide"])
+KINDS = [f"{dtype} {width}" for dtype in ("fp32", "bf16") for width in ("narrow", "wide")]
+KINDS += [f"{dtype} {width}" for dtype in ("int8", "nf4") for width in ("narrow", "wide", "pip")]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """Random shapes and the embedded model: whatever its products are, the bits must hold."""
     dtype, width = request.param.split()
+    if width == "pip":
+        return load_model(PIP, dtype=dtype)
     folder = tmp_path_factory.mktemp("llama")
     write_random(folder, **(WIDE if width == "wide" else {}))
     return load_model(folder, dtype=dtype)
@@ -184,7 +194,7 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> No
 def test_only_the_asked_logits_are_returned(model: Model) -> None:
     cache = model.new_cache(512)
     text = tokens(140)
-    assert model.forward(text, cache, last=0).shape == (0, VOCABULARY)
+    assert model.forward(text, cache, last=0).shape == (0, model.info.vocabulary)
     assert cache.length == 140
     cache.crop(0)
     whole = model.forward(text, cache, last=140)

@@ -1,0 +1,59 @@
+"""How a model's weights become products and lookups: the seam between models and kernels.
+
+A model asks its ``Kernels`` for a ``linear`` of a float weight and for an ``embedding``, and knows
+nothing of the format behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu.linear import Linear, make_linear
+
+QUANTISED = ("int8", "nf4")
+"""Formats that weights can be quantised to while they are loaded."""
+
+Embedding = Callable[[Tensor], Tensor]
+"""Maps token ids ``(rows,)`` to ``(rows, hidden)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden); floats both."""
+
+    linear: Callable[[Tensor], Linear]
+    embedding: Callable[[Tensor], Embedding]
+
+
+def plain_embedding(weight: Tensor) -> Embedding:
+    """Rows of ``weight (vocabulary, hidden)`` as they are."""
+    return lambda ids: F.embedding(ids, weight)
+
+
+PLAIN = Kernels(make_linear, plain_embedding)
+"""Weights as they are, in fp32 or bf16."""
+
+
+def kernels_for(quantization: str, dtype: torch.dtype) -> Kernels:
+    """The kernels of ``quantization``; ``dtype`` is what the model computes in between products.
+
+    The factories keep nothing of the float weight they are given.
+    """
+    if quantization == "int8":
+        return Kernels(
+            linear=lambda weight: int8.make_int8(int8.quantise(weight)),
+            embedding=lambda weight: int8.Int8Embedding(int8.quantise(weight), dtype),
+        )
+    if quantization == "nf4":
+        budget = nf4.PanelBudget()
+        return Kernels(
+            linear=lambda weight: nf4.make_nf4(nf4.quantise(weight), budget),
+            embedding=lambda weight: nf4.Nf4Embedding(nf4.quantise(weight), dtype),
+        )
+    return PLAIN

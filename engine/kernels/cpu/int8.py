@@ -1,0 +1,183 @@
+"""int8 products: integer sums, so that a row's bits cannot depend on the rows beside it.
+
+Weights: int8, symmetric, one scale per output channel. Activations: each row is scaled by its own
+largest absolute value and quantised to unsigned bytes around a zero point, because oneDNN has fast
+kernels for unsigned activations only. The sum over the inputs is taken in integers and has no
+rounding order; what follows (times the channel's scale, times the row's scale) is element by element.
+
+On processors without VNNI (Intel before Ice Lake, most laptops before 2023) the u8 x s8 instruction
+adds pairs into 16 bits and saturates: 255 * 127 * 2 does not fit. There 63 levels a side are used in
+place of 127, since 127 * 127 * 2 does fit. ``exact_levels`` tries the extremes on the machine at hand
+and takes the finer one that is exact; where none is, the plain reference multiplies.
+Source of the row-wise scheme: Dettmers et al. 2022 (LLM.int8), without its outlier split.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cpu.linear import ROWS, Linear
+
+WEIGHT_LEVELS = 127
+ACTIVATION_LEVELS = (127, 63)
+"""Steps on each side of zero that are tried, the finer first."""
+CHUNK_ROWS = 1024
+"""Weight rows that are quantised at once, so that float copies stay small."""
+EXACT_WIDTH = 1024
+"""Products of this many pairs of bytes sum to less than 2**24: exact in float32, in any order."""
+LONGEST = 2**31 // (255 * WEIGHT_LEVELS)
+"""The widest input whose sum fits in 32 bits."""
+
+_CENTRES = {levels: torch.tensor(levels + 1.5) for levels in ACTIVATION_LEVELS}
+# Keeps a row of zeros from dividing by zero; far below any scale that matters.
+_TINY = torch.tensor(1e-30)
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Weight:
+    """``values (out, in)`` int8 and ``scale (out,)`` float32: the weight is values * scale."""
+
+    values: Tensor
+    scale: Tensor
+
+    def dequantised(self) -> Tensor:
+        """float32 ``(out, in)``."""
+        return self.values.float() * self.scale[:, None]
+
+
+def quantise(weight: Tensor) -> Int8Weight:
+    """Rounds ``weight (out, in)`` of any float dtype to the nearest of 255 steps per row."""
+    values = torch.empty(weight.shape, dtype=torch.int8)
+    scale = torch.empty(weight.shape[0])
+    for start in range(0, weight.shape[0], CHUNK_ROWS):
+        part = weight[start : start + CHUNK_ROWS].float()
+        step = part.abs().amax(-1).div_(WEIGHT_LEVELS).add_(_TINY)
+        scale[start : start + CHUNK_ROWS] = step
+        values[start : start + CHUNK_ROWS] = (part / step[:, None]).round_()
+    return Int8Weight(values, scale)
+
+
+def quantise_rows(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
+    """``x (rows, in)`` as bytes around ``levels + 1``, and each row's scale ``(rows, 1)`` float32."""
+    scale = torch.add(_TINY, x.abs().amax(-1, keepdim=True).float(), alpha=1 / levels)
+    # Truncation after adding a half rounds to the nearest; the result is 1 .. 2 * levels + 1.
+    return torch.addcdiv(_CENTRES[levels], x.float(), scale).to(torch.uint8), scale
+
+
+class Int8Reference:
+    """The plain product; exact everywhere, and slow: it widens the weight in every call."""
+
+    def __init__(self, weight: Int8Weight, levels: int = ACTIVATION_LEVELS[0]) -> None:
+        self.weight, self.levels = weight, levels
+
+    def __call__(self, x: Tensor) -> Tensor:
+        quantised, scale = quantise_rows(x, self.levels)
+        total = _integer_product(quantised, self.weight.values, self.levels + 1)
+        return (total * self.weight.scale * scale).to(x.dtype)
+
+
+class Int8Packed:
+    """oneDNN's prepacked product: the weight is read once for all rows, in one byte a number."""
+
+    def __init__(self, weight: Int8Weight, levels: int = ACTIVATION_LEVELS[0]) -> None:
+        self.weight = torch.ops.onednn.qlinear_prepack(weight.values, None)
+        self.scale = weight.scale
+        self.offset = torch.zeros(len(weight.scale), dtype=torch.int32)  # symmetric weights
+        self.levels = levels
+
+    def __call__(self, x: Tensor) -> Tensor:
+        quantised, scale = quantise_rows(x, self.levels)
+        return (self.product(quantised) * scale).to(x.dtype)
+
+    def product(self, quantised: Tensor) -> Tensor:
+        """Integer sums of bytes ``(rows, in)`` times the channels' scales: float32 (rows, out)."""
+        result: Tensor = torch.ops.onednn.qlinear_pointwise(
+            quantised, 1.0, self.levels + 1, self.weight, self.scale, self.offset,
+            None, 1.0, 0, torch.float32, "none", [], "",
+        )  # fmt: skip
+        return result
+
+
+class Int8Embedding:
+    """Rows of a quantised table."""
+
+    def __init__(self, weight: Int8Weight, dtype: torch.dtype) -> None:
+        self.weight, self.dtype = weight, dtype
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """``ids (rows,)`` -> ``(rows, hidden)`` in the dtype the model computes in."""
+        rows = self.weight.values[ids].float() * self.weight.scale[ids, None]
+        return rows.to(self.dtype)
+
+
+def make_int8(weight: Int8Weight) -> Linear:
+    """The fastest product for ``weight`` that is exact on this machine."""
+    levels = exact_levels(weight.values.shape[1])
+    if levels is None:
+        return Int8Reference(weight)
+    packed = Int8Packed(weight, levels)
+    return packed if _agrees(packed, weight) else Int8Reference(weight, levels)
+
+
+@functools.cache
+def exact_levels(width: int) -> int | None:
+    """Levels a side with which oneDNN's sums over ``width`` inputs are exact here; None: none are."""
+    if width > LONGEST or not torch.backends.mkldnn.is_available():
+        return None
+    return next((levels for levels in ACTIVATION_LEVELS if _is_exact(width, levels)), None)
+
+
+def _is_exact(width: int, levels: int) -> bool:
+    """Whether the largest sums that can occur come out right."""
+    sign = torch.ones(16, width, dtype=torch.int8)
+    sign[1::2] = -1
+    sign[2::4, 1::2] = -1
+    values = (sign * WEIGHT_LEVELS).repeat(4, 1)  # (64, width): all extremes, and alternating ones
+    centre = levels + 1
+    rows = (centre + levels * sign.int()).to(torch.uint8)  # (16, width)
+    try:
+        found = Int8Packed(Int8Weight(values, torch.ones(64)), levels).product(rows)
+    except RuntimeError:  # no such kernel for this processor
+        return False
+    return torch.equal(found, _integer_product(rows, values, centre))
+
+
+_checked: dict[tuple[int, int, int], bool] = {}
+
+
+def _agrees(packed: Int8Packed, weight: Int8Weight) -> bool:
+    """Whether ``packed`` gives the reference's bits for 1 and more rows; tried once a shape.
+
+    Only the first and the last outputs are compared: kernels differ at edges, and a whole head
+    would take seconds.
+    """
+    out, width = weight.values.shape
+    key = (out, width, packed.levels)
+    if key not in _checked:
+        shown = torch.arange(out) if out <= 128 else torch.cat(
+            [torch.arange(64), torch.arange(out - 64, out)]
+        )  # fmt: skip
+        reference = Int8Reference(
+            Int8Weight(weight.values[shown], weight.scale[shown]), packed.levels
+        )
+        x = torch.randn(ROWS, width, generator=torch.Generator().manual_seed(0))
+        expected = reference(x)
+        _checked[key] = all(
+            torch.equal(packed(x[:rows])[:, shown], expected[:rows]) for rows in (1, 2, 5, ROWS)
+        )
+    return _checked[key]
+
+
+def _integer_product(rows: Tensor, values: Tensor, centre: int) -> Tensor:
+    """``(rows - centre) @ values.T``, exact, then rounded once to float32: (rows, out)."""
+    total = torch.zeros(rows.shape[0], values.shape[0], dtype=torch.float64)
+    for left, right in zip(
+        rows.split(EXACT_WIDTH, dim=1), values.split(EXACT_WIDTH, dim=1), strict=True
+    ):
+        total += F.linear(left.float() - centre, right.float())
+    return total.float()
