@@ -16,13 +16,22 @@ from engine.checkpoint import Checkpoint
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
 
+QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
+"""Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
+
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What counts for memory in one model."""
+    """What counts for memory in one model.
+
+    ``repeated`` are the weights of an embedding that is also the output head. Quantised, it is kept
+    twice: in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
+    of ``WIDTHS`` or ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``) say how the model will be held;
+    None is what ``fit`` is told.
+    """
 
     name: str
     parameters: int
@@ -30,11 +39,20 @@ class ModelSize:
     kv_heads: int
     head_dim: int
     context: int
+    repeated: int = 0
+    weights: str | None = None
+    cache: str | None = None
 
     @classmethod
-    def of(cls, source: ModelSpec | Checkpoint) -> ModelSize:
+    def of(
+        cls, source: ModelSpec | Checkpoint, weights: str | None = None, cache: str | None = None
+    ) -> ModelSize:
         """From a catalog entry or from a folder's headers."""
-        name = source.name if isinstance(source, ModelSpec) else source.folder.name
+        if isinstance(source, ModelSpec):
+            name, repeated = source.name, 0
+        else:
+            name = source.folder.name
+            repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
         return cls(
             name,
             source.parameters,
@@ -42,14 +60,21 @@ class ModelSize:
             source.kv_heads,
             source.head_dim,
             source.context,
+            repeated,
+            weights,
+            cache,
         )
 
     def weight_bytes(self, dtype: str) -> int:
-        return self.parameters * WIDTHS[dtype]
+        """What all weights take, in ``dtype`` unless the model has its own."""
+        kind = self.weights or dtype
+        if kind in QUANTISED_WIDTHS:
+            return int((self.parameters + self.repeated) * QUANTISED_WIDTHS[kind])
+        return self.parameters * WIDTHS[kind]
 
     def kv_bytes_per_token(self, dtype: str) -> int:
         """Keys and values of all layers; layers with a sliding window are counted in full."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * WIDTHS[dtype]
+        return 2 * self.layers * self.kv_heads * self.head_dim * WIDTHS[self.cache or dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +115,8 @@ def fit(
 ) -> Fit:
     """Whether target and draft fit in ``free`` bytes with ``context`` tokens.
 
-    ``context`` None is the target's own; ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``.
+    ``context`` None is the target's own; ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``,
+    for models that do not say how they will be held.
     """
     models = [target] if draft is None else [target, draft]
     asked = min(context or target.context, target.context)

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import memory, proposers
-from engine.checkpoint import caution, inspect, why_not
+from engine.checkpoint import Checkpoint, caution, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
-from engine.models.loader import choose_dtype, load_model
+from engine.models.loader import choose_dtype, compute_dtype, draft_dtype, load_model
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -264,7 +264,7 @@ class EngineService:
         # until the new one is ready.
         model = load_model(target, dtype=pair.dtype, context=pair.context)
         resources = Resources(
-            draft=load_model(draft, dtype=pair.dtype, context=pair.context) if draft else None
+            draft=load_model(draft, dtype=pair.draft_dtype, context=pair.context) if draft else None
         )
         session = Session(model, codec, resources)
         notes = list(pair.notes)
@@ -298,6 +298,7 @@ class _Pair:
     """How to load two checkpoints that fit each other and this machine."""
 
     dtype: str
+    draft_dtype: str
     context: int
     notes: tuple[str, ...]
 
@@ -313,12 +314,12 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     if reason:
         raise IncompatiblePair(reason)
     kind = choose_dtype(ours, dtype)
+    draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
     asked = min(ours.context, LONGEST_CONTEXT)
     fit = memory.fit(
-        memory.ModelSize.of(ours),
-        None if theirs is None else memory.ModelSize.of(theirs),
+        _size(ours, kind),
+        None if theirs is None else _size(theirs, draft_kind),
         context=asked,
-        dtype={"fp32": "float32", "bf16": "bfloat16"}[kind],
     )
     context = min(asked, fit.context)
     if context < min(asked, SHORTEST_CONTEXT):
@@ -327,4 +328,11 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
-    return _Pair(kind, context, tuple(note for note in notes if note))
+    return _Pair(kind, draft_kind, context, tuple(note for note in notes if note))
+
+
+def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
+    """What the model will take, its weights held as ``kind``."""
+    cache = {"fp32": "float32", "bf16": "bfloat16"}[compute_dtype(checkpoint, kind)]
+    weights = kind if kind in memory.QUANTISED_WIDTHS else cache
+    return memory.ModelSize.of(checkpoint, weights, cache)

@@ -16,10 +16,12 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_for_command
 from app.cli.tables import table
+from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule, Sampling, Speculation
 
 if TYPE_CHECKING:
     from engine.bench.compare import Row
+    from engine.bench.kernels import Step, Timing
     from engine.bench.quality import Miss, Score
 
 cli = typer.Typer(
@@ -27,6 +29,8 @@ cli = typer.Typer(
 )
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7}
 """N-grams cost nothing to draft, so they may look further."""
+LARGEST_SHAPE = 500_000_000
+"""Weights of one matrix that is timed: 2 GB in float32."""
 
 
 @cli.command()
@@ -113,6 +117,57 @@ def quality(
         print(json.dumps(bench.as_json(scores, failed)))
 
 
+@cli.command()
+def kernels(
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NxK", help="Outputs x inputs of a weight. Repeatable."),
+    ] = None,
+    rows: Annotated[
+        list[int] | None, typer.Option(min=1, max=256, help="Rows of one product. Repeatable.")
+    ] = None,
+    quantization: Annotated[
+        list[str] | None,
+        typer.Option(help="Whole steps of the pair's target in these. Repeatable. Default: all."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Each time is their median.")] = 9,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Matrix kernels and whole steps: time for M rows, and how near to the memory's bandwidth."""
+    from engine.bench import kernels as bench
+    from engine.bench.verify_cost import ROWS
+
+    shapes = [_shape(text) for text in shape or ()] or bench.SHAPES
+    kinds = [options.check_quantization(kind) for kind in quantization or bench.KERNELS]
+    counts = sorted(set(rows or ROWS))
+    with open_for_command(pair, paths.data_folder(data_dir), kinds[0]) as service:
+        steps = service.measure(lambda model: bench.steps(model, counts, repeats))
+    for kind in kinds[1:]:
+        with open_for_command(pair, paths.data_folder(data_dir), kind) as service:
+            steps += service.measure(lambda model: bench.steps(model, counts, repeats))
+    memory = bench.Memory()
+    bandwidth = memory.bandwidth(repeats)
+    with _progress("Timing") as on_progress:
+        timings = bench.run(memory, shapes, counts, repeats, on_progress)
+    _print_kernels(timings, bandwidth, steps)
+    if as_json:
+        print(json.dumps(bench.as_json(timings, bandwidth, steps)))
+
+
+def _shape(text: str) -> tuple[int, int]:
+    """``8192x2048`` as numbers."""
+    n, _, k = text.partition("x")
+    if not (n.isdecimal() and k.isdecimal() and 0 < int(n) * int(k) <= LARGEST_SHAPE):
+        raise InvalidRequest(
+            "shape",
+            f"shape is {text!r}; give outputs x inputs, as 8192x2048, with at most "
+            f"{LARGEST_SHAPE:,} weights.",
+        )
+    return int(n), int(k)
+
+
 @contextlib.contextmanager
 def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on standard error."""
@@ -145,6 +200,30 @@ def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:
     )
     shown = "  ".join(f"{count}: {ratio:.2f}" for count, ratio in cost.items())
     print(f"\nTime to verify M tokens, relative to one:  {shown}")
+
+
+def _print_kernels(timings: Sequence[Timing], bandwidth: float, steps: Sequence[Step]) -> None:
+    rows = [
+        (
+            timing.kernel,
+            f"{timing.n} x {timing.k}",
+            str(timing.m),
+            f"{timing.ms:.3f}",
+            f"{timing.gb_s:.1f}",
+            f"{timing.gb_s / bandwidth:.0%}",
+        )
+        for timing in timings
+    ]
+    head = ("kernel", "n x k", "rows", "ms", "GB/s", "of reading")
+    print(table(head, rows, frozenset(range(1, 6))))
+    print(f"\nReading memory: {bandwidth:.1f} GB/s\n")
+    print(
+        table(
+            ("model", "quantization", "rows", "ms a step"),
+            [(step.model, step.quantization, str(step.m), f"{step.ms:.3f}") for step in steps],
+            frozenset({2, 3}),
+        )
+    )
 
 
 def _print_scores(scores: Sequence[Score]) -> None:

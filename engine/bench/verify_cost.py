@@ -14,9 +14,17 @@ ROWS = (1, 2, 4, 8, 16)
 def measure(
     model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
 ) -> dict[int, float]:
-    """Time of a step with M rows relative to one row, behind ``past`` cached tokens.
+    """Time of a step with M rows relative to the first of ``rows``, behind ``past`` cached tokens."""
+    typical = step_times(model, rows, past=past, repeats=repeats)
+    return {count: time / typical[rows[0]] for count, time in typical.items()}
 
-    The row counts alternate, so that a drifting machine slows all of them alike; medians are compared.
+
+def step_times(
+    model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
+) -> dict[int, float]:
+    """Median seconds of a step with M rows behind ``past`` cached tokens.
+
+    The row counts alternate, so that a drifting machine slows all of them alike.
     """
     past = min(past, model.info.context - max(rows))
     cache = model.new_cache(model.info.context)
@@ -29,5 +37,4 @@ def measure(
             model.forward(tokens[past : past + count], cache, last=count)
             seconds[count].append(perf_counter() - started)
             cache.crop(past)
-    typical = {count: median(times[3:]) for count, times in seconds.items()}  # 3 to warm up
-    return {count: time / typical[rows[0]] for count, time in typical.items()}
+    return {count: median(times[3:]) for count, times in seconds.items()}  # 3 to warm up

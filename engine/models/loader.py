@@ -14,6 +14,8 @@ from engine.models.base import Model, ModelInfo
 from engine.models.weights import FLOATS, Weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+QUANTIZATIONS = ("auto", *DTYPES, *QUANTISED)
+"""What the setting ``quantization`` may be."""
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
 
@@ -48,10 +50,10 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
 
     Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
     """
-    if dtype not in ("auto", *DTYPES, *QUANTISED):
-        known = ", ".join(("auto", *DTYPES, *QUANTISED))
+    if dtype not in QUANTIZATIONS:
         raise InvalidRequest(
-            "quantization", f"quantization is {dtype!r}; it must be one of {known}."
+            "quantization",
+            f"quantization is {dtype!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
     if dtype in QUANTISED:
         reason = why_not_quantised(checkpoint)
@@ -68,6 +70,16 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
 def compute_dtype(checkpoint: Checkpoint, kind: str) -> str:
     """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
     return kind if kind in DTYPES else _unquantised(checkpoint)
+
+
+def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
+    """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
+
+    A draft only proposes, so that nobody needs to be told.
+    """
+    if kind in QUANTISED and why_not_quantised(checkpoint) is not None:
+        return _unquantised(checkpoint)
+    return kind
 
 
 def why_not_quantised(checkpoint: Checkpoint) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,26 @@ def test_a_draft_caches_no_more_than_its_own_context() -> None:
 def test_wider_numbers_take_more() -> None:
     narrow, wide = (fit(BIG, dtype=dtype, free=0, overhead=0) for dtype in ("bfloat16", "float32"))
     assert wide.needed == 2 * narrow.needed
+
+
+def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
+    held = {
+        kind: fit(replace(BIG, weights=kind, cache="float32"), context=10, free=0, overhead=0)
+        for kind in ("int8", "nf4")
+    }
+    assert held["int8"].weights == 1_010_000
+    assert held["nf4"].weights == 531_250
+    assert held["int8"].kv == 10 * 2 * BIG_TOKEN
+
+
+def test_a_quantised_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
+    found = inspect(write_model(tmp_path, vocabulary=32, hidden=8))
+    plain, quantised = ModelSize.of(found), ModelSize.of(found, "int8", "float32")
+    assert plain.repeated == 32 * 8
+    assert plain.weight_bytes("float32") == 4 * found.parameters
+    assert quantised.weight_bytes("float32") == int(1.01 * (found.parameters + 32 * 8))
+    apart = write_model(tmp_path, vocabulary=32, config={"tie_word_embeddings": False})
+    assert ModelSize.of(inspect(apart)).repeated == 0
 
 
 def test_too_long_a_context_says_how_much_fits() -> None:

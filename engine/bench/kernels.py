@@ -1,0 +1,150 @@
+"""T(M) of every matrix kernel and of whole steps, beside the bandwidth that bounds them.
+
+A decoding step reads every weight once, so a kernel is judged by how near it comes to plain reading. Between
+two calls other memory is read, or small weights would come from the cache, as a large model's never do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.bench.verify_cost import ROWS, step_times
+from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu.linear import Linear, make_linear
+from engine.models.base import Model
+
+SHAPES = ((1024, 256), (8192, 2048), (2048, 8192))
+"""(n, k): outputs and inputs, of the embedded model and of a 1 B model's largest products."""
+BANDWIDTH_BYTES = 256_000_000
+WARM_UP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """``m`` rows through a weight of (n, k): milliseconds, and weight bytes over time in GB/s."""
+
+    kernel: str
+    n: int
+    k: int
+    m: int
+    ms: float
+    gb_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One forward pass of ``m`` rows: milliseconds."""
+
+    model: str
+    quantization: str
+    m: int
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How to make a product of a float weight, what a weight takes, and what its inputs are in."""
+
+    make: Callable[[Tensor], Linear]
+    bytes_per_weight: float
+    inputs: torch.dtype
+
+
+KERNELS = {
+    "fp32": Kernel(make_linear, 4, torch.float32),
+    "bf16": Kernel(lambda weight: make_linear(weight.bfloat16()), 2, torch.bfloat16),
+    "int8": Kernel(lambda weight: int8.make_int8(int8.quantise(weight)), 1, torch.float32),
+    "nf4": Kernel(
+        lambda weight: nf4.make_nf4(nf4.quantise(weight), nf4.PanelBudget(0)),
+        0.5 + 2 / nf4.BLOCK,
+        torch.bfloat16,
+    ),
+}
+"""By the names of ``--quantization``."""
+
+
+class Memory:
+    """A buffer larger than any cache: read to find the bandwidth, and to push weights out."""
+
+    def __init__(self, count: int = BANDWIDTH_BYTES) -> None:
+        self.buffer = torch.ones(count // 4)
+
+    def read(self) -> None:
+        self.buffer.sum()
+
+    def bandwidth(self, repeats: int) -> float:
+        """GB/s of reading, the median."""
+        return self.buffer.nbytes / _median_s(self.read, repeats) / 1e9
+
+
+def run(
+    memory: Memory,
+    shapes: Sequence[tuple[int, int]] = SHAPES,
+    rows: Sequence[int] = ROWS,
+    repeats: int = 9,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> list[Timing]:
+    """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``."""
+    cases = [(name, shape) for shape in shapes for name in KERNELS]
+    timings: list[Timing] = []
+    for done, (name, (n, k)) in enumerate(cases):
+        on_progress(done, len(cases))
+        timings += _time(name, n, k, rows, repeats, memory)
+    on_progress(len(cases), len(cases))
+    return timings
+
+
+def steps(model: Model, rows: Sequence[int] = ROWS, repeats: int = 15) -> list[Step]:
+    """Whole steps of a loaded model; for ``EngineService.measure``."""
+    times = step_times(model, rows, repeats=repeats)
+    info = model.info
+    return [Step(info.name, info.dtype, count, 1e3 * time) for count, time in times.items()]
+
+
+def as_json(timings: Sequence[Timing], bandwidth: float, steps: Sequence[Step]) -> dict[str, Any]:
+    """For programs: the keys are those of the dataclasses."""
+    return {
+        "results": [
+            {"kernel": t.kernel, "n": t.n, "k": t.k, "m": t.m, "ms": t.ms, "gb_s": t.gb_s}
+            for t in timings
+        ],
+        "bandwidth_gb_s": bandwidth,
+        "step": [
+            {"model": s.model, "quantization": s.quantization, "m": s.m, "ms": s.ms} for s in steps
+        ],
+    }
+
+
+def _time(
+    name: str, n: int, k: int, rows: Sequence[int], repeats: int, memory: Memory
+) -> list[Timing]:
+    kernel = KERNELS[name]
+    generator = torch.Generator().manual_seed(0)
+    linear = kernel.make(torch.randn(n, k, generator=generator))
+    x = torch.randn(max(rows), k, generator=generator).to(kernel.inputs)
+    found = []
+    for count in rows:
+        seconds = _median_s(lambda count=count: linear(x[:count]), repeats, memory.read)
+        size = n * k * kernel.bytes_per_weight
+        found.append(Timing(name, n, k, count, 1e3 * seconds, size / seconds / 1e9))
+    return found
+
+
+def _median_s(
+    call: Callable[[], object], repeats: int, before: Callable[[], None] = lambda: None
+) -> float:
+    """Median seconds of ``call``, each time after an untimed ``before``."""
+    seconds = []
+    for _ in range(WARM_UP + repeats):
+        before()
+        started = perf_counter()
+        call()
+        seconds.append(perf_counter() - started)
+    return median(seconds[WARM_UP:])

@@ -1,0 +1,221 @@
+"""Loading in int8 and NF4: what is read, how much memory it takes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.checkpoint import inspect
+from engine.errors import InvalidRequest, ModelError
+from engine.kernels.cpu import nf4
+from engine.kernels.cpu.factory import QUANTISED
+from engine.models.loader import choose_dtype, load_model
+from engine.models.weights import Weights
+from engine.testing.checkpoints import VOCABULARY, open_session, write_random
+
+WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
+TEXT = [index * 7 % VOCABULARY for index in range(40)]
+
+
+def logits(folder: Path, dtype: str) -> torch.Tensor:
+    model = load_model(folder, dtype=dtype)
+    return model.forward(TEXT, model.new_cache(64), last=len(TEXT))
+
+
+def pack_nf4(folder: Path, *, nested: bool = False, **scheme: object) -> None:
+    """Rewrites the checkpoint in ``folder`` as bitsandbytes does: all matrices but the embedding."""
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    packed: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        if "proj" not in name:
+            packed[name] = tensor
+            continue
+        weight = nf4.quantise(tensor)
+        state = {"quant_type": "nf4", "blocksize": 64, "dtype": "float32", "shape": weight.shape}
+        absmax = weight.absmax.float()
+        if nested:
+            # As the 8-bit map does: a linear one is as good for a test.
+            offset = float(absmax.mean())
+            peak = float((absmax - offset).abs().max())
+            codes = ((absmax - offset) / peak * 127).round() + 128
+            state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": offset}
+            blocks = -(-len(absmax) // 256)
+            packed[name + ".nested_absmax"] = torch.full((blocks,), peak)
+            packed[name + ".nested_quant_map"] = (torch.arange(256) - 128) / 127
+            absmax = codes.to(torch.uint8)
+        packed[name] = weight.packed[:, None]
+        packed[name + ".absmax"] = absmax
+        packed[name + ".quant_map"] = nf4.CODE.clone()
+        blob = torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8)
+        packed[name + ".quant_state.bitsandbytes__nf4"] = blob
+    save_file(packed, file, {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {
+        "quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4", **scheme,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_a_quantised_model_is_near_the_original(kind: str, tmp_path: Path) -> None:
+    write_random(tmp_path, initializer_range=0.08, **WIDE)
+    exact, ours = logits(tmp_path, "fp32"), logits(tmp_path, kind)
+    limit = {"int8": 0.05, "nf4": 0.5}[kind]
+    assert (ours - exact).norm() < limit * exact.norm()
+    assert load_model(tmp_path, dtype=kind).info.dtype == kind
+
+
+@pytest.mark.parametrize("nested", [False, True], ids=["plain", "nested"])
+def test_a_checkpoint_of_bitsandbytes_runs_as_it_is(nested: bool, tmp_path: Path) -> None:
+    """Read as floats, fused, and quantised again: the very same codes and scales."""
+    write_random(tmp_path, **WIDE)
+    plain = inspect(tmp_path)
+    expected = logits(tmp_path, "nf4")
+    pack_nf4(tmp_path, nested=nested)
+    found = inspect(tmp_path)
+    assert found.quantised and not plain.quantised
+    assert (found.parameters, found.vocabulary) == (plain.parameters, plain.vocabulary)
+    assert found.bytes < plain.bytes
+    assert choose_dtype(found, "auto") == "nf4"
+    ours = logits(tmp_path, "auto")
+    if nested:  # rounding the scales changes them
+        assert (ours - expected).norm() < 0.05 * expected.norm()
+    else:
+        assert torch.equal(ours, expected)
+
+
+def test_a_checkpoint_of_bitsandbytes_can_be_widened(tmp_path: Path) -> None:
+    write_random(tmp_path, **WIDE)
+    pack_nf4(tmp_path)
+    checkpoint = inspect(tmp_path)
+    name = "model.layers.0.mlp.down_proj.weight"
+    weight = Weights(checkpoint, torch.float32, torch.device("cpu"))(name)
+    assert weight.shape == (128, 192)
+    assert logits(tmp_path, "fp32").isfinite().all()
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["plain", "nested"])
+def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
+    functional = pytest.importorskip("bitsandbytes.functional")
+    write_random(tmp_path, **WIDE)
+    name = "model.layers.1.self_attn.q_proj.weight"
+    tensors = load_file(tmp_path / "model.safetensors")
+    packed, state = functional.quantize_4bit(
+        tensors[name], blocksize=64, quant_type="nf4", compress_statistics=real
+    )
+    expected = functional.dequantize_4bit(packed, state).bfloat16()
+    tensors[name] = packed
+    tensors |= {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    found = Weights(inspect(tmp_path), torch.bfloat16, torch.device("cpu"))(name)
+    assert torch.allclose(found, expected, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "name"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, "'gptq'"),
+        ({"quant_method": "awq"}, "'awq'"),
+        ({"quant_method": "fp8"}, "'fp8'"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "'bitsandbytes' in fp4"),
+    ],
+)
+def test_an_unknown_scheme_is_named_with_a_remedy(
+    scheme: dict[str, object], name: str, tmp_path: Path
+) -> None:
+    write_random(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "quantization_config": scheme}))
+    with pytest.raises(ModelError, match="Use the original model") as caught:
+        load_model(tmp_path)
+    assert name in str(caught.value)
+
+
+def test_bytes_that_are_no_floats_are_refused_before_loading(tmp_path: Path) -> None:
+    write_random(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=r"up_proj.weight is stored in F8_E4M3"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")], ids=str)
+@pytest.mark.parametrize("kind", ["fp32", *QUANTISED])
+def test_a_weight_that_is_no_number_is_named(value: float, kind: str, tmp_path: Path) -> None:
+    write_random(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.self_attn.v_proj.weight"
+    tensors[name][3, 2] = value
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=name):
+        load_model(tmp_path, dtype=kind)
+
+
+def test_a_machine_or_model_that_lacks_it_is_told(
+    gptneo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidRequest, match="GPTNeoForCausalLM runs through transformers"):
+        load_model(gptneo, dtype="int8")
+    write_random(tmp_path)
+    monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
+    with pytest.raises(InvalidRequest, match="on the CPU only"):
+        load_model(tmp_path, dtype="nf4")
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_a_quantised_draft_and_target_work_together(kind: str, pair: tuple[Path, Path]) -> None:
+    from tests.engine.test_lossless import GREEDY, asked, reply
+
+    from engine.request import Speculation
+
+    session = open_session(*pair, dtype=kind)
+    plain = reply(session, asked("Hello", GREEDY[0], Speculation(proposer="none", depth=0)))[0]
+    for depth in (1, 4, 15):
+        speculation = Speculation(proposer="draft", depth=depth)
+        assert reply(session, asked("Hello", GREEDY[0], speculation))[0] == plain
+
+
+PEAK = """
+import resource, sys
+from pathlib import Path
+import torch
+from engine.models.loader import load_model
+load_model(Path(sys.argv[1]), dtype=sys.argv[3])  # whatever loading allocates once
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = load_model(Path(sys.argv[2]), dtype=sys.argv[3], context=256)
+print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux only")
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_loading_never_holds_the_float_model(kind: str, tmp_path: Path) -> None:
+    """150 MB in float32, in shards: the peak is the quantised model and one matrix of its floats."""
+    sizes = {"hidden_size": 512, "intermediate_size": 1408, "head_dim": 64}
+    write_random(tmp_path / "small")
+    write_random(
+        tmp_path / "big", shard="30MB", num_hidden_layers=16, num_attention_heads=8, **sizes
+    )
+    big = inspect(tmp_path / "big")
+    assert big.bytes > 150_000_000
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(tmp_path / "small"), str(tmp_path / "big"), kind],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).resolve().parents[3],
+    )
+    quantised = big.parameters * {"int8": 1.0, "nf4": 0.54}[kind]
+    # A fused matrix of 1408 x 2 x 512 in float32, its parts, and the allocator's slack.
+    assert int(done.stdout) < 1.2 * quantised + 40_000_000
