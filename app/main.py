@@ -34,6 +34,7 @@ class Settings:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     pair: str = DEFAULT_PAIR
+    quantization: str = "auto"
     data_dir: Path | None = None
     api: bool = False
     api_key: str | None = None
@@ -74,7 +75,7 @@ def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
     from app.runtime import open_in_background
 
     announce_ready(listener, settings)
-    open_in_background(runtime, settings.pair)
+    open_in_background(runtime, settings.pair, settings.quantization)
     if settings.browser and settings.pages:
         # Some browsers are only started, others are waited for: not here.
         opening = threading.Thread(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from app import paths
 from engine import hub
 from engine.catalog import Catalog, ModelSpec, open_catalog
+from engine.checkpoint import AUTO
 from engine.errors import ForetokenError
 from engine.hub import Progress
 
@@ -100,9 +101,12 @@ def open_pair(
 ) -> Loaded:
     """Resolve ``text`` (see ``Catalog.resolve``), fetch what is not on disk, load. Blocks.
 
-    Raises ``ForetokenError``; the pair that was loaded before then stays loaded.
+    ``dtype`` auto is the catalog's choice for the target, if it has one. Raises ``ForetokenError``; the
+    pair that was loaded before then stays loaded.
     """
     pairing = catalog.resolve(text)
+    if dtype == AUTO:
+        dtype = pairing.target.quantization
     target = fetch(pairing.target, on_progress, cancelled)
     draft = fetch(pairing.draft, on_progress, cancelled) if pairing.draft is not None else None
     return service.load(target, draft, name=pairing.name, dtype=dtype)
@@ -120,7 +124,7 @@ def fetch(
     return hub.download(spec, on_progress=on_progress or _ignore, cancelled=cancelled)
 
 
-def open_in_background(runtime: Runtime, text: str) -> threading.Thread:
+def open_in_background(runtime: Runtime, text: str, dtype: str = AUTO) -> threading.Thread:
     """Open a pair while the page is already there; ``runtime.opening`` tells how it goes."""
 
     def work() -> None:
@@ -130,7 +134,7 @@ def open_in_background(runtime: Runtime, text: str) -> threading.Thread:
             tell(OpeningStatus(OpeningState.WORKING, text, "Downloading", progress))
 
         try:
-            loaded = open_pair(runtime.service, runtime.catalog, text, on_progress)
+            loaded = open_pair(runtime.service, runtime.catalog, text, on_progress, dtype=dtype)
         except ForetokenError as error:
             tell(OpeningStatus(OpeningState.FAILED, text, str(error)))
             logger.error("%s", error)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine import checkpoint
 from engine.catalog_file import Entry, read_catalog_file
-from engine.checkpoint import Checkpoint
+from engine.checkpoint import AUTO, QUANTIZATIONS, Checkpoint
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 
 SEPARATOR = "::"
@@ -29,7 +29,8 @@ class ModelSpec:
 
     Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
     while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
-    the vocabulary; it is empty for a folder outside the catalog.
+    the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
+    loaded unless somebody asks for another.
     """
 
     id: str
@@ -47,6 +48,7 @@ class ModelSpec:
     layers: int = 0
     kv_heads: int = 0
     head_dim: int = 0
+    quantization: str = AUTO
     note: str = ""
 
 
@@ -244,6 +246,11 @@ def _why_not_size(target: ModelSpec, draft: ModelSpec) -> str | None:
 
 def _model(entry: Entry) -> ModelSpec:
     values = dict(entry.values)
+    if values.get("quantization", AUTO) not in QUANTIZATIONS:
+        known = ", ".join(QUANTIZATIONS)
+        raise entry.error(
+            "quantization", f"it is {values['quantization']!r}; choose one of {known}"
+        )
     if "path" not in values:
         return ModelSpec(**values)
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()

@@ -19,7 +19,7 @@ MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
     "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
-    "note": TEXT,
+    "quantization": TEXT, "note": TEXT,
 }  # fmt: skip
 PAIR_KEYS = {"id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "note": TEXT}
 

@@ -21,12 +21,16 @@ from engine.safetensors_header import StoredTensor, read_header
 from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
-    "Checkpoint", "TensorInfo", "TokenizerSignature",
+    "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
     "caution", "inspect", "tokenizer_signature", "weights_complete", "why_not",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+
+QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
+"""What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
+AUTO = QUANTIZATIONS[0]
 
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""

@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule
-
-QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 
 PairOption = Annotated[
     str,

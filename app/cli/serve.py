@@ -11,6 +11,7 @@ def serve(
     host: options.HostOption = main.DEFAULT_HOST,
     pair: options.PairOption = main.DEFAULT_PAIR,
     data_dir: options.DataDirOption = None,
+    quantization: options.QuantizationOption = "auto",
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:
@@ -20,6 +21,7 @@ def serve(
             host=host,
             port=port,
             pair=pair,
+            quantization=options.check_quantization(quantization),
             data_dir=data_dir,
             api=True,
             api_key=api_key,

@@ -21,6 +21,7 @@ def ui(
         bool, typer.Option("--api", help="Switch the OpenAI-compatible endpoint on.")
     ] = False,
     pair: options.PairOption = main.DEFAULT_PAIR,
+    quantization: options.QuantizationOption = "auto",
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:
@@ -30,6 +31,7 @@ def ui(
             host=host,
             port=port,
             pair=pair,
+            quantization=options.check_quantization(quantization),
             data_dir=data_dir,
             api=api,
             api_key=api_key,

@@ -64,5 +64,6 @@ class Models:
             "max_model_len": loaded.context,
             "target": loaded.target,
             "draft": loaded.draft,
+            "quantization": loaded.dtype,
             "proposers": list(loaded.proposers),
         }

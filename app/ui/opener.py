@@ -7,6 +7,7 @@ import threading
 
 from app.runtime import OpeningState, OpeningStatus, Runtime, open_pair
 from app.ui.words import Words
+from engine.checkpoint import AUTO
 from engine.errors import ForetokenError, InvalidRequest
 from engine.hub import Progress
 
@@ -21,7 +22,7 @@ class Opener:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
 
-    def start(self, text: str) -> None:
+    def start(self, text: str, quantization: str = AUTO) -> None:
         """Open ``text`` (see ``Catalog.resolve``). Raises ``ForetokenError`` for what can be known
         at once; everything later is told by the status."""
         pairing = self._runtime.catalog.resolve(text)
@@ -30,21 +31,26 @@ class Opener:
                 raise InvalidRequest("pair", Words.OPENING_BUSY)
             self._cancelled = threading.Event()
             self._tell(OpeningState.WORKING, pairing.name, Words.LOADING)
-        arguments = (text, pairing.name, self._cancelled)
+        arguments = (text, pairing.name, quantization, self._cancelled)
         threading.Thread(target=self._work, args=arguments, name="open-pair", daemon=True).start()
 
     def cancel(self) -> None:
         """Stop a download; what is already there is kept for the next try."""
         self._cancelled.set()
 
-    def _work(self, text: str, name: str, cancelled: threading.Event) -> None:
+    def _work(self, text: str, name: str, quantization: str, cancelled: threading.Event) -> None:
         def on_progress(progress: Progress) -> None:
             self._tell(OpeningState.WORKING, name, Words.DOWNLOADING, progress)
 
         runtime = self._runtime
         try:
             loaded = open_pair(
-                runtime.service, runtime.catalog, text, on_progress, cancelled.is_set
+                runtime.service,
+                runtime.catalog,
+                text,
+                on_progress,
+                cancelled.is_set,
+                dtype=quantization,
             )
         except ForetokenError as error:
             if cancelled.is_set():

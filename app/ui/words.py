@@ -30,6 +30,15 @@ class Words:
     DRAFT = "Draft"
     DRAFT_INFO = "Guesses ahead; only fitting ones"
     NO_DRAFT = "No draft"
+    QUANTIZATION = "Weights"
+    QUANTIZATION_INFO = "Fewer bits are faster and take less memory"
+    QUANTIZATIONS: ClassVar[dict[str, str]] = {
+        "auto": "What suits the machine",
+        "fp32": "32 bits",
+        "bf16": "16 bits (bf16)",
+        "int8": "8 bits (int8)",
+        "nf4": "4 bits (NF4)",
+    }
     LOAD = "Load"
     LOAD_DOWNLOAD = "Download and load"
     SPECULATION = "Speculation"

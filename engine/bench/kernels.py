@@ -1,11 +1,13 @@
 """T(M) of every matrix kernel and of whole steps, beside the bandwidth that bounds them.
 
-A decoding step reads every weight once, so a kernel is judged by how near it comes to plain reading. Between
-two calls other memory is read, or small weights would come from the cache, as a large model's never do.
+A decoding step reads every weight once, so a kernel is judged by how near it comes to plain reading.
+Between two calls other memory is read, or small weights would come from the cache, as a large model's
+never do.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -131,7 +133,7 @@ def _time(
     x = torch.randn(max(rows), k, generator=generator).to(kernel.inputs)
     found = []
     for count in rows:
-        seconds = _median_s(lambda count=count: linear(x[:count]), repeats, memory.read)
+        seconds = _median_s(functools.partial(linear, x[:count]), repeats, memory.read)
         size = n * k * kernel.bytes_per_weight
         found.append(Timing(name, n, k, count, 1e3 * seconds, size / seconds / 1e9))
     return found

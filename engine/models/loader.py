@@ -7,15 +7,13 @@ from typing import Any
 
 import torch
 
-from engine.checkpoint import Checkpoint, inspect
+from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
 from engine.models.base import Model, ModelInfo
 from engine.models.weights import FLOATS, Weights
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-QUANTIZATIONS = ("auto", *DTYPES, *QUANTISED)
-"""What the setting ``quantization`` may be."""
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
 

@@ -59,7 +59,7 @@ class Weights:
     def _read(self, name: str) -> Tensor:
         file, stored = self.places[name]
         buffer = torch.empty(stored.nbytes, dtype=torch.uint8)
-        read_into(file, stored, memoryview(buffer.numpy()))
+        read_into(file, stored, buffer.numpy().data)
         return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
 
     def _nf4(self, name: str) -> Tensor:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
+from engine.catalog import Catalog, ModelSpec, Pairing
 from engine.errors import CatalogError, ModelError
 from engine.events import Finished
 from engine.request import Request, Speculation
@@ -47,6 +48,15 @@ def test_a_failing_pair_leaves_the_old_one_in_place(runtime: Runtime, tmp_path: 
 
 
 @needs_model
+def test_the_catalog_may_say_how_a_model_is_loaded(runtime: Runtime) -> None:
+    """Unless somebody asks for another quantisation."""
+    spec = ModelSpec(id="small", name="Small", path=STORIES, quantization="int8")
+    catalog = Catalog((spec,), (Pairing(id="small", name="Small", target=spec),))
+    assert open_pair(runtime.service, catalog, "small").dtype == "int8"
+    assert open_pair(runtime.service, catalog, "small", dtype="fp32").dtype == "fp32"
+
+
+@needs_model
 def test_opening_in_the_background_ends_ready(runtime: Runtime) -> None:
     assert runtime.opening.status.state is OpeningState.IDLE
     thread = open_in_background(runtime, str(STORIES))
@@ -72,7 +82,7 @@ def test_a_bug_in_the_background_is_told_too(
 ) -> None:
     """An error nobody expected once left the page at "Loading" for ever."""
 
-    def broken(*arguments: object) -> None:
+    def broken(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("app.runtime.open_pair", broken)

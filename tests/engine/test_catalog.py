@@ -280,6 +280,13 @@ def test_an_unknown_key_gets_a_suggestion(tmp_path: Path) -> None:
     assert "line 6, key 'models[0].license': unknown key; did you mean 'licence'?" in message
 
 
+def test_an_unknown_quantisation(tmp_path: Path) -> None:
+    message = mistake(
+        tmp_path, GOOD.replace("licence: mit", "licence: mit\n    quantization: int3", 1)
+    )
+    assert "key 'models[0].quantization': it is 'int3'; choose one of auto, fp32" in message
+
+
 def test_an_unknown_section(tmp_path: Path) -> None:
     assert "line 1, key 'pears'" in mistake(tmp_path, "pears: []\n")
 

@@ -18,6 +18,7 @@ from scipy.stats import chisquare
 from engine import proposers
 from engine.context import Context
 from engine.events import Emitted, Finished
+from engine.kernels.cpu.factory import QUANTISED
 from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
 from engine.sampling import Sampler
 from engine.session import Session
@@ -83,9 +84,9 @@ COUPLED = tuple(
 class Pair:
     """One model pair twice: for plain decoding and for speculation."""
 
-    def __init__(self, target: Path, draft: Path | None) -> None:
-        self.plain = open_session(target, dtype="auto")
-        self.speculative = open_session(target, draft, dtype="auto")
+    def __init__(self, target: Path, draft: Path | None, dtype: str = "auto") -> None:
+        self.plain = open_session(target, dtype=dtype)
+        self.speculative = open_session(target, draft, dtype=dtype)
 
     @property
     def proposers(self) -> tuple[str, ...]:
@@ -156,6 +157,18 @@ def test_the_embedded_pair_says_the_same_with_every_proposer(
 ) -> None:
     assert embedded.proposers == proposers.names()[1:]
     compare(embedded, PROMPTS, samplings)
+
+
+@pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_a_quantised_pair_says_the_same_with_every_proposer(
+    kind: str, samplings: tuple[Sampling, ...], request: pytest.FixtureRequest
+) -> None:
+    """Every fourth prompt: what differs from the unquantised pair is tested bit by bit elsewhere."""
+    folders = (PIP / "target", PIP / "draft")
+    if EMBEDDED != "pip":
+        folders = request.getfixturevalue("pair")
+    compare(Pair(*folders, dtype=kind), PROMPTS[::4], samplings)
 
 
 @pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])

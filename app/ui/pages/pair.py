@@ -11,6 +11,7 @@ import gradio as gr
 from app.ui.shelf import Shelf
 from app.ui.words import Words
 from engine.catalog import SEPARATOR
+from engine.checkpoint import AUTO
 from engine.errors import ForetokenError
 
 REFRESH = "() => window.Foretoken.refresh()"
@@ -22,6 +23,7 @@ class PairPicker:
 
     target: gr.Dropdown
     draft: gr.Dropdown
+    quantization: gr.Dropdown
     load: gr.Button
     note: gr.HTML
 
@@ -33,9 +35,16 @@ def pair_picker(shelf: Shelf) -> PairPicker:
             shelf.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
         )
         draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
+        quantization = gr.Dropdown(
+            [(label, name) for name, label in Words.QUANTIZATIONS.items()],
+            value=AUTO,
+            label=Words.QUANTIZATION,
+            info=Words.QUANTIZATION_INFO,
+            elem_id="quantization",
+        )
         load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
         note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
-    picker = PairPicker(target, draft, load, note)
+    picker = PairPicker(target, draft, quantization, load, note)
     _wire(picker, shelf)
     return picker
 
@@ -59,16 +68,16 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         api_visibility="private",
     )
 
-    def load(target: str | None, draft: str | None) -> str:
+    def load(target: str | None, draft: str | None, quantization: str) -> str:
         try:
-            shelf.opener.start(pair_text(target, draft))
+            shelf.opener.start(pair_text(target, draft), quantization)
         except ForetokenError as error:
             return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
         return ""
 
     picker.load.click(
         load,
-        [picker.target, picker.draft],
+        [picker.target, picker.draft, picker.quantization],
         picker.note,
         show_progress="hidden",
         api_visibility="private",

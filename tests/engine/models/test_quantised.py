@@ -17,7 +17,7 @@ from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import QUANTISED
 from engine.models.loader import choose_dtype, load_model
 from engine.models.weights import Weights
-from engine.testing.checkpoints import VOCABULARY, open_session, write_random
+from engine.testing.checkpoints import VOCABULARY, write_random
 
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
 TEXT = [index * 7 % VOCABULARY for index in range(40)]
@@ -170,19 +170,6 @@ def test_a_machine_or_model_that_lacks_it_is_told(
     monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
     with pytest.raises(InvalidRequest, match="on the CPU only"):
         load_model(tmp_path, dtype="nf4")
-
-
-@pytest.mark.parametrize("kind", QUANTISED)
-def test_a_quantised_draft_and_target_work_together(kind: str, pair: tuple[Path, Path]) -> None:
-    from tests.engine.test_lossless import GREEDY, asked, reply
-
-    from engine.request import Speculation
-
-    session = open_session(*pair, dtype=kind)
-    plain = reply(session, asked("Hello", GREEDY[0], Speculation(proposer="none", depth=0)))[0]
-    for depth in (1, 4, 15):
-        speculation = Speculation(proposer="draft", depth=depth)
-        assert reply(session, asked("Hello", GREEDY[0], speculation))[0] == plain
 
 
 PEAK = """
