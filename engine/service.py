@@ -21,7 +21,13 @@ from engine.checkpoint import Checkpoint, caution, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
-from engine.models.loader import choose_dtype, compute_dtype, draft_dtype, load_model
+from engine.models.loader import (
+    choose_dtype,
+    compute_dtype,
+    draft_dtype,
+    load_model,
+    quantisation_note,
+)
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -324,7 +330,7 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     context = min(asked, fit.context)
     if context < min(asked, SHORTEST_CONTEXT):
         raise OutOfMemory(fit.sentence)
-    notes = [] if theirs is None else [caution(ours, theirs)]
+    notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")

@@ -9,6 +9,7 @@ import torch
 
 from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
+from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
 from engine.models.base import Model, ModelInfo
 from engine.models.weights import FLOATS, Weights
@@ -78,6 +79,26 @@ def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
     if kind in QUANTISED and why_not_quantised(checkpoint) is not None:
         return _unquantised(checkpoint)
     return kind
+
+
+def quantisation_note(kind: str, checkpoint: Checkpoint) -> str | None:
+    """What this processor makes of ``kind``, where that is worth telling people."""
+    if kind == "nf4" and nf4.fused_kernel() is None:
+        return (
+            "There is no NF4 kernel for this processor (it needs AVX-512 BF16 and bitsandbytes): weights "
+            "are widened as they are used. int8 is faster here."
+        )
+    if kind != "int8":
+        return None
+    levels = int8.exact_levels(checkpoint.hidden)
+    if levels is None:
+        return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
+    if levels < int8.ACTIVATION_LEVELS[0]:
+        return (
+            "This processor lacks VNNI, so activations have 7 bits in place of 8: sums stay exact, "
+            "rounding is coarser."
+        )
+    return None
 
 
 def why_not_quantised(checkpoint: Checkpoint) -> str | None:

@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 from engine.checkpoint import inspect
 from engine.errors import InvalidRequest, ModelError
-from engine.kernels.cpu import nf4
+from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED
-from engine.models.loader import choose_dtype, load_model
+from engine.models.loader import choose_dtype, load_model, quantisation_note
 from engine.models.weights import Weights
 from engine.testing.checkpoints import VOCABULARY, write_random
 
@@ -170,6 +170,17 @@ def test_a_machine_or_model_that_lacks_it_is_told(
     monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
     with pytest.raises(InvalidRequest, match="on the CPU only"):
         load_model(tmp_path, dtype="nf4")
+
+
+def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_random(tmp_path)
+    checkpoint = inspect(tmp_path)
+    assert quantisation_note("fp32", checkpoint) is None
+    monkeypatch.setattr(nf4, "fused_kernel", lambda: None)
+    assert "int8 is faster" in (quantisation_note("nf4", checkpoint) or "")
+    for levels, told in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
+        monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
+        assert told in (quantisation_note("int8", checkpoint) or "")
 
 
 PEAK = """
