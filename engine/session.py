@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from time import perf_counter
 
 from engine import proposers
@@ -30,14 +31,12 @@ from engine.events import (
 )
 from engine.judge import Judge
 from engine.models.base import Model
+from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
 from engine.request import Request
 from engine.sampling import Sampler, resolve_rule
 from engine.target import Target
 from engine.text import Detokenizer, StopStrings, TextCodec
-
-PREFILL_PART = 512
-"""Tokens prefilled between two looks at the cancel switch."""
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -79,13 +78,13 @@ class Session:
         name = request.speculation.proposer
         yield Started(info.name, name, rule, tuple(prompt), seed)
 
-        yield from self._prefill(prompt, request.reuse_cache, cancelled)
-        if cancelled():
-            yield Finished(FinishReason.CANCELLED, "", "", ())
-            return
         sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
         proposer = self._proposer(request)
         proposer.begin(context, sampler)
+        yield self._prefill(context, proposer, request.reuse_cache, cancelled)
+        if cancelled():
+            yield Finished(FinishReason.CANCELLED, "", "", ())
+            return
         ending = self._ending(request, len(prompt))
         rounds = decode(
             context,
@@ -105,19 +104,24 @@ class Session:
         self._proposers.clear()
 
     def _prefill(
-        self, prompt: list[int], reuse: bool, cancelled: Callable[[], bool]
-    ) -> Iterator[Prefilled]:
-        """Brings all tokens but the pending one into the target's cache."""
+        self, context: Context, proposer: Proposer, reuse: bool, cancelled: Callable[[], bool]
+    ) -> Prefilled:
+        """Brings all tokens but the pending one into the target's cache, then the proposer's."""
         started = perf_counter()
-        known = prompt[:-1]
+        known = context.tokens[:-1]
         if not reuse:
             self.target.clear()
         reused = self.target.reuse(known)
-        for at in range(reused, len(known), PREFILL_PART):
+        for _ in chain(self._extend(known[reused:]), proposer.prepare(context)):
             if cancelled():
                 break
-            self.target.extend(known[at : at + PREFILL_PART])
-        yield Prefilled(len(prompt), reused, perf_counter() - started)
+        return Prefilled(len(context.tokens), reused, perf_counter() - started)
+
+    def _extend(self, tokens: list[int]) -> Iterator[None]:
+        """Yields before each part, as ``Proposer.prepare`` does."""
+        for part in parts(tokens):
+            yield
+            self.target.extend(part)
 
     def _ending(self, request: Request, prompt_length: int) -> Ending:
         room = self.target.context - prompt_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -49,6 +50,12 @@ class Proposer(Protocol):
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         """A new request: ``context`` holds its prompt and will grow; draws go through ``sampler``."""
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        """Takes in the prompt, once ``begin`` was told of it; this counts as prefill.
+
+        Yields before each part of the work, where the caller may stop for good.
+        """
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         """Drafts at most ``budget`` after ``context.tokens``; may draft nothing."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import engine.session
+import engine.prefix
 from engine import proposers
 from engine.errors import ContextExceeded, IncompatiblePair, InvalidRequest, ModelError, NotLoaded
 from engine.events import (
@@ -276,7 +276,7 @@ def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
 def test_a_long_prefill_is_left_at_its_next_part(
     service: EngineService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.session, "PREFILL_PART", 32)
+    monkeypatch.setattr(engine.prefix, "PREFILL_PART", 32)
     gate = Gate(service, "extend")
     generation = service.submit(asked("abcdefgh" * 50))
     gate.let(2)

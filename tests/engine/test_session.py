@@ -19,9 +19,10 @@ from engine.events import (
     Prefilled,
     Started,
 )
+from engine.prefix import PREFILL_PART
 from engine.proposers.base import Resources
 from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
-from engine.session import PREFILL_PART, Session
+from engine.session import Session
 from engine.testing.checkpoints import VOCABULARY, open_session
 from engine.testing.fakes import TableModel
 from engine.text import TextCodec
@@ -258,6 +259,45 @@ def test_a_long_prompt_is_left_between_two_parts_of_its_prefill(
     assert finished.token_ids == () and finished.text == ""
     assert long.fed == PREFILL_PART
     assert model.fed == 0
+
+
+def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_PART) -> Session:
+    """A target and a draft that count what they are fed."""
+
+    def model() -> TableModel:
+        return TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context)
+
+    return Session(model(), codec, Resources(draft=model()))
+
+
+def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """It used to run inside round 1: that round's draft time told of the whole prompt."""
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (2 * PREFILL_PART)
+    for event in session.run(asked(prompt, max_tokens=8), never):
+        if isinstance(event, Prefilled):
+            assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
+
+
+def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (3 * PREFILL_PART)
+    _, finished = told(session, asked(prompt), after(4))
+    assert finished.reason is FinishReason.CANCELLED
+    assert session.target.tokens == list(prompt[:-1])
+    assert session.resources.draft.fed == PREFILL_PART  # type: ignore[union-attr]
+    assert told(session, asked(prompt))[1].reason is FinishReason.LENGTH
+
+
+def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
+    fake: tuple[Session, TableModel],
+) -> None:
+    session = drafted_by_table(fake[0].codec)
+    session.resources = Resources(draft=fake[1])  # its context holds 100 tokens
+    assert len(told(session, asked((9,) * 200))[1].token_ids) == 20
+    assert fake[1].fed == 0
 
 
 def test_cancelling_ends_the_reply_within_one_round(session: Session) -> None:
