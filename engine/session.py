@@ -80,6 +80,10 @@ class Session:
 
         sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
         proposer = self._proposer(request)
+        if not request.reuse_cache:
+            proposer.begin(
+                Context(()), sampler
+            )  # shares nothing with what it holds: all is dropped
         proposer.begin(context, sampler)
         yield self._prefill(context, proposer, request.reuse_cache, cancelled)
         if cancelled():

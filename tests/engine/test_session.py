@@ -281,6 +281,21 @@ def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
             assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
 
 
+def test_without_reuse_the_draft_starts_anew_as_the_target_does(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """The second of two equal races found the draft's cache warm."""
+    session = drafted_by_table(fake[0].codec)
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    fed = []
+    for reuse in (False, False, True):
+        before = draft.fed
+        told(session, asked(reuse_cache=reuse, max_tokens=1))
+        fed.append(draft.fed - before)
+    assert fed == [len(PROMPT) - 1, len(PROMPT) - 1, 0]
+
+
 def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
     session = drafted_by_table(fake[0].codec)
     prompt = (9,) * (3 * PREFILL_PART)
