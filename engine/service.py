@@ -60,6 +60,7 @@ class Generation:
     ) -> None:
         self.id = f"gen-{number}"
         self.request = request
+        self.prepared: tuple[Session, list[int]] | None = None  # for the service only
         self._withdraw = withdraw
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
@@ -154,8 +155,9 @@ class EngineService:
         session = self._session
         if session is None:
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
-        session.prepare(request)
+        prompt = session.prepare(request)
         generation = Generation(next(self._numbers), request, self._withdraw)
+        generation.prepared = session, prompt
         with self._lock:
             self._check_open()
             ahead = self._ahead()
@@ -240,9 +242,14 @@ class EngineService:
 
     def _run(self, generation: Generation) -> None:
         try:
-            if self._session is None:
+            session = self._session
+            if session is None:
                 raise NotLoaded("The model was unloaded while this request waited.")
-            for event in self._session.run(generation.request, lambda: generation.cancelled):
+            # Another pair may have been loaded meanwhile; its tokens are others.
+            asked, prompt = generation.prepared or (None, None)
+            prompt = prompt if asked is session else None
+            generation.prepared = None
+            for event in session.run(generation.request, lambda: generation.cancelled, prompt):
                 if isinstance(event, Finished):
                     self._end(generation, event)
                 else:

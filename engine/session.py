@@ -67,9 +67,15 @@ class Session:
         proposers.check(wanted.proposer, wanted.options, self.resources)
         return tokens
 
-    def run(self, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
-        """Yields Started, Prefilled, Emitted..., Finished. Raises as ``prepare`` does."""
-        prompt = self.prepare(request)
+    def run(
+        self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
+    ) -> Iterator[Event]:
+        """Yields Started, Prefilled, Emitted..., Finished.
+
+        ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does.
+        """
+        if prompt is None:
+            prompt = self.prepare(request)
         context = Context(prompt)
         rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
         seed = request.sampling.seed

@@ -26,6 +26,7 @@ from engine.events import (
 )
 from engine.request import Request, Sampling, Speculation
 from engine.service import EngineService, Generation
+from engine.text import TextCodec
 
 PATIENCE = 60.0
 
@@ -235,6 +236,45 @@ def test_two_threads_that_submit_get_the_replies_they_would_get_alone(
         backward = pool.submit(read_all, [5, 4, 3, 2, 1, 0])
         assert forward.result(PATIENCE) == alone
         assert backward.result(PATIENCE) == alone[::-1]
+
+
+def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """The requests that any codec turns into tokens from now on."""
+    seen: list[Request] = []
+    original = TextCodec.encode_request
+
+    def encode(codec: TextCodec, request: Request) -> list[int]:
+        seen.append(request)
+        return original(codec, request)
+
+    monkeypatch.setattr(TextCodec, "encode_request", encode)
+    return seen
+
+
+def test_a_prompt_is_tokenised_once(
+    service: EngineService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check on arrival and the session each did it: twice the time for a long prompt."""
+    seen = count_encodings(monkeypatch)
+    finished(service.submit(asked()))
+    assert len(seen) == 1
+
+
+def test_a_prompt_is_tokenised_again_for_a_pair_that_came_between(
+    service: EngineService, gate: Gate, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = service.submit(asked())
+    gate.reached.wait(PATIENCE)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(service.load, *pair, name="Next")
+        while not service._waiting:
+            time.sleep(0.001)
+        seen = count_encodings(monkeypatch)
+        late = service.submit(asked("Late"))
+        gate.open()
+        loading.result(PATIENCE)
+        assert finished(running).reason is finished(late).reason is FinishReason.LENGTH
+    assert seen == [asked("Late"), asked("Late")]
 
 
 # -- cancelling
