@@ -28,9 +28,14 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
     kind = choose_dtype(checkpoint, dtype)
     device = choose_device()
     limit = context or checkpoint.context
-    own = _own_decoder(checkpoint)
     try:
+        own = _own_decoder(checkpoint)
         return (_load_llama if own else _load_adapter)(checkpoint, kind, device, limit)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
+            "use the config.json that was published with the weights."
+        ) from error
     except KeyError as error:
         raise ModelError(
             f"{folder} has no tensor or setting {error}: the checkpoint is incomplete or of another "

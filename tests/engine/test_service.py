@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -135,6 +137,36 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
         service.load(*pair, name="Odd", dtype="int3")
     assert service.loaded == before
     assert finished(service.submit(asked())).token_ids == expected
+
+
+@pytest.mark.parametrize(
+    ("role", "broken", "said"),
+    [
+        (0, {"rms_norm_eps": "small"}, "'rms_norm_eps' expected float, got str (value: 'small')"),
+        (0, {"hidden_size": 31}, "not a multiple of the number of attention heads"),
+        (0, {"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "'big'"),
+        (1, {"rms_norm_eps": "small"}, "'small'"),
+        (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
+    ],
+)
+def test_a_broken_configuration_is_named_and_not_the_tokenizer(
+    pair: tuple[Path, Path], tmp_path: Path, role: int, broken: dict[str, Any], said: str
+) -> None:
+    """transformers' tokenizer loader looks into config.json, and its complaint was taken for one
+    about the tokenizer; a number that is none ended in a bare ValueError."""
+    folder = tmp_path / "broken"
+    shutil.copytree(pair[role], folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **broken}))
+    folders = [*pair]
+    folders[role] = folder
+    service = EngineService()
+    with pytest.raises(ModelError) as caught:
+        service.load(*folders, name="Broken")
+    service.close()
+    assert str(folder / "config.json") in str(caught.value)
+    assert said in str(caught.value)
+    assert "tokenizer" not in str(caught.value)
 
 
 def test_a_pair_is_replaced_after_the_requests_already_waiting(
