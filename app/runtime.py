@@ -35,12 +35,20 @@ class OpeningState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpeningStatus:
-    """What to tell people about the pair being opened. ``progress`` is a download's, if any."""
+    """What to tell people about the pair being opened. ``progress`` is a download's, if any.
+
+    ``pair`` is what ``Catalog.resolve`` takes, ``name`` what people call it.
+    """
 
     state: OpeningState = OpeningState.IDLE
     pair: str = ""
     message: str = ""
     progress: Progress | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.pair
 
 
 class Opening:
@@ -49,6 +57,14 @@ class Opening:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._status = OpeningStatus()
+        self._ready = ""
+
+    @property
+    def shown(self) -> str:
+        """The pair for pickers to show: the one being opened, else the one opened last, if any."""
+        with self._lock:
+            working = self._status.state is OpeningState.WORKING
+            return self._status.pair if working else self._ready
 
     @property
     def status(self) -> OpeningStatus:
@@ -58,6 +74,8 @@ class Opening:
     def tell(self, status: OpeningStatus) -> None:
         with self._lock:
             self._status = status
+            if status.state is OpeningState.READY:
+                self._ready = status.pair
 
 
 @dataclass(frozen=True, slots=True)
