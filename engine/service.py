@@ -30,8 +30,6 @@ from engine.text import TextCodec
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-LONGEST_CONTEXT = 32_768
-"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
 SHORTEST_CONTEXT = 512
 """Below this a chat is no use; the pair is refused instead."""
 
@@ -320,7 +318,7 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     if reason:
         raise IncompatiblePair(reason)
     kind = choose_dtype(ours, dtype)
-    asked = min(ours.context, LONGEST_CONTEXT)
+    asked = min(ours.context, memory.LONGEST_CONTEXT)
     fit = memory.fit(
         memory.ModelSize.of(ours),
         None if theirs is None else memory.ModelSize.of(theirs),
