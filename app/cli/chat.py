@@ -1,8 +1,9 @@
-"""``foretoken chat``: a reply in the terminal, its statistics, and its trace."""
+"""``foretoken chat``: replies in the terminal, their statistics, and their trace."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app import main, paths
-from app.cli import options, prompts, replies, terminal
+from app.cli import interactive, options, prompts, replies, terminal
 from app.cli.loading import open_for_command
 from app.cli.proposer_options import parse
 from engine import proposers
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 def chat(
     prompt: Annotated[
-        str | None, typer.Argument(help="What to say; - reads standard input.")
+        str | None,
+        typer.Argument(help="What to say; - reads standard input. Without one, a chat begins."),
     ] = None,
     prompts_file: Annotated[
         Path | None,
@@ -74,7 +76,7 @@ def chat(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Answer a prompt in the terminal."""
+    """Answer a prompt in the terminal, or chat there."""
     dtype = options.check_quantization(quantization)
     conversations = prompts.collect(prompt, prompts_file)
     sampling = Sampling(
@@ -113,23 +115,27 @@ def chat(
 
 def hold_all(
     service: EngineService,
-    conversations: list[prompts.Conversation],
+    conversations: list[prompts.Conversation] | None,
     wish: replies.Wish,
     write_event: Callable[[Event], None],
     marks: bool,
 ) -> list[replies.Reply]:
-    """Hold every conversation, printing as it goes."""
+    """Hold every conversation, or one with who sits there, printing as it goes."""
     printer = terminal.Printer(sys.stdout, terminal.marks_for(sys.stdout) if marks else None)
 
     def on_event(event: Event) -> None:
         write_event(event)
         printer.show(event)
 
+    if conversations is None:
+        held = interactive.converse(service, wish, on_event)
+    else:
+        each = (replies.hold(service, turns, wish, on_event) for turns in conversations)
+        held = itertools.chain.from_iterable(each)
     done = []
-    for conversation in conversations:
-        for reply in replies.hold(service, conversation, wish, on_event):
-            print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
-            done.append(reply)
+    for reply in held:
+        print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
+        done.append(reply)
     return done
 
 

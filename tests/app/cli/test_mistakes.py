@@ -42,8 +42,7 @@ def test_a_mistake_is_one_message_and_status_2(
     assert result.out == ""
 
 
-def test_a_prompt_or_a_file_is_needed(foretoken: Foretoken, tmp_path: Path) -> None:
-    assert "Give either a prompt" in foretoken("chat").err
+def test_a_prompt_and_a_file_are_too_much(foretoken: Foretoken, tmp_path: Path) -> None:
     both = foretoken("chat", "Hello", "--prompts", tmp_path / "file")
     assert both.status == 2
     assert "Give either a prompt" in both.err
