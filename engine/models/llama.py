@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.cache import KVCache
-from engine.kernels.cpu.attention import attend, causal_bias
+from engine.kernels.cpu.attention import causal_bias, choose_attend
 from engine.kernels.cpu.linear import Linear, make_linear
 from engine.models.base import Cache, ModelInfo
 from engine.models.rope import interleave, rotations
@@ -113,6 +113,9 @@ class Llama:
         ]
         self.norm = tensor("model.norm.weight")
         self.head = make_linear(self.embedding if self.shape.tied else tensor("lm_head.weight"))
+        self.attend = choose_attend(
+            self.shape.heads, self.shape.kv_heads, self.shape.head_dim, self.dtype, self.device
+        )
         self.rotation = rotations(config, self.shape.head_dim, info.context).to(self.device)
 
     @property
@@ -175,7 +178,7 @@ class Llama:
         query, key = turned.split((shape.heads, shape.kv_heads), dim=1)
         cache.write(index, start, key, qkv[:, rotated:])
         keys, values = cache.blocks(index, start + rows)
-        return layer.output(attend(query.contiguous(), keys, values, bias))
+        return layer.output(self.attend(query.contiguous(), keys, values, bias))
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (self.shape.hidden,), weight, self.shape.epsilon)

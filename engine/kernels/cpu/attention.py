@@ -4,13 +4,24 @@
 cache is cut into blocks of 256 absolute positions; scores and weighted values are computed per block
 in one fixed shape and the blocks are added up from the first to the last. A block that lies wholly
 in a row's future adds exactly zero, so neither a longer cache nor more rows change a result.
+
+That holds where BLAS takes one path for all padded row counts. ``choose_attend`` tries it, and has
+``attend_singly`` for a machine where it does not hold.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Query, keys, values and bias to the attended values, as ``attend``."""
 
 BLOCK = 256
 """Positions per KV block."""
@@ -67,3 +78,67 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
     out = (total / total_norm).to(values.dtype)  # (kv_heads, group * padded, head_dim)
     out = out.view(kv_heads, group, padded, width).permute(2, 0, 1, 3).reshape(padded, -1)
     return out[:rows]
+
+
+def attend_singly(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
+    """``attend`` with one row in each call: the same shape for every row, however many there are."""
+    group = query.shape[1] // keys.shape[1]
+    alone = group * padded_rows(1, group)
+    return torch.cat(
+        [
+            attend(one, keys, values, bias[:, :, row : row + 1].expand(-1, -1, alone, -1))
+            for row, one in enumerate(query.split(1))
+        ]
+    )
+
+
+_row_independent: dict[tuple[int, int, int, torch.dtype, str], bool] = {}
+
+
+def choose_attend(
+    heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
+) -> Attend:
+    """``attend`` where it is row-independent for such heads on this machine; tried once."""
+    key = (heads, kv_heads, head_dim, dtype, device.type)
+    if key not in _row_independent:
+        _row_independent[key] = _is_row_independent(heads, kv_heads, head_dim, dtype, device)
+        if not _row_independent[key]:
+            log.warning(
+                "This machine computes attention (%d heads of %d, %s) with other bits when other "
+                "rows stand beside a row. It is done row by row: the words stay right, but "
+                "checking drafted tokens takes longer.",
+                heads,
+                head_dim,
+                dtype,
+            )
+    return attend if _row_independent[key] else attend_singly
+
+
+def _is_row_independent(
+    heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device
+) -> bool:
+    """Whether rows at the border of two blocks have the bits they have alone.
+
+    A few milliseconds: two KV heads and a few row counts stand for all.
+    """
+    generator = torch.Generator().manual_seed(0)
+    group, kv_heads = heads // kv_heads, min(kv_heads, 2)
+    heads = group * kv_heads
+    first, count, compared = BLOCK - 3, 16, 5
+    query, keys, values = (
+        torch.randn(shape, generator=generator).to(device, dtype)
+        for shape in (
+            (count, heads, head_dim),
+            (2, kv_heads, BLOCK, head_dim),
+            (2, kv_heads, BLOCK, head_dim),
+        )
+    )
+
+    def rows(start: int, end: int) -> Tensor:
+        bias = causal_bias(first + start, end - start, group, len(keys), keys)
+        return attend(query[start:end], keys, values, bias)
+
+    alone = torch.cat([rows(row, row + 1) for row in range(compared)])
+    return all(
+        torch.equal(rows(0, end)[:compared], alone[:end]) for end in (2, 3, 4, 5, 7, 8, 12, count)
+    )

@@ -8,7 +8,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.cache import KVCache
-from engine.kernels.cpu.attention import BLOCK, ROW_QUANTUM, attend, causal_bias, padded_rows
+from engine.kernels.cpu.attention import (
+    BLOCK,
+    ROW_QUANTUM,
+    Attend,
+    attend,
+    attend_singly,
+    causal_bias,
+    choose_attend,
+    padded_rows,
+)
 
 DTYPES = [torch.float32, torch.bfloat16]
 KV_HEADS = 2
@@ -45,7 +54,9 @@ def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KV
     return (query * width**-0.5).to(dtype), cache
 
 
-def attended(query: Tensor, cache: KVCache, start: int, rows: int) -> Tensor:
+def attended(
+    query: Tensor, cache: KVCache, start: int, rows: int, attend: Attend = attend
+) -> Tensor:
     """Rows ``start .. start + rows - 1`` in one call, as the decoder makes it."""
     keys, values = cache.blocks(0, start + rows)
     group = query.shape[1] // KV_HEADS
@@ -121,3 +132,40 @@ def test_rows_are_padded_to_the_least_whole_quantum(group: int, rows: int) -> No
     assert padded >= rows
     assert padded * group % ROW_QUANTUM == 0
     assert not any(count * group % ROW_QUANTUM == 0 for count in range(rows, padded))
+
+
+# -- a machine whose products depend on the rows beside
+
+
+@shapes
+def test_this_machine_needs_no_single_rows(group: int, width: int, dtype: torch.dtype) -> None:
+    device = torch.device("cpu")
+    assert choose_attend(KV_HEADS * group, KV_HEADS, width, dtype, device) is attend
+
+
+@shapes
+def test_single_rows_give_the_bits_of_many(group: int, width: int, dtype: torch.dtype) -> None:
+    query, cache = random_state(group, width, dtype)
+    for rows in (1, 5, 16):
+        expected = attended(query, cache, BLOCK - 5, rows)
+        assert torch.equal(attended(query, cache, BLOCK - 5, rows, attend_singly), expected)
+
+
+def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One path of BLAS for all padded row counts was taken for granted."""
+    product = torch.matmul
+
+    def leaky(left: Tensor, right: Tensor) -> Tensor:
+        return product(left, right) * (1 + left.shape[-2] * 1e-3)  # the row count shows
+
+    monkeypatch.setattr("engine.kernels.cpu.attention._row_independent", {})
+    monkeypatch.setattr(torch, "matmul", leaky)
+    query, cache = random_state(1, 8, torch.float32)
+    chosen = choose_attend(KV_HEADS, KV_HEADS, 8, torch.float32, torch.device("cpu"))
+    assert chosen is attend_singly
+    assert "row by row" in caplog.text
+    many = attended(query, cache, BLOCK - 5, 16, chosen)
+    for row in range(16):
+        assert torch.equal(attended(query, cache, BLOCK - 5 + row, 1, chosen)[0], many[row])
