@@ -23,8 +23,8 @@ SIZE = {"width": 1280, "height": 800}
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 QUESTION = "What is speculative decoding?"
 REWRITE = (
-    "Replace Tom with Anna: Tom went to the market. Tom bought bread, and Tom walked home. "
-    "Then Tom sat by the fire, and Tom ate the bread."
+    "Replace the name Tom with Anna in this text:\n\nTom went to the market. Tom bought bread, and "
+    "then Tom walked home."
 )
 
 
@@ -59,6 +59,7 @@ def take(url: str) -> None:
         page.set_default_timeout(120_000)
         page.goto(f"{url}?__theme=light")
         page.wait_for_selector(".badge:not(.opening):not(.off)")
+        page.wait_for_selector("body[data-controls=ready]")
         page.wait_for_timeout(800)
         keep(page, "welcome")
         for number, question in enumerate((QUESTION, REWRITE)):
