@@ -74,7 +74,7 @@ export const words = {
     { label: "Ask the guide", text: "What is speculative decoding?" },
     { label: "Hear a tale", text: "Tell me a short tale about a fox and a lantern." },
     { label: "Make JSON", text: "Write JSON for a person: name Ada, age 36, city London." },
-    { label: "Rewrite", text: "Replace the name Tom with Anna in this text:\n\nTom went to the market. Tom bought bread, and then Tom walked home." },
+    { label: "Rewrite", text: "Change the name Mara to Jonas in this note:\n\nMara promised to bring the lamp to the harbour. On Friday Mara will visit the market. Please tell Mara that the shop is closed." },
     { label: "Introduce yourself", text: "Hi, my name is Mira." },
     { label: "Choose a depth", text: "What depth is good for JSON?" },
   ],
