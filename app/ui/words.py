@@ -38,6 +38,7 @@ class Words:
         "none": "none: plain decoding",
         "draft": "draft: a small model",
         "ngram": "ngram: repeats from the text",
+        "suffix": "suffix: repeats from text and past replies",
     }
     DEPTH = "Depth"
     DEPTH_INFO = "Drafted tokens a round"
