@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from engine import proposers
 from engine.context import Context
-from engine.controllers import Fixed
+from engine.controllers.fixed import Fixed
 from engine.decode import Ending, decode
 from engine.events import Origin, Round
 from engine.judge import Judge
