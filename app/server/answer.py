@@ -13,6 +13,7 @@ class Answer:
 
     def __init__(self, request: Request) -> None:
         self.depth = request.speculation.deepest
+        self.control = request.speculation.control
         self.text = ""
         self.seed = 0
         self.pieces: list[Piece] = []

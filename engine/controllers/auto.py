@@ -117,9 +117,9 @@ class Auto:
     def _news(self, depth: int, speeds: Sequence[float]) -> Decision | None:
         """The decision, if it is another than the one told last, or has other reasons."""
         told = self._told
-        if told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2:
-            if depth or not self._tried:
-                return None
+        same = told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2
+        if same and (depth or not self._tried):
+            return None
         needed = self._acceptance_for(_GAIN * speeds[0])
         gain = max(speeds[1:])
         expected = self._acceptance_for(gain)

@@ -16,7 +16,7 @@ from engine.controllers.fixed import Fixed, Off
 from engine.controllers.warm_up import ROWS
 from engine.events import Budget, Decision, Origin, Round, Timing, Tree
 
-FLAT, STEEP = (lambda rows: 1.0), (lambda rows: float(rows))
+FLAT, STEEP = (lambda rows: 1.0), float
 
 
 @dataclass
