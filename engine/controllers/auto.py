@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from engine.controllers.experience import Experience
 from engine.events import Budget, Decision, Round
 
-_GAIN = 1.01
-"""Less than one per cent is noise, and plain decoding the calmer choice."""
+_GAIN, _RESUME = 1.01, 1.05
+"""How much faster drafting must be to go on, and, after a pause, to begin again: between the two
+nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _SETTLED = 16
 """Rounds of drafting after which a pause before them is forgotten."""
@@ -43,7 +44,7 @@ class Auto:
             return Budget(0, 0)  # what a plain round takes is what all others are compared with
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
-        if speeds[best] <= _GAIN * speeds[0]:
+        if speeds[best] <= self._gain_needed * speeds[0]:
             best = 0
         self._settle(best)
         if best or self._wait > 0:
@@ -65,6 +66,10 @@ class Auto:
             self._judge_try(round) if drafted else self._pass_round(asked)
         self._steady += asked
         self._warm = asked
+
+    @property
+    def _gain_needed(self) -> float:
+        return _RESUME if self._paused else _GAIN
 
     def _settle(self, best: int) -> None:
         """Between drafting and pausing."""
@@ -120,7 +125,7 @@ class Auto:
         same = told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2
         if same and (depth or not self._tried):
             return None
-        needed = self._acceptance_for(_GAIN * speeds[0])
+        needed = self._acceptance_for(self._gain_needed * speeds[0])
         gain = max(speeds[1:])
         expected = self._acceptance_for(gain)
         if told and not told.depth and not depth and _alike(told, needed, expected):
@@ -133,7 +138,7 @@ class Auto:
         has = f"{expected or 0:.0%}".replace("%", " %")
         if depth:
             tokens = "1 token" if depth == 1 else f"{depth} tokens"
-            return f"drafting {tokens} a round: {gain:.2g} times as fast at {has} acceptance"
+            return f"drafting {tokens} a round: {gain:.2f} times as fast at {has} acceptance"
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
         return f"drafting paused: needs {needed:.0%} acceptance, has {has}".replace("%", " %", 1)
