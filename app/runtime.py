@@ -105,7 +105,7 @@ def create_runtime(data_dir: Path) -> Runtime:
     from engine.service import EngineService
 
     catalog = read_catalog(data_dir)
-    return Runtime(EngineService(), catalog, data_dir)
+    return Runtime(EngineService(paths.remembered(data_dir)), catalog, data_dir)
 
 
 def open_pair(

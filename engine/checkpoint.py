@@ -7,6 +7,7 @@ Weights come from safetensors only: a pickle runs code when it is read, so it is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
     "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "caution", "inspect", "tokenizer_signature", "weights_complete", "why_not",
+    "caution", "fingerprint", "inspect", "tokenizer_signature", "weights_complete", "why_not",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
@@ -113,6 +114,19 @@ def inspect(folder: Path) -> Checkpoint:
     )
     _check_tokenizer(checkpoint)
     return checkpoint
+
+
+def fingerprint(folder: Path) -> str:
+    """A name for the model in ``folder`` that another model does not have, wherever it lies.
+
+    Of its small files the content, of its weights the sizes: hashing those would take minutes.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.json")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(f"{file.name}\0{file.stat().st_size}".encode())
+    return digest.hexdigest()[:16]
 
 
 def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import memory, proposers
-from engine.checkpoint import caution, inspect, why_not
+from engine.checkpoint import caution, fingerprint, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
@@ -101,7 +101,9 @@ class _Call:
 class EngineService:
     """Loads pairs and runs requests, one at a time, in arrival order."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: Path | None = None) -> None:
+        """``remembered``: a folder for what proposers learn, where a request asks them to."""
+        self._remembered = remembered
         self._waiting: deque[Generation | _Call | None] = deque()
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
@@ -269,7 +271,8 @@ class EngineService:
         # until the new one is ready.
         model = load_model(target, dtype=pair.dtype, context=pair.context)
         resources = Resources(
-            draft=load_model(draft, dtype=pair.dtype, context=pair.context) if draft else None
+            draft=load_model(draft, dtype=pair.dtype, context=pair.context) if draft else None,
+            remembered=self._remembered and self._remembered / fingerprint(target),
         )
         session = Session(model, codec, resources)
         notes = list(pair.notes)

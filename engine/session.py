@@ -12,9 +12,11 @@ from dataclasses import replace
 from itertools import chain
 from time import perf_counter
 
-from engine import proposers
+from engine import controllers, proposers
 from engine.context import Context
-from engine.controllers import Fixed
+from engine.controllers.base import Controller
+from engine.controllers.experience import Drafter, Experience
+from engine.controllers.warm_up import warm_up
 from engine.decode import Ending, decode
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import (
@@ -33,7 +35,7 @@ from engine.judge import Judge
 from engine.models.base import Model
 from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
-from engine.request import Request
+from engine.request import AcceptanceRule, Control, Request
 from engine.sampling import Sampler, resolve_rule
 from engine.target import Target
 from engine.text import Detokenizer, StopStrings, TextCodec
@@ -49,6 +51,8 @@ class Session:
         self.codec = codec
         self.resources = resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
+        self._experience = Experience()
+        self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -82,6 +86,8 @@ class Session:
         seed = secrets.randbits(53) if seed is None else seed
         info = self.target.model.info
         name = request.speculation.proposer
+        if request.speculation.control is Control.AUTO:
+            self._warm_up()
         yield Started(info.name, name, rule, tuple(prompt), seed)
 
         sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
@@ -100,7 +106,7 @@ class Session:
             context,
             self.target,
             proposer,
-            Fixed(request.speculation.depth),
+            self._controller(request, sampler),
             Judge(sampler),
             ending,
             name,
@@ -132,6 +138,21 @@ class Session:
         for part in parts(tokens):
             yield
             self.target.extend(part)
+
+    def _warm_up(self) -> None:
+        """Before the first request that needs to know what verifying takes."""
+        if not self._experience.verify.known:
+            warm_up(self.target.model, self._experience.verify)
+
+    def _controller(self, request: Request, sampler: Sampler) -> Controller:
+        """Starts from what earlier requests with this proposer and rule have taught."""
+        speculation = request.speculation
+        key = speculation.proposer, sampler.rule
+        drafter = self._drafters.setdefault(key, Drafter())
+        if not sampler.may_recall:
+            drafter = Drafter(drafter.drafts)
+        experience = self._experience.of(drafter)
+        return controllers.create(speculation.control, speculation.deepest, experience)
 
     def _ending(self, request: Request, prompt_length: int) -> Ending:
         room = self.target.context - prompt_length

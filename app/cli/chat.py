@@ -37,9 +37,18 @@ def chat(
     pair: options.PairOption = main.DEFAULT_PAIR,
     proposer: Annotated[
         str | None,
-        typer.Option(help="none, draft or ngram. Default: draft if there is a draft, else ngram."),
+        typer.Option(
+            help="none, draft, ngram or suffix. Default: draft if there is a draft, else ngram."
+        ),
     ] = None,
-    depth: Annotated[int, typer.Option(help="Tokens drafted a round, 1 to 15.")] = 4,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens drafted a round, 1 to 15; with --controller auto, at most. "
+            "Given alone, it is kept to."
+        ),
+    ] = None,
+    controller: options.ControllerOption = None,
     acceptance: Annotated[
         str, typer.Option(help="auto, greedy, coupled or rejection.")
     ] = AcceptanceRule.AUTO.value,
@@ -91,7 +100,8 @@ def chat(
     )
     rule = options.acceptance_rule(acceptance)
     # Mistakes are told before any model is loaded.
-    Speculation(proposer=proposer or "ngram", depth=depth, acceptance=rule)
+    control = options.control(controller)
+    Speculation(proposer=proposer or "ngram", depth=depth, controller=control, acceptance=rule)
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
@@ -101,7 +111,11 @@ def chat(
         wish = replies.Wish(
             sampling=sampling,
             speculation=Speculation(
-                proposer=name, depth=depth, acceptance=rule, options=parse(name, option or [])
+                proposer=name,
+                depth=depth,
+                controller=control,
+                acceptance=rule,
+                options=parse(name, option or []),
             ),
             max_tokens=max_tokens,
             stop=tuple(stop or ()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.cli.prompts import Conversation
@@ -135,4 +135,5 @@ def _entry(text: str, token_ids: tuple[int, ...], statistics: Statistics) -> dic
         "prompt_tokens": statistics.prompt_tokens,
         "reused_tokens": statistics.reused_tokens,
         "completion_tokens": statistics.completion_tokens,
+        "decision": statistics.decision and asdict(statistics.decision),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -33,9 +34,13 @@ NOTHING = DraftProposal(Tree(), None, ())
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a loaded pair offers to proposers."""
+    """What a loaded pair offers to proposers.
+
+    ``remembered`` is a folder for what they learn about this target; without one they forget it.
+    """
 
     draft: Model | None = None
+    remembered: Path | None = None
 
 
 class Proposer(Protocol):

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 import engine.prefix
 from engine import proposers
+from engine.checkpoint import fingerprint
 from engine.errors import ContextExceeded, IncompatiblePair, InvalidRequest, ModelError, NotLoaded
 from engine.events import (
     Emitted,
@@ -420,3 +422,18 @@ def test_closing_cancels_what_runs_and_waits_and_refuses_what_comes(
         with pytest.raises(NotLoaded, match="shut down"):
             attempt()
     service.close()
+
+
+def test_replies_are_remembered_for_each_model_and_only_where_that_was_asked_for(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for remember in (False, True):
+        service = EngineService(tmp_path)
+        service.load(*pair, name="Random")
+        speculation = Speculation(proposer="suffix", options={"remember": remember})
+        list(service.submit(replace(asked(), speculation=speculation)))
+        service.unload()
+        service.close()
+        assert len(list(tmp_path.glob("*/replies/newer.jsonl"))) == remember
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == fingerprint(pair[0]) != fingerprint(pair[1])

@@ -16,6 +16,7 @@ from tests.app.cli.conftest import Foretoken
     [
         (["--depth", 0], "depth is 0; it must be 1 to 15"),
         (["--depth", 99], "depth is 99; it must be 1 to 15"),
+        (["--controller", "lucky"], "controller is 'lucky'; it must be one of auto, fixed, off"),
         (["--temperature", -1], "temperature is -1.0; it must be 0"),
         (["--temperature", "nan"], "temperature must be a finite number"),
         (["--top-p", 0], "top_p is 0.0"),
