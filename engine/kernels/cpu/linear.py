@@ -54,6 +54,16 @@ class PackedLinear:
         return result
 
 
+class Biased:
+    """Another product, and the same bias added to each row."""
+
+    def __init__(self, linear: Linear, bias: Tensor) -> None:
+        self.linear, self.bias = linear, bias  # bias: (out,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.bias
+
+
 _row_independent: dict[tuple[int, int, torch.dtype], bool] = {}
 
 
