@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
@@ -140,12 +139,12 @@ def load_layer(architecture: Architecture, spec: LayerSpec, at: TensorSource) ->
 
 def make_norm(architecture: Architecture, weight: Tensor) -> Norm:
     """RMSNorm (Zhang and Sennrich 2019) over ``weight``'s width."""
-    norm = partial(F.rms_norm, normalized_shape=weight.shape, eps=architecture.epsilon)
+    epsilon, width = architecture.epsilon, weight.shape
     if not architecture.centred_norms:
-        return partial(norm, weight=weight)
+        return lambda x: torch.rms_norm(x, width, weight, epsilon)
     # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
-    wide = partial(norm, weight=1 + weight.float())
-    return wide if weight.dtype is torch.float32 else lambda x: wide(x.float()).to(x.dtype)
+    wide = 1 + weight.float()
+    return lambda x: torch.rms_norm(x.float(), width, wide, epsilon).to(x.dtype)
 
 
 def _product(fetch: Callable[[str], Tensor], biased: bool) -> Linear:
