@@ -43,6 +43,19 @@ _HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 
+_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+    "gemma2": {"head_dim": 256, "sliding_window": 4096},
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+    },
+    "qwen3": {"head_dim": 128},
+}
+"""What published configurations of a ``model_type`` leave out where it is transformers' default."""
+
 
 class TensorInfo(NamedTuple):
     """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...)."""
@@ -236,8 +249,9 @@ def _instead_of_config(folder: Path) -> str:
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    part = config.get("text_config")
-    return part if isinstance(part, Mapping) else config
+    found = config.get("text_config")
+    part = found if isinstance(found, Mapping) else config
+    return {**_LEFT_OUT.get(str(part.get("model_type")), {}), **part}
 
 
 def _architecture(folder: Path, config: Mapping[str, Any]) -> str:

@@ -12,9 +12,15 @@ from torch import Tensor
 
 from engine.checkpoint import Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
+from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
+from engine.models.decoder import Decoder
+from engine.models.families import FAMILIES
+from engine.models.weights import Names, tensor_shapes
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+IGNORED_TENSORS = (".rotary_emb.inv_freq",)
+"""Early Llama checkpoints store what is computed from config.json."""
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
 
@@ -29,8 +35,8 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
     device = choose_device()
     limit = context or checkpoint.context
     try:
-        own = _own_decoder(checkpoint)
-        return (_load_llama if own else _load_adapter)(checkpoint, kind, device, limit)
+        own = checkpoint.architecture in FAMILIES
+        return (_load_own if own else _load_adapter)(checkpoint, kind, device, limit)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
@@ -63,19 +69,6 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
     return "bf16" if quick else "fp32"
 
 
-def _own_decoder(checkpoint: Checkpoint) -> bool:
-    config = checkpoint.config
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    return (
-        checkpoint.architecture == "LlamaForCausalLM"
-        and config.get("hidden_act", "silu") == "silu"
-        and not config.get("attention_bias")
-        and not config.get("mlp_bias")
-        and kind in ("default", "llama3")
-    )
-
-
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
     return ModelInfo(
         name=checkpoint.folder.name,
@@ -89,20 +82,18 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
     )
 
 
-def _load_llama(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
-    from engine.models.llama import Llama
-
-    _check_shapes(checkpoint)
+def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
+    architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
+    names = Names.among(checkpoint.tensors)
+    _check_tensors(checkpoint, architecture, names)
     with _Tensors(checkpoint, DTYPES[dtype], device) as tensor:
-        return Llama(checkpoint.config, tensor, info)
+        return Decoder(architecture, names, tensor, info)
 
 
-def _check_shapes(checkpoint: Checkpoint) -> None:
+def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:
     """Raises ModelError where config.json and the weights tell of different models."""
-    from engine.models.llama import tensor_shapes
-
-    expected = tensor_shapes(checkpoint.config)
+    expected = tensor_shapes(architecture, names)
     for name, shape in expected.items():
         found = checkpoint.tensors[name].shape
         if found != shape:
@@ -110,11 +101,22 @@ def _check_shapes(checkpoint: Checkpoint) -> None:
                 f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
                 f"{shape}. The two belong to different models: download the model again."
             )
-    layers = {name.split(".")[2] for name in checkpoint.tensors if name.startswith("model.layers.")}
-    if len(layers) != checkpoint.layers:
+    layers = f"{names.root}layers."
+    stored = [name for name in checkpoint.tensors if name.startswith(layers)]
+    count = len({name.removeprefix(layers).split(".")[0] for name in stored})
+    if count != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.folder} holds {len(layers)} layers, config.json says {checkpoint.layers}. "
+            f"{checkpoint.folder} holds {count} layers, config.json says {checkpoint.layers}. "
             "The two belong to different models: download the model again."
+        )
+    unread = sorted(
+        name for name in stored if name not in expected and not name.endswith(IGNORED_TENSORS)
+    )
+    if unread:
+        raise ModelError(
+            f"{checkpoint.folder} holds {len(unread)} tensors that no {checkpoint.architecture} has, "
+            f"such as {unread[0]}. Left out, they would change what the model says. Use weights and "
+            "a config.json that were published together."
         )
 
 

@@ -69,6 +69,16 @@ class SingleLinear:
         return torch.cat([F.linear(row, self.weight) for row in x.split(1)])
 
 
+class Biased:
+    """Another product, and the same bias added to each row."""
+
+    def __init__(self, linear: Linear, bias: Tensor) -> None:
+        self.linear, self.bias = linear, bias  # bias: (out,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.bias
+
+
 _Kind = type[PackedLinear] | type[BlockedLinear] | type[SingleLinear]
 _chosen: dict[tuple[int, int, torch.dtype, str], _Kind] = {}
 

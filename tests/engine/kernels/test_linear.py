@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from engine.kernels.cpu.linear import (
     ROWS,
+    Biased,
     BlockedLinear,
     Linear,
     PackedLinear,
@@ -139,3 +140,10 @@ def test_the_weight_may_be_a_view_that_is_not_contiguous() -> None:
     weight = weight_of((64, 48), torch.float32).t()
     x = inputs(3, 64, torch.float32)
     assert torch.allclose(make_linear(weight)(x), F.linear(x, weight), atol=1e-4)
+
+
+def test_a_bias_is_added_to_every_row() -> None:
+    weight, bias = weight_of((172, 64), torch.float32), torch.arange(172.0)
+    x = inputs(5, 64, torch.float32)
+    linear = make_linear(weight)
+    assert torch.equal(Biased(linear, bias)(x), linear(x) + bias)

@@ -11,9 +11,11 @@ import torch
 
 from engine.events import Finished
 from engine.models.base import Model
-from engine.models.llama import Llama
+from engine.models.decoder import Decoder
+from engine.models.families import FAMILIES
 from engine.models.loader import load_model
 from engine.request import Request, Speculation
+from engine.session import Session
 from engine.testing.checkpoints import VOCABULARY, open_session, write_random
 
 LLAMA3 = {
@@ -24,7 +26,20 @@ LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 128,
 }
-CONFIGS: dict[str, dict[str, Any]] = {
+SIZES = {"initializer_range": 0.1, "uneven": 0.1, "intermediate_size": 52}
+SLIDING = {"sliding_window": 24}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.1, 1.3, 1.6],
+    "long_factor": [1.0, 2.0, 4.0, 8.0],
+}
+GEMMA3_ROPES = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+LLAMAS: dict[str, dict[str, Any]] = {
     "head_dim 8, groups of 2, tied": {},
     "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
     "one KV head": {"num_key_value_heads": 1},
@@ -35,12 +50,65 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "hidden_size": 48,
         "intermediate_size": 52,
     },
+    "biases": {"attention_bias": True, "mlp_bias": True},
     "llama3 rope": {"rope_parameters": LLAMA3},
+    "linear rope": {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
+    "dynamic rope": {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
+    "yarn rope": {"rope_parameters": YARN},
     "another theta and epsilon": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
         "rms_norm_eps": 1e-3,
     },
 }
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mistral": ("mistral", SLIDING),
+    "mistral without window": ("mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2": ("qwen2", {}),
+    "qwen2, later layers slide": (
+        "qwen2",
+        {**SLIDING, "use_sliding_window": True, "max_window_layers": 1},
+    ),
+    "qwen3": ("qwen3", {"head_dim": 16, "rope_parameters": YARN}),
+    "qwen3, biases, a window": (
+        "qwen3",
+        {**SLIDING, "attention_bias": True, "use_sliding_window": True, "max_window_layers": 0},
+    ),
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}),
+    "gemma2": (
+        "gemma2",
+        {
+            **SLIDING,
+            "vocab_size": 323,
+            "query_pre_attn_scalar": 16,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": (
+        "gemma3_text",
+        {
+            **SLIDING,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "query_pre_attn_scalar": 16,
+            "rope_parameters": GEMMA3_ROPES,
+        },
+    ),
+    "phi3": ("phi3", {**SLIDING, "pad_token_id": 0, "tie_word_embeddings": False}),
+    "phi3, half turned": (
+        "phi3",
+        {
+            "pad_token_id": 0,
+            "num_key_value_heads": 4,
+            "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},
+        },
+    ),
+    "phi3, longrope": (
+        "phi3",
+        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE},
+    ),
+}
+"""Every other family: transformers' kind, and what makes its features show in 300 tokens."""
+MODELS = {name: ("llama", config) for name, config in LLAMAS.items()} | OTHERS
 WIDE: dict[str, Any] = {
     "hidden_size": 256,
     "intermediate_size": 688,
@@ -64,15 +132,44 @@ def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
     return result
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+def write(folder: Path, name: str, **config: Any) -> Any:
+    """One of ``MODELS``; returns transformers' model.
+
+    Larger weights would amplify the last bits, in which even two correct decoders differ.
+    """
+    kind, own = MODELS[name]
+    return write_random(folder, kind, **{**SIZES, **own, **config})
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
-    # Larger weights amplify the last bits, in which even two correct decoders differ.
-    reference = write_random(tmp_path, initializer_range=0.1, **CONFIGS[name])
+    """A whole prompt; then, from where layers have forgotten its begin, one token a step and 1 to 8."""
+    reference = write(tmp_path, name)
     model = load_model(tmp_path, dtype="fp32")
-    assert isinstance(model, Llama)
+    assert isinstance(model, Decoder)
     text = tokens(300)  # across a block of the KV cache
-    difference = (logits(model, text) - reference_logits(reference, text)).abs().max()
-    assert float(difference) < 1e-4
+    expected = reference_logits(reference, text)
+    cache = model.new_cache(512)
+    assert_close(model.forward(text, cache, last=300), expected)
+    cache.crop(270)
+    for index in range(270, 300):
+        assert_close(model.forward([text[index]], cache, last=1), expected[index : index + 1])
+    for start in (278, 250, 100):
+        for rows in range(1, 9):
+            cache.crop(start)
+            verified = model.forward(text[start : start + rows], cache, last=rows)
+            assert_close(verified, expected[start : start + rows])
+
+
+def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert float((ours - theirs).abs().max()) < 1e-4
+
+
+def test_every_family_is_compared_with_transformers() -> None:
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
+
+    compared = {NAMES[kind] for kind, _ in MODELS.values()}
+    assert compared == FAMILIES.keys() - {"Gemma3ForConditionalGeneration"}  # see test_families
 
 
 def test_a_sharded_checkpoint_is_the_same_model(tmp_path: Path) -> None:
@@ -99,29 +196,49 @@ def test_a_config_of_earlier_transformers_is_read_the_same(scaled: bool, tmp_pat
     assert torch.allclose(ours, reference_logits(reference, text), atol=1e-4)
 
 
+def greedy(reference: Any, prompt: list[int], count: int) -> list[int]:
+    """What transformers writes after ``prompt``."""
+    with torch.inference_mode():
+        written: list[int] = reference.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=count,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )[0, len(prompt) :].tolist()
+    return written
+
+
+def finished(session: Session, prompt: list[int], count: int, proposer: str) -> Finished:
+    request = Request(
+        token_ids=tuple(prompt),
+        max_tokens=count,
+        ignore_eos=True,
+        speculation=Speculation(proposer=proposer, depth=5),
+    )
+    *_, last = session.run(request, lambda: False)
+    assert isinstance(last, Finished)
+    return last
+
+
 def test_greedy_text_is_that_of_transformers(pair: tuple[Path, Path]) -> None:
     from transformers import AutoModelForCausalLM
 
     reference: Any = AutoModelForCausalLM.from_pretrained(pair[0], dtype=torch.float32)
     prompt = tokens(20, seed=9)
-    with torch.inference_mode():
-        expected = reference.generate(
-            torch.tensor([prompt]),
-            attention_mask=torch.ones(1, 20, dtype=torch.long),
-            max_new_tokens=60,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-        )[0, 20:].tolist()
-    request = Request(
-        token_ids=tuple(prompt),
-        max_tokens=60,
-        ignore_eos=True,
-        speculation=Speculation(proposer="draft", depth=5),
+    drafted = finished(open_session(*pair), prompt, 60, "draft")
+    assert list(drafted.token_ids) == greedy(reference, prompt, 60)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_greedy_text_of_every_family_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    """Repeated text, so that n-gram drafts stand; longer than the windows."""
+    reference = write(tmp_path, name, initializer_range=0.25)
+    prompt = tokens(40) * 2
+    assert list(finished(open_session(tmp_path), prompt, 40, "ngram").token_ids) == greedy(
+        reference, prompt, 40
     )
-    *_, finished = open_session(*pair).run(request, lambda: False)
-    assert isinstance(finished, Finished)
-    assert list(finished.token_ids) == expected
 
 
 def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
@@ -133,17 +250,26 @@ def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
 
 
-@pytest.fixture(scope="module", params=["fp32 narrow", "fp32 wide", "bf16 narrow", "bf16 wide"])
+SUBJECTS = [
+    *(f"{dtype} {width} llama" for dtype in ("fp32", "bf16") for width in ("narrow", "wide")),
+    *(f"{dtype} narrow {name}" for name in OTHERS for dtype in ("fp32", "bf16")),
+]
+
+
+@pytest.fixture(scope="module", params=SUBJECTS)
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
-    dtype, width = request.param.split()
-    folder = tmp_path_factory.mktemp("llama")
-    write_random(folder, **(WIDE if width == "wide" else {}))
+    dtype, width, name = request.param.split(maxsplit=2)
+    folder = tmp_path_factory.mktemp("model")
+    if name == "llama":
+        write_random(folder, **(WIDE if width == "wide" else {}))
+    else:
+        write(folder, name)
     return load_model(folder, dtype=dtype)
 
 
-@pytest.mark.parametrize("start", [5, 250])
+@pytest.mark.parametrize("start", [5, 250, 272])
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
-    """In the middle of a KV block, and across the border of one."""
+    """In the middle of a KV block, across the border of one, and of what a window leaves in sight."""
     text = tokens(start + 16)
     cache = model.new_cache(512)
     model.forward(text[:start], cache, last=0)
@@ -184,7 +310,7 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> No
 def test_only_the_asked_logits_are_returned(model: Model) -> None:
     cache = model.new_cache(512)
     text = tokens(140)
-    assert model.forward(text, cache, last=0).shape == (0, VOCABULARY)
+    assert model.forward(text, cache, last=0).shape == (0, model.info.vocabulary)
     assert cache.length == 140
     cache.crop(0)
     whole = model.forward(text, cache, last=140)
@@ -196,7 +322,7 @@ def test_stories_speak_the_same_in_both_decoders(stories: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     model = load_model(stories, dtype="fp32")
-    assert isinstance(model, Llama)
+    assert isinstance(model, Decoder)
     reference: Any = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
     text = [1, *tokens(300)]
     difference = (logits(model, text) - reference_logits(reference, text)).abs().max()

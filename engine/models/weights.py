@@ -1,0 +1,184 @@
+"""A checkpoint's tensors -> layers that are ready to multiply.
+
+Tensor names are those of transformers' ...ForCausalLM classes, which all families share. What can be
+folded into a weight once (the scale of the scores, the order of a head's dimensions, 1 + w) is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.linear import Biased, Linear, make_linear
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.rotation import side_by_side
+
+TensorSource = Callable[[str], Tensor]
+"""Fetches a tensor by name, in the dtype and on the device the model computes in."""
+
+Norm = Callable[[Tensor], Tensor]
+"""Maps ``(rows, hidden)`` to ``(rows, hidden)``."""
+
+_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Where a checkpoint keeps its decoder; the text part of a multimodal one lies deeper."""
+
+    root: str = "model."
+    head: str = _HEAD
+
+    @classmethod
+    def among(cls, stored: Iterable[str]) -> Names:
+        root, head = cls().root, cls().head
+        for name in stored:
+            if name.endswith(_EMBEDDING):
+                root = name.removesuffix(_EMBEDDING)
+            elif name.endswith(_HEAD):
+                head = name
+        return cls(root, head)
+
+    @property
+    def embedding(self) -> str:
+        return self.root + _EMBEDDING
+
+    @property
+    def norm(self) -> str:
+        return f"{self.root}norm.weight"
+
+    def layer(self, index: int) -> str:
+        return f"{self.root}layers.{index}."
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block's weights. None for what the model lacks."""
+
+    attention_norm: Norm
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
+    qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
+    output: Linear
+    attention_after: Norm | None
+    mlp_norm: Norm
+    gate_up: Linear  # hidden -> 2 * intermediate
+    down: Linear
+    mlp_after: Norm | None
+
+
+def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
+    """The tensors that the decoder reads, and the shapes they must have."""
+    layer = _layer_shapes(architecture)
+    shapes = {
+        names.layer(index) + name: size
+        for index in range(len(architecture.layers))
+        for name, size in layer.items()
+    }
+    shapes[names.embedding] = (architecture.vocabulary, architecture.hidden)
+    shapes[names.norm] = (architecture.hidden,)
+    if not architecture.tied:
+        shapes[names.head] = (architecture.vocabulary, architecture.hidden)
+    return shapes
+
+
+def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    a, hidden, width = architecture, architecture.hidden, architecture.intermediate
+    queries, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    outputs: dict[str, tuple[int, int, bool]]  # name -> (out, in, has a bias)
+    if a.joined:
+        outputs = {
+            "self_attn.qkv": (queries + 2 * keys, hidden, a.qkv_bias),
+            "mlp.gate_up": (2 * width, hidden, a.mlp_bias),
+        }
+    else:
+        outputs = {
+            "self_attn.q": (queries, hidden, a.qkv_bias),
+            "self_attn.k": (keys, hidden, a.qkv_bias),
+            "self_attn.v": (keys, hidden, a.qkv_bias),
+            "mlp.gate": (width, hidden, a.mlp_bias),
+            "mlp.up": (width, hidden, a.mlp_bias),
+        }
+    outputs["self_attn.o"] = (hidden, queries, a.output_bias)
+    outputs["mlp.down"] = (hidden, width, a.mlp_bias)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (rows, columns, biased) in outputs.items():
+        shapes[f"{name}_proj.weight"] = (rows, columns)
+        if biased:
+            shapes[f"{name}_proj.bias"] = (rows,)
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    if a.sandwich_norms:
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    shapes |= {f"{name}.weight": (hidden,) for name in norms}
+    if a.qk_norm:
+        shapes |= {f"self_attn.{name}_norm.weight": (a.head_dim,) for name in "qk"}
+    return shapes
+
+
+def load_layer(architecture: Architecture, spec: LayerSpec, at: TensorSource) -> Layer:
+    """One block; ``at`` fetches by the name within the layer."""
+    a = architecture
+    after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
+    return Layer(
+        attention_norm=make_norm(a, at("input_layernorm.weight")),
+        qkv=_product(partial(_qkv, a, spec, at), a.qkv_bias),
+        qk_norm=_qk_norm(a, spec, at) if a.qk_norm else None,
+        output=_product(lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
+        attention_after=make_norm(a, at(f"{after}.weight")) if a.sandwich_norms else None,
+        mlp_norm=make_norm(a, at(f"{before if a.sandwich_norms else after}.weight")),
+        gate_up=_product(partial(_gate_up, a, at), a.mlp_bias),
+        down=_product(lambda kind: at(f"mlp.down_proj.{kind}"), a.mlp_bias),
+        mlp_after=make_norm(a, at("post_feedforward_layernorm.weight"))
+        if a.sandwich_norms
+        else None,
+    )
+
+
+def make_norm(architecture: Architecture, weight: Tensor) -> Norm:
+    """RMSNorm (Zhang and Sennrich 2019) over ``weight``'s width."""
+    epsilon, width = architecture.epsilon, weight.shape
+    if not architecture.centred_norms:
+        return lambda x: torch.rms_norm(x, width, weight, epsilon)
+    # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
+    wide = 1 + weight.float()
+    return lambda x: torch.rms_norm(x.float(), width, wide, epsilon).to(x.dtype)
+
+
+def _product(fetch: Callable[[str], Tensor], biased: bool) -> Linear:
+    """The product with ``fetch("weight")``, and ``fetch("bias")`` added."""
+    product = make_linear(fetch("weight"))
+    return Biased(product, fetch("bias")) if biased else product
+
+
+def _qkv(a: Architecture, spec: LayerSpec, at: TensorSource, kind: str) -> Tensor:
+    """Queries, keys and values in one tensor; the first two in the order that turns quickly."""
+    sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
+    if a.joined:
+        query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
+    else:
+        query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
+    query = side_by_side(query, a.heads, spec.rope)
+    key = side_by_side(key, a.kv_heads, spec.rope)
+    if not a.qk_norm:  # a norm would undo the scale, so it carries it itself
+        query = query * a.query_scale
+    return torch.cat([query, key, value])
+
+
+def _qk_norm(a: Architecture, spec: LayerSpec, at: TensorSource) -> Tensor:
+    """What multiplies the normalised heads: (heads + kv_heads, head_dim), float32."""
+    query, key = (
+        side_by_side(at(f"self_attn.{name}_norm.weight").float(), 1, spec.rope) for name in "qk"
+    )
+    if a.centred_norms:
+        query, key = 1 + query, 1 + key
+    query = query * a.query_scale
+    return torch.cat([query.expand(a.heads, -1), key.expand(a.kv_heads, -1)])
+
+
+def _gate_up(a: Architecture, at: TensorSource, kind: str) -> Tensor:
+    if a.joined:
+        return at(f"mlp.gate_up_proj.{kind}")
+    return torch.cat([at(f"mlp.{name}_proj.{kind}") for name in ("gate", "up")])
