@@ -34,6 +34,11 @@ def own_catalog(data_dir: Path) -> Path:
     return data_dir / "model_catalog.yaml"
 
 
+def remembered(data_dir: Path) -> Path:
+    """Where proposers keep what they are asked to remember, a folder for each model."""
+    return data_dir / "remembered"
+
+
 def data_folder(chosen: Path | None = None) -> Path:
     """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place.
 

@@ -36,12 +36,20 @@ class OpeningState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OpeningStatus:
-    """What to tell people about the pair being opened. ``progress`` is a download's, if any."""
+    """What to tell people about the pair being opened. ``progress`` is a download's, if any.
+
+    ``pair`` is what ``Catalog.resolve`` takes, ``name`` what people call it.
+    """
 
     state: OpeningState = OpeningState.IDLE
     pair: str = ""
     message: str = ""
     progress: Progress | None = None
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.pair
 
 
 class Opening:
@@ -50,6 +58,14 @@ class Opening:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._status = OpeningStatus()
+        self._ready = ""
+
+    @property
+    def shown(self) -> str:
+        """The pair for pickers to show: the one being opened, else the one opened last, if any."""
+        with self._lock:
+            working = self._status.state is OpeningState.WORKING
+            return self._status.pair if working else self._ready
 
     @property
     def status(self) -> OpeningStatus:
@@ -59,6 +75,8 @@ class Opening:
     def tell(self, status: OpeningStatus) -> None:
         with self._lock:
             self._status = status
+            if status.state is OpeningState.READY:
+                self._ready = status.pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +106,7 @@ def create_runtime(data_dir: Path) -> Runtime:
     from engine.service import EngineService
 
     catalog = read_catalog(data_dir)
-    return Runtime(EngineService(), catalog, data_dir)
+    return Runtime(EngineService(paths.remembered(data_dir)), catalog, data_dir)
 
 
 def open_pair(

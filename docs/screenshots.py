@@ -21,11 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1280, "height": 800}
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
-QUESTION = "What is speculative decoding?"
-REWRITE = (
-    "Replace Tom with Anna: Tom went to the market. Tom bought bread, and Tom walked home. "
-    "Then Tom sat by the fire, and Tom ate the bread."
-)
+QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
 
 def main() -> None:
@@ -59,9 +55,10 @@ def take(url: str) -> None:
         page.set_default_timeout(120_000)
         page.goto(f"{url}?__theme=light")
         page.wait_for_selector(".badge:not(.opening):not(.off)")
+        page.wait_for_selector("body[data-controls=ready]")
         page.wait_for_timeout(800)
         keep(page, "welcome")
-        for number, question in enumerate((QUESTION, REWRITE)):
+        for number, question in enumerate(QUESTIONS):
             page.fill(".composer textarea", question)
             page.keyboard.press("Enter")
             page.locator(".msg.assistant:not(.running)").nth(number).wait_for()

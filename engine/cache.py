@@ -48,10 +48,10 @@ class KVCache:
             self.values[layer, block, :, slot : slot + take] = values[part].transpose(0, 1)
             done += take
 
-    def blocks(self, layer: int, end: int) -> tuple[Tensor, Tensor]:
-        """The blocks that cover positions 0..end-1, as views."""
-        count = -(-end // BLOCK)
-        return self.keys[layer, :count], self.values[layer, :count]
+    def blocks(self, layer: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """The blocks that cover positions 0..end-1, from block ``first`` on, as views."""
+        stop = -(-end // BLOCK)
+        return self.keys[layer, first:stop], self.values[layer, first:stop]
 
     def crop(self, length: int) -> None:
         """Forgets all positions from ``length`` on."""

@@ -132,16 +132,17 @@ class Catalog:
             if pairing.id == text:
                 return pairing
         target_text, _, draft_text = text.partition(SEPARATOR)
-        target = self._spec(target_text.strip())
+        target = self.spec(target_text.strip())
         if not draft_text.strip():
             return Pairing(id=text, name=target.name, target=target)
-        draft = self._spec(draft_text.strip())
+        draft = self.spec(draft_text.strip())
         reason = why_not(target, draft)
         if reason is not None:
             raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
         return Pairing(id=text, name=f"{target.name} + {draft.name}", target=target, draft=draft)
 
-    def _spec(self, text: str) -> ModelSpec:
+    def spec(self, text: str) -> ModelSpec:
+        """The model of this id, or in this folder; raises as ``resolve`` does."""
         for spec in self.models:
             if spec.id == text:
                 return spec
@@ -191,7 +192,8 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
 def local_spec(folder: Path) -> ModelSpec:
     """A folder outside the catalog; ``ModelError`` when it holds no model."""
     found = checkpoint.inspect(folder)
-    spec = ModelSpec(id=str(folder), name=folder.resolve().name, path=folder)
+    whole = folder.resolve()
+    spec = ModelSpec(id=str(whole), name=whole.name, path=folder)
     return _with_sizes(spec, found)
 
 

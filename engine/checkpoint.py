@@ -7,6 +7,7 @@ Weights come from safetensors only: a pickle runs code when it is read, so it is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
     "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "caution", "inspect", "tokenizer_signature", "weights_complete", "why_not",
+    "caution", "fingerprint", "inspect", "tokenizer_signature", "weights_complete", "why_not",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
@@ -43,6 +44,21 @@ _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+
+_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+    "gemma2": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True},
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+        "tie_word_embeddings": True,
+    },
+    "qwen3": {"head_dim": 128},
+    "smollm3": {"tie_word_embeddings": True},
+}
+"""What published configurations of a ``model_type`` leave out where it is transformers' default."""
 
 
 class TensorInfo(NamedTuple):
@@ -128,6 +144,19 @@ def inspect(folder: Path) -> Checkpoint:
     )
     _check_tokenizer(checkpoint)
     return checkpoint
+
+
+def fingerprint(folder: Path) -> str:
+    """A name for the model in ``folder`` that another model does not have, wherever it lies.
+
+    Of its small files the content, of its weights the sizes: hashing those would take minutes.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.json")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(f"{file.name}\0{file.stat().st_size}".encode())
+    return digest.hexdigest()[:16]
 
 
 def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
@@ -242,8 +271,9 @@ def _is_tied(config: Mapping[str, Any]) -> bool:
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    part = config.get("text_config")
-    return part if isinstance(part, Mapping) else config
+    found = config.get("text_config")
+    part = found if isinstance(found, Mapping) else config
+    return {**_LEFT_OUT.get(str(part.get("model_type")), {}), **part}
 
 
 def _architecture(folder: Path, config: Mapping[str, Any]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from engine.context import Context
-from engine.controllers import Controller
+from engine.controllers.base import Controller
 from engine.events import Budget, Round, Timing
 from engine.judge import Judge
 from engine.proposers.base import Proposer
@@ -73,7 +73,7 @@ def decode(
 
 def _within(budget: Budget, room: int) -> Budget:
     """No deeper than the tokens still wanted: the target adds one of its own."""
-    return Budget(min(budget.depth, room), min(budget.nodes, room))
+    return replace(budget, depth=min(budget.depth, room), nodes=min(budget.nodes, room))
 
 
 def _cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:

@@ -65,14 +65,30 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What a controller decided, and why, as a sentence for people.
+
+    ``depth`` 0 is plain decoding. ``needed`` is the acceptance, alike for every drafted token, from
+    which drafting pays; None if not even a perfect draft would. ``expected`` is the one it has.
+    """
+
+    depth: int
+    why: str
+    needed: float | None
+    expected: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """How far a controller lets the proposer draft in one round.
 
-    ``depth`` bounds the longest branch, ``nodes`` the whole tree.
+    ``depth`` bounds the longest branch, ``nodes`` the whole tree. ``decision`` is there in rounds
+    where the controller changed its mind; a single try while drafting is paused is no such change.
     """
 
     depth: int
     nodes: int
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)

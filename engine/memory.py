@@ -19,6 +19,9 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
+LONGEST_CONTEXT = 32_768
+"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
+
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
@@ -115,16 +118,18 @@ def fit(
 ) -> Fit:
     """Whether target and draft fit in ``free`` bytes with ``context`` tokens.
 
-    ``context`` None is the target's own; ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``,
-    for models that do not say how they will be held.
+    ``context`` None is what the engine would take: the target's own, up to ``LONGEST_CONTEXT``.
+    ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for models that do not say how they
+    will be held.
     """
     models = [target] if draft is None else [target, draft]
-    asked = min(context or target.context, target.context)
+    limit = min(target.context, LONGEST_CONTEXT)
+    asked = min(context or limit, limit)
     room = free_bytes() if free is None else free
     weights = sum(model.weight_bytes(dtype) for model in models)
     kv = sum(_kv_bytes(model, asked, dtype) for model in models)
     needed = weights + kv + overhead
-    largest = _largest_context(models, target.context, dtype, room - weights - overhead)
+    largest = _largest_context(models, limit, dtype, room - weights - overhead)
     return Fit(
         needed=needed,
         free=room,
@@ -171,9 +176,10 @@ def _sentence(models: list[ModelSize], asked: int, needed: int, free: int, large
     need = f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free."
     if needed <= free:
         return need
-    if largest:
-        return f"{need} A context of up to {largest:,} tokens fits: lower the context."
     smaller = (
         "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
     )
-    return f"{need} Not even the weights fit: choose {smaller}, or close other programs."
+    remedy = f"choose {smaller}, or close other programs."
+    if largest:
+        return f"{need} Only a context of up to {largest:,} tokens fits: for more, {remedy}"
+    return f"{need} Not even the weights fit: {remedy}"

@@ -1,8 +1,11 @@
-"""How much of a cached sequence a new one shares."""
+"""Bringing a cache up to a new text: what it shares with the old one, and the rest in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+PREFILL_PART = 512
+"""Tokens prefilled between two looks at the cancel switch."""
 
 
 def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
@@ -12,3 +15,9 @@ def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
         if cached[index] != wanted[index]:
             return index
     return limit
+
+
+def parts(tokens: Sequence[int]) -> Iterator[Sequence[int]]:
+    """``tokens`` in runs of ``PREFILL_PART``; the last may be shorter."""
+    for start in range(0, len(tokens), PREFILL_PART):
+        yield tokens[start : start + PREFILL_PART]

@@ -15,6 +15,9 @@ from engine.errors import InvalidRequest
 MAX_DEPTH = 15
 """With the pending token, 16 rows: what every kernel verifies in one pass."""
 
+FIXED_DEPTH = 4
+"""What ``fixed`` drafts where no depth is given."""
+
 
 class AcceptanceRule(StrEnum):
     """How drafted tokens are judged; ``AUTO`` is greedy at temperature 0, else coupled."""
@@ -23,6 +26,23 @@ class AcceptanceRule(StrEnum):
     GREEDY = "greedy"
     COUPLED = "coupled"
     REJECTION = "rejection"
+
+
+class Control(StrEnum):
+    """Who decides how far to draft: measurements, the request, or nobody, for nothing is drafted."""
+
+    AUTO = "auto"
+    FIXED = "fixed"
+    OFF = "off"
+
+
+def controller_named(text: str) -> Control:
+    """The controller of that name. Raises InvalidRequest."""
+    _check(text in set(Control), "controller", f"is {text!r}; it must be one of {_CONTROLLERS}.")
+    return Control(text)
+
+
+_CONTROLLERS = ", ".join(Control)
 
 
 def _check(condition: bool, name: str, message: str) -> None:
@@ -84,21 +104,49 @@ class Sampling:
 class Speculation:
     """Which proposer drafts, how far, and which rule judges.
 
-    ``options`` are the proposer's own, checked by its ``Options``.
+    Where neither ``controller`` nor ``depth`` is given, the depth is found by measuring (``auto``);
+    a ``depth`` alone is kept to (``fixed``); both together: ``auto`` up to that depth. ``options``
+    are the proposer's own, checked by its ``Options``.
     """
 
     proposer: str = "draft"
-    depth: int = 4
+    depth: int | None = None
+    controller: Control | None = None
     acceptance: AcceptanceRule = AcceptanceRule.AUTO
     options: dict[str, float | int | str | bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(
-            1 <= self.depth <= MAX_DEPTH or (self.proposer == "none" and self.depth == 0),
+            self.controller is None or isinstance(self.controller, Control),
+            "controller",
+            f"is {self.controller!r}; it must be one of {_CONTROLLERS}.",
+        )
+        _check(
+            self.depth is None
+            or 1 <= self.depth <= MAX_DEPTH
+            or (self.depth == 0 and self.control is Control.OFF),
             "depth",
             f"is {self.depth}; it must be 1 to {MAX_DEPTH} drafted tokens a round. "
             "For decoding without speculation choose the proposer 'none'.",
         )
+
+    @property
+    def control(self) -> Control:
+        """The controller that is meant."""
+        if self.proposer == "none":
+            return Control.OFF
+        if self.controller is not None:
+            return self.controller
+        return Control.AUTO if self.depth is None else Control.FIXED
+
+    @property
+    def deepest(self) -> int:
+        """Most tokens that a round may draft."""
+        if self.control is Control.OFF:
+            return 0
+        if self.depth is not None:
+            return self.depth
+        return MAX_DEPTH if self.control is Control.AUTO else FIXED_DEPTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,16 @@ class Sampler:
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
 
+    @property
+    def may_recall(self) -> bool:
+        """Whether what earlier replies taught may decide what is drafted, and how far.
+
+        Under ``rejection`` drafts must not know this reply's noise, and a given seed may have drawn
+        an earlier reply with the same. The other rules leave the target's own choice, whatever is
+        drafted.
+        """
+        return self.rule is not AcceptanceRule.REJECTION or self.sampling.seed is None
+
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
 

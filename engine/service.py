@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import memory, proposers
-from engine.checkpoint import Checkpoint, caution, inspect, why_not
+from engine.checkpoint import Checkpoint, caution, fingerprint, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.models.base import Model
@@ -36,8 +36,6 @@ from engine.text import TextCodec
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-LONGEST_CONTEXT = 32_768
-"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
 SHORTEST_CONTEXT = 512
 """Below this a chat is no use; the pair is refused instead."""
 
@@ -66,6 +64,7 @@ class Generation:
     ) -> None:
         self.id = f"gen-{number}"
         self.request = request
+        self.prepared: tuple[Session, list[int]] | None = None  # for the service only
         self._withdraw = withdraw
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._cancelled = threading.Event()
@@ -108,7 +107,9 @@ class _Call:
 class EngineService:
     """Loads pairs and runs requests, one at a time, in arrival order."""
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: Path | None = None) -> None:
+        """``remembered``: a folder for what proposers learn, where a request asks them to."""
+        self._remembered = remembered
         self._waiting: deque[Generation | _Call | None] = deque()
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
@@ -160,8 +161,9 @@ class EngineService:
         session = self._session
         if session is None:
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
-        session.prepare(request)
+        prompt = session.prepare(request)
         generation = Generation(next(self._numbers), request, self._withdraw)
+        generation.prepared = session, prompt
         with self._lock:
             self._check_open()
             ahead = self._ahead()
@@ -246,9 +248,14 @@ class EngineService:
 
     def _run(self, generation: Generation) -> None:
         try:
-            if self._session is None:
+            session = self._session
+            if session is None:
                 raise NotLoaded("The model was unloaded while this request waited.")
-            for event in self._session.run(generation.request, lambda: generation.cancelled):
+            # Another pair may have been loaded meanwhile; its tokens are others.
+            asked, prompt = generation.prepared or (None, None)
+            prompt = prompt if asked is session else None
+            generation.prepared = None
+            for event in session.run(generation.request, lambda: generation.cancelled, prompt):
                 if isinstance(event, Finished):
                     self._end(generation, event)
                 else:
@@ -270,7 +277,10 @@ class EngineService:
         # until the new one is ready.
         model = load_model(target, dtype=pair.dtype, context=pair.context)
         resources = Resources(
-            draft=load_model(draft, dtype=pair.draft_dtype, context=pair.context) if draft else None
+            draft=load_model(draft, dtype=pair.draft_dtype, context=pair.context)
+            if draft
+            else None,
+            remembered=self._remembered and self._remembered / fingerprint(target),
         )
         session = Session(model, codec, resources)
         notes = list(pair.notes)
@@ -321,7 +331,7 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
         raise IncompatiblePair(reason)
     kind = choose_dtype(ours, dtype)
     draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
-    asked = min(ours.context, LONGEST_CONTEXT)
+    asked = min(ours.context, memory.LONGEST_CONTEXT)
     fit = memory.fit(
         _size(ours, kind),
         None if theirs is None else _size(theirs, draft_kind),

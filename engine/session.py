@@ -9,11 +9,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from time import perf_counter
 
-from engine import proposers
+from engine import controllers, proposers
 from engine.context import Context
-from engine.controllers import Fixed
+from engine.controllers.base import Controller
+from engine.controllers.experience import Drafter, Experience
+from engine.controllers.warm_up import warm_up
 from engine.decode import Ending, decode
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import (
@@ -30,14 +33,12 @@ from engine.events import (
 )
 from engine.judge import Judge
 from engine.models.base import Model
+from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
-from engine.request import Request
+from engine.request import AcceptanceRule, Control, Request
 from engine.sampling import Sampler, resolve_rule
 from engine.target import Target
 from engine.text import Detokenizer, StopStrings, TextCodec
-
-PREFILL_PART = 512
-"""Tokens prefilled between two looks at the cancel switch."""
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -50,6 +51,8 @@ class Session:
         self.codec = codec
         self.resources = resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
+        self._experience = Experience()
+        self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -68,30 +71,42 @@ class Session:
         proposers.check(wanted.proposer, wanted.options, self.resources)
         return tokens
 
-    def run(self, request: Request, cancelled: Callable[[], bool]) -> Iterator[Event]:
-        """Yields Started, Prefilled, Emitted..., Finished. Raises as ``prepare`` does."""
-        prompt = self.prepare(request)
+    def run(
+        self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
+    ) -> Iterator[Event]:
+        """Yields Started, Prefilled, Emitted..., Finished.
+
+        ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does.
+        """
+        if prompt is None:
+            prompt = self.prepare(request)
         context = Context(prompt)
         rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
         seed = request.sampling.seed
         seed = secrets.randbits(53) if seed is None else seed
         info = self.target.model.info
         name = request.speculation.proposer
+        if request.speculation.control is Control.AUTO:
+            self._warm_up()
         yield Started(info.name, name, rule, tuple(prompt), seed)
 
-        yield from self._prefill(prompt, request.reuse_cache, cancelled)
+        sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
+        proposer = self._proposer(request)
+        if not request.reuse_cache:
+            proposer.begin(
+                Context(()), sampler
+            )  # shares nothing with what it holds: all is dropped
+        proposer.begin(context, sampler)
+        yield self._prefill(context, proposer, request.reuse_cache, cancelled)
         if cancelled():
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
-        sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
-        proposer = self._proposer(request)
-        proposer.begin(context, sampler)
         ending = self._ending(request, len(prompt))
         rounds = decode(
             context,
             self.target,
             proposer,
-            Fixed(request.speculation.depth),
+            self._controller(request, sampler),
             Judge(sampler),
             ending,
             name,
@@ -105,19 +120,39 @@ class Session:
         self._proposers.clear()
 
     def _prefill(
-        self, prompt: list[int], reuse: bool, cancelled: Callable[[], bool]
-    ) -> Iterator[Prefilled]:
-        """Brings all tokens but the pending one into the target's cache."""
+        self, context: Context, proposer: Proposer, reuse: bool, cancelled: Callable[[], bool]
+    ) -> Prefilled:
+        """Brings all tokens but the pending one into the target's cache, then the proposer's."""
         started = perf_counter()
-        known = prompt[:-1]
+        known = context.tokens[:-1]
         if not reuse:
             self.target.clear()
         reused = self.target.reuse(known)
-        for at in range(reused, len(known), PREFILL_PART):
+        for _ in chain(self._extend(known[reused:]), proposer.prepare(context)):
             if cancelled():
                 break
-            self.target.extend(known[at : at + PREFILL_PART])
-        yield Prefilled(len(prompt), reused, perf_counter() - started)
+        return Prefilled(len(context.tokens), reused, perf_counter() - started)
+
+    def _extend(self, tokens: list[int]) -> Iterator[None]:
+        """Yields before each part, as ``Proposer.prepare`` does."""
+        for part in parts(tokens):
+            yield
+            self.target.extend(part)
+
+    def _warm_up(self) -> None:
+        """Before the first request that needs to know what verifying takes."""
+        if not self._experience.verify.known:
+            warm_up(self.target.model, self._experience.verify)
+
+    def _controller(self, request: Request, sampler: Sampler) -> Controller:
+        """Starts from what earlier requests with this proposer and rule have taught."""
+        speculation = request.speculation
+        key = speculation.proposer, sampler.rule
+        drafter = self._drafters.setdefault(key, Drafter())
+        if not sampler.may_recall:
+            drafter = Drafter(drafter.drafts)
+        experience = self._experience.of(drafter)
+        return controllers.create(speculation.control, speculation.deepest, experience)
 
     def _ending(self, request: Request, prompt_length: int) -> Ending:
         room = self.target.context - prompt_length

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from engine.events import Emitted, Event, Prefilled, Round, Started
+from engine.events import Decision, Emitted, Event, Prefilled, Round, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,8 @@ class Statistics:
     time_to_first_token_s: float | None = None
     accepted_at: tuple[int, ...] = ()
     """``accepted_at[i]``: rounds that accepted at least i + 1 drafted tokens."""
+    decision: Decision | None = None
+    """The controller's last word; None where it decides nothing."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -69,6 +71,7 @@ class Statistics:
             draft_s=self.draft_s + other.draft_s,
             verify_s=self.verify_s + other.verify_s,
             time_to_first_token_s=known[0] if known else None,
+            decision=other.decision or self.decision,
             accepted_at=tuple(
                 a + b
                 for a, b in zip(
@@ -89,6 +92,7 @@ class Tally:
         self._prefill = self._decode = self._draft = self._verify = 0.0
         self._first: float | None = None
         self._lengths: Counter[int] = Counter()
+        self._decision: Decision | None = None
 
     def add(self, event: Event) -> None:
         """Counts one event of one reply."""
@@ -111,6 +115,7 @@ class Tally:
         self._decode += round.timing.total_s
         self._draft += round.timing.draft_s
         self._verify += round.timing.verify_s
+        self._decision = round.budget.decision or self._decision
         if self._first is None:
             self._first = self._prefill + round.timing.total_s
 
@@ -133,4 +138,5 @@ class Tally:
                 sum(count for length, count in self._lengths.items() if length > position)
                 for position in range(deepest)
             ),
+            decision=self._decision,
         )

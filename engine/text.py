@@ -37,10 +37,7 @@ class TextCodec:
             self._backend.no_truncation()
             self._backend.no_padding()
         except Exception as error:  # transformers raises what its parsers and validators raise
-            raise ModelError(
-                f"The tokenizer in {folder} cannot be read: {error}. The folder needs a "
-                "tokenizer.json of the fast kind; download the model again."
-            ) from error
+            raise ModelError(_what_is_broken(folder, error)) from error
         self.token_text = lru_cache(maxsize=65_536)(self._token_text)
         self._anchor = self._backend.encode("a", add_special_tokens=False).ids
 
@@ -99,6 +96,25 @@ class TextCodec:
         before = self._backend.decode(self._anchor, skip_special_tokens=False)
         both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
         return both[len(before) :] or str(self._backend.id_to_token(token) or "")
+
+
+def _what_is_broken(folder: Path, error: Exception) -> str:
+    """In words. transformers' tokenizer loader checks config.json too, so either may be meant."""
+    from transformers import AutoConfig
+
+    reason = " ".join(str(error).split()).rstrip(".")
+    try:
+        AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as about_config:
+        if str(about_config) == str(error):
+            return (
+                f"{folder / 'config.json'} cannot be used: {reason}. Correct it, or use the "
+                "config.json that was published with the weights."
+            )
+    return (
+        f"The tokenizer in {folder} cannot be read: {reason}. The folder needs a "
+        "tokenizer.json of the fast kind; download the model again."
+    )
 
 
 class Detokenizer:

@@ -81,10 +81,16 @@ def _emitted(fields: dict[str, Any]) -> events.Emitted:
     )
 
 
+def _budget(fields: dict[str, Any]) -> events.Budget:
+    if fields.get("decision") is not None:
+        fields["decision"] = events.Decision(**fields["decision"])
+    return events.Budget(**fields)
+
+
 def _round(fields: dict[str, Any]) -> events.Round:
     tree = fields["tree"]
     fields["tree"] = events.Tree(tuple(tree["tokens"]), tuple(tree["parents"]))
-    fields["budget"] = events.Budget(**fields["budget"])
+    fields["budget"] = _budget(dict(fields["budget"]))
     fields["timing"] = events.Timing(**fields["timing"])
     fields["origin"] = events.Origin(fields["origin"])
     for name in ("accepted_path", "p", "q"):

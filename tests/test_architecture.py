@@ -28,6 +28,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.noise",
         "engine.context",
         "engine.prefix",
+        "engine.suffix_automaton",
+        "engine.past_replies",
         "engine.text",
     ),
     (

@@ -17,7 +17,15 @@ from app.cli import options
 from app.cli.loading import open_for_command
 from app.cli.tables import table
 from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.request import (
+    FIXED_DEPTH,
+    MAX_DEPTH,
+    AcceptanceRule,
+    Control,
+    Sampling,
+    Speculation,
+    controller_named,
+)
 
 if TYPE_CHECKING:
     from engine.bench.compare import Row
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 cli = typer.Typer(
     help="Measure speed, acceptance and quality.", no_args_is_help=True, rich_markup_mode=None
 )
-DEFAULT_DEPTH = {"draft": 4, "ngram": 7}
-"""N-grams cost nothing to draft, so they may look further."""
+DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15}
+"""N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 LARGEST_SHAPE = 500_000_000
 """Weights of one matrix that is timed: 2 GB in float32."""
 
@@ -37,11 +45,15 @@ LARGEST_SHAPE = 500_000_000
 def compare(
     pair: options.PairOption = main.DEFAULT_PAIR,
     proposer: Annotated[
-        list[str] | None, typer.Option(help="draft, ngram; repeatable. Default: all there are.")
+        list[str] | None, typer.Option(help="draft, ngram, suffix; repeatable. Default: all.")
     ] = None,
     depth: Annotated[
         list[int] | None,
-        typer.Option(help="Tokens drafted a round; repeatable. Default: 4 for draft, 7 for ngram."),
+        typer.Option(help="Tokens drafted a round; repeatable. Default: what suits the proposer."),
+    ] = None,
+    controller: Annotated[
+        list[str] | None,
+        typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
     ] = None,
     acceptance: Annotated[
         str, typer.Option(help="auto, greedy, coupled or rejection.")
@@ -67,6 +79,7 @@ def compare(
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = options.acceptance_rule(acceptance)
     sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
+    controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
     with open_for_command(pair, paths.data_folder(data_dir), dtype) as service:
@@ -75,9 +88,10 @@ def compare(
         names = proposer or [name for name in loaded.proposers if name != bench.PLAIN]
         plan = bench.Plan(
             settings=tuple(
-                bench.Setting(name, value)
+                bench.Setting(name, value, control)
                 for name in names
-                for value in depth or (DEFAULT_DEPTH.get(name, 4),)
+                for control in controls
+                for value in depth or (_depth(name, control),)
             ),
             sampling=sampling,
             acceptance=rule,
@@ -156,6 +170,10 @@ def kernels(
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))
 
 
+def _depth(proposer: str, control: Control) -> int:
+    return MAX_DEPTH if control is Control.AUTO else DEFAULT_DEPTH.get(proposer, FIXED_DEPTH)
+
+
 def _shape(text: str) -> tuple[int, int]:
     """``8192x2048`` as numbers."""
     n, _, k = text.partition("x")
@@ -186,7 +204,7 @@ def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:
                 (
                     row.prompt_kind,
                     row.proposer,
-                    str(row.depth),
+                    "auto" if row.controller == Control.AUTO else str(row.depth),
                     f"{row.tokens_per_s:.1f}",
                     f"{row.speedup:.2f}x",
                     "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",

@@ -1,8 +1,9 @@
-"""``foretoken chat``: a reply in the terminal, its statistics, and its trace."""
+"""``foretoken chat``: replies in the terminal, their statistics, and their trace."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app import main, paths
-from app.cli import options, prompts, replies, terminal
+from app.cli import interactive, options, prompts, replies, terminal
 from app.cli.loading import open_for_command
 from app.cli.proposer_options import parse
 from engine import proposers
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 def chat(
     prompt: Annotated[
-        str | None, typer.Argument(help="What to say; - reads standard input.")
+        str | None,
+        typer.Argument(help="What to say; - reads standard input. Without one, a chat begins."),
     ] = None,
     prompts_file: Annotated[
         Path | None,
@@ -35,9 +37,18 @@ def chat(
     pair: options.PairOption = main.DEFAULT_PAIR,
     proposer: Annotated[
         str | None,
-        typer.Option(help="none, draft or ngram. Default: draft if there is a draft, else ngram."),
+        typer.Option(
+            help="none, draft, ngram or suffix. Default: draft if there is a draft, else ngram."
+        ),
     ] = None,
-    depth: Annotated[int, typer.Option(help="Tokens drafted a round, 1 to 15.")] = 4,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens drafted a round, 1 to 15; with --controller auto, at most. "
+            "Given alone, it is kept to."
+        ),
+    ] = None,
+    controller: options.ControllerOption = None,
     acceptance: Annotated[
         str, typer.Option(help="auto, greedy, coupled or rejection.")
     ] = AcceptanceRule.AUTO.value,
@@ -74,7 +85,7 @@ def chat(
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Answer a prompt in the terminal."""
+    """Answer a prompt in the terminal, or chat there."""
     dtype = options.check_quantization(quantization)
     conversations = prompts.collect(prompt, prompts_file)
     sampling = Sampling(
@@ -89,7 +100,8 @@ def chat(
     )
     rule = options.acceptance_rule(acceptance)
     # Mistakes are told before any model is loaded.
-    Speculation(proposer=proposer or "ngram", depth=depth, acceptance=rule)
+    control = options.control(controller)
+    Speculation(proposer=proposer or "ngram", depth=depth, controller=control, acceptance=rule)
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
@@ -99,7 +111,11 @@ def chat(
         wish = replies.Wish(
             sampling=sampling,
             speculation=Speculation(
-                proposer=name, depth=depth, acceptance=rule, options=parse(name, option or [])
+                proposer=name,
+                depth=depth,
+                controller=control,
+                acceptance=rule,
+                options=parse(name, option or []),
             ),
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
@@ -113,23 +129,27 @@ def chat(
 
 def hold_all(
     service: EngineService,
-    conversations: list[prompts.Conversation],
+    conversations: list[prompts.Conversation] | None,
     wish: replies.Wish,
     write_event: Callable[[Event], None],
     marks: bool,
 ) -> list[replies.Reply]:
-    """Hold every conversation, printing as it goes."""
+    """Hold every conversation, or one with who sits there, printing as it goes."""
     printer = terminal.Printer(sys.stdout, terminal.marks_for(sys.stdout) if marks else None)
 
     def on_event(event: Event) -> None:
         write_event(event)
         printer.show(event)
 
+    if conversations is None:
+        held = interactive.converse(service, wish, on_event)
+    else:
+        each = (replies.hold(service, turns, wish, on_event) for turns in conversations)
+        held = itertools.chain.from_iterable(each)
     done = []
-    for conversation in conversations:
-        for reply in replies.hold(service, conversation, wish, on_event):
-            print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
-            done.append(reply)
+    for reply in held:
+        print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
+        done.append(reply)
     return done
 
 

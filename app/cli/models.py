@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.catalog import Catalog, ModelSpec
 
 cli = typer.Typer(
-    help="List, check and download models.", no_args_is_help=True, rich_markup_mode=None
+    help="List, check and download models. Without a command: list.", rich_markup_mode=None
 )
 
 
@@ -24,6 +24,13 @@ def _catalog(data_dir: Path | None) -> Catalog:
     from app.runtime import read_catalog
 
     return read_catalog(paths.data_folder(data_dir))
+
+
+@cli.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """The list where nothing else is asked for."""
+    if context.invoked_subcommand is None:
+        list_models()
 
 
 @cli.command("list")

@@ -9,7 +9,7 @@ import typer
 
 from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule
+from engine.request import AcceptanceRule, Control, controller_named
 
 PairOption = Annotated[
     str,
@@ -43,6 +43,13 @@ OriginOption = Annotated[
 QuantizationOption = Annotated[
     str, typer.Option(help="auto (what suits model and machine), fp32, bf16, int8 or nf4.")
 ]
+ControllerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Who decides how far to draft: auto (by measuring), fixed (always --depth) or off. "
+        "Default: auto, or fixed where --depth is given."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
@@ -54,6 +61,11 @@ def check_quantization(value: str) -> str:
             f"quantization is {value!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
     return value
+
+
+def control(text: str | None) -> Control | None:
+    """The controller of that name, if one is named."""
+    return None if text is None else controller_named(text)
 
 
 def acceptance_rule(text: str) -> AcceptanceRule:

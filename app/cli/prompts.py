@@ -13,17 +13,20 @@ Conversation = tuple[str, ...]
 """What the user says, turn by turn."""
 
 
-def collect(prompt: str | None, file: Path | None) -> list[Conversation]:
-    """The conversations to hold. ``prompt`` "-" reads standard input."""
-    if (prompt is None) == (file is None):
+def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
+    """The conversations to hold; None: talk with who sits at the terminal.
+
+    ``prompt`` "-" reads standard input, and so does none where that is no terminal.
+    """
+    if prompt is not None and file is not None:
         raise InvalidRequest(
-            "prompt",
-            'Give either a prompt, as in: foretoken chat "Tell me a tale.", or a file of them with '
-            "--prompts FILE.",
+            "prompt", "Give either a prompt or a file of them with --prompts FILE, not both."
         )
     if file is not None:
         return read_file(file)
-    return [(sys.stdin.read() if prompt == "-" else str(prompt),)]
+    if prompt is None and sys.stdin.isatty():
+        return None
+    return [(sys.stdin.read() if prompt in (None, "-") else str(prompt),)]
 
 
 def read_file(path: Path) -> list[Conversation]:

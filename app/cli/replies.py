@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.cli.prompts import Conversation
@@ -32,6 +32,10 @@ class Wish:
     stop: tuple[str, ...] = ()
     system: str | None = None
     raw: bool = False
+
+    def opening(self) -> list[Message]:
+        """What stands before the first turn."""
+        return [Message("system", self.system)] if self.system else []
 
     def request(self, history: list[Message]) -> Request:
         """The request that answers ``history``; with ``raw``, that continues its last message."""
@@ -62,12 +66,23 @@ def hold(
     on_event: Callable[[Event], None],
 ) -> Iterator[Reply]:
     """Say each turn in order, with the replies so far as context; yields a reply a turn."""
-    history = [Message("system", wish.system)] if wish.system else []
+    history = wish.opening()
     for turn in conversation:
-        history.append(Message("user", turn))
-        reply = answer(service, wish.request(history), on_event)
-        history.append(Message("assistant", reply.finished.text))
-        yield reply
+        yield say(service, history, turn, wish, on_event)
+
+
+def say(
+    service: EngineService,
+    history: list[Message],
+    turn: str,
+    wish: Wish,
+    on_event: Callable[[Event], None],
+) -> Reply:
+    """Say one turn. Once it is answered, it and the reply join ``history``."""
+    said = [*history, Message("user", turn)]
+    reply = answer(service, wish.request(said), on_event)
+    history[:] = [*said, Message("assistant", reply.finished.text)]
+    return reply
 
 
 def answer(service: EngineService, request: Request, on_event: Callable[[Event], None]) -> Reply:
@@ -99,7 +114,7 @@ def as_json(done: list[Reply]) -> dict[str, Any]:
         return _entry(done[0].finished.text, done[0].finished.token_ids, done[0].statistics)
     text = "\n".join(reply.finished.text for reply in done)
     token_ids = tuple(token for reply in done for token in reply.finished.token_ids)
-    statistics = functools.reduce(operator.add, (reply.statistics for reply in done))
+    statistics = functools.reduce(operator.add, (r.statistics for r in done), Statistics())
     results = [
         _entry(reply.finished.text, reply.finished.token_ids, reply.statistics) for reply in done
     ]
@@ -120,4 +135,5 @@ def _entry(text: str, token_ids: tuple[int, ...], statistics: Statistics) -> dic
         "prompt_tokens": statistics.prompt_tokens,
         "reused_tokens": statistics.reused_tokens,
         "completion_tokens": statistics.completion_tokens,
+        "decision": statistics.decision and asdict(statistics.decision),
     }

@@ -87,4 +87,6 @@ def summary(statistics: Statistics) -> str:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")
     if statistics.time_to_first_token_s is not None:
         parts.append(f"first token after {statistics.time_to_first_token_s * 1000:.0f} ms")
+    if statistics.decision is not None:
+        parts.append(statistics.decision.why)
     return ", ".join(parts)

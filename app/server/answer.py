@@ -12,8 +12,8 @@ class Answer:
     """What a choice says and cost; ``add`` raises where there is no more to come of it."""
 
     def __init__(self, request: Request) -> None:
-        speculation = request.speculation
-        self.depth = 0 if speculation.proposer == "none" else speculation.depth
+        self.depth = request.speculation.deepest
+        self.control = request.speculation.control
         self.text = ""
         self.seed = 0
         self.pieces: list[Piece] = []

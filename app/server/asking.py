@@ -19,7 +19,14 @@ from app.server.schemas import (
 from app.server.unsupported import unsupported
 from engine import proposers
 from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import (
+    AcceptanceRule,
+    Message,
+    Request,
+    Sampling,
+    Speculation,
+    controller_named,
+)
 
 if TYPE_CHECKING:
     from engine.service import Loaded
@@ -114,6 +121,8 @@ def _speculation(body: GenerationBody, loaded: Loaded) -> Speculation:
     """From ``speculation``, from the flat fields, or what suits the loaded pair."""
     given = _given_speculation(body)
     given.setdefault("proposer", proposers.preferred(loaded.proposers))
+    if "controller" in given:
+        given["controller"] = controller_named(given["controller"])
     if "acceptance" in given:
         given["acceptance"] = _rule(given["acceptance"])
     return Speculation(**given)
@@ -122,7 +131,7 @@ def _speculation(body: GenerationBody, loaded: Loaded) -> Speculation:
 def _given_speculation(body: GenerationBody) -> dict[str, Any]:
     nested = body.speculation or SpeculationBody()
     given = {name: value for name, value in nested.model_dump().items() if value is not None}
-    for name in ("proposer", "depth", "acceptance"):
+    for name in ("proposer", "depth", "controller", "acceptance"):
         flat = getattr(body, name)
         if flat is None:
             continue

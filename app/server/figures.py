@@ -6,6 +6,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from app.server.answer import Answer
@@ -36,8 +37,15 @@ def measured(answers: Sequence[Answer]) -> dict[str, Any]:
             "seeds": [answer.seed for answer in answers],
             # As in vLLM: figures of several generations cannot be told apart again.
             "speculative_decoding": speculative_decoding(single) if single else None,
+            "controller": controller(single) if single else None,
         },
     }
+
+
+def controller(answer: Answer) -> dict[str, Any]:
+    """Who decided how far to draft, and its last decision with its reasons, if it told any."""
+    decision = answer.statistics.decision
+    return {"name": answer.control, "decision": decision and asdict(decision)}
 
 
 def total(answers: Sequence[Answer]) -> Statistics:

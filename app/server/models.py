@@ -50,7 +50,7 @@ class Models:
     def _why_not(self) -> str:
         status = self._runtime.opening.status
         if status.state is OpeningState.WORKING:
-            return f"The model {status.pair!r} is still being loaded. Try again in a moment."
+            return f"The model {status.title!r} is still being loaded. Try again in a moment."
         if status.state is OpeningState.FAILED:
             return f"No model is loaded. {status.message}"
         return "No model is loaded. Choose a pair on the Models page, or start with --pair."

@@ -59,6 +59,7 @@ class SpeculationBody(BaseModel):
 
     proposer: str | None = None
     depth: int | None = None
+    controller: str | None = None
     acceptance: str | None = None
     options: dict[str, Any] | None = None
 
@@ -88,6 +89,7 @@ class GenerationBody(_Body):
     speculation: SpeculationBody | None = None
     proposer: str | None = None
     depth: int | None = None
+    controller: str | None = None
     acceptance: str | None = None
 
 

@@ -61,7 +61,7 @@ def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> Non
         else:
             values = [gr.skip()] * len(kept[1:])
         return [
-            *picker_updates(shelf, desk.runtime.opening.status.pair),
+            *picker_updates(shelf),
             allowed(available, proposer),
             *values,
             allowed(available, racer),

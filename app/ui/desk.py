@@ -46,7 +46,7 @@ class Desk:
         failed = status.state is OpeningState.FAILED
         return {
             "loaded": describe(self.runtime.service.loaded),
-            "opening": Words.opening(status.pair, status.message) if working else None,
+            "opening": Words.opening(status.title, status.message) if working else None,
             "progress": show_progress(status.progress) if working else None,
             "failed": status.message if failed else None,
         }

@@ -30,7 +30,7 @@ class Opener:
             if self._runtime.opening.status.state is OpeningState.WORKING:
                 raise InvalidRequest("pair", Words.OPENING_BUSY)
             self._cancelled = threading.Event()
-            self._tell(OpeningState.WORKING, pairing.name, Words.LOADING)
+            self._tell(OpeningState.WORKING, text, pairing.name, Words.LOADING)
         arguments = (text, pairing.name, quantization, self._cancelled)
         threading.Thread(target=self._work, args=arguments, name="open-pair", daemon=True).start()
 
@@ -40,7 +40,7 @@ class Opener:
 
     def _work(self, text: str, name: str, quantization: str, cancelled: threading.Event) -> None:
         def on_progress(progress: Progress) -> None:
-            self._tell(OpeningState.WORKING, name, Words.DOWNLOADING, progress)
+            self._tell(OpeningState.WORKING, text, name, Words.DOWNLOADING, progress)
 
         runtime = self._runtime
         try:
@@ -54,16 +54,21 @@ class Opener:
             )
         except ForetokenError as error:
             if cancelled.is_set():
-                self._tell(OpeningState.IDLE, name, "")
+                self._tell(OpeningState.IDLE, text, name, "")
             else:
-                self._tell(OpeningState.FAILED, name, str(error))
+                self._tell(OpeningState.FAILED, text, name, str(error))
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
             logger.exception("%s could not be opened", text)
-            self._tell(OpeningState.FAILED, name, Words.open_failed(name, error))
+            self._tell(OpeningState.FAILED, text, name, Words.open_failed(name, error))
         else:
-            self._tell(OpeningState.READY, loaded.name, "")
+            self._tell(OpeningState.READY, text, loaded.name, "")
 
     def _tell(
-        self, state: OpeningState, name: str, message: str, progress: Progress | None = None
+        self,
+        state: OpeningState,
+        pair: str,
+        name: str,
+        message: str,
+        progress: Progress | None = None,
     ) -> None:
-        self._runtime.opening.tell(OpeningStatus(state, name, message, progress))
+        self._runtime.opening.tell(OpeningStatus(state, pair, message, progress, name))

@@ -11,12 +11,12 @@ import gradio as gr
 from app.ui.settings import Option, Settings, proposer_options, whole
 from app.ui.words import Words
 from engine import proposers
-from engine.request import MAX_DEPTH, AcceptanceRule
+from engine.request import MAX_DEPTH, AcceptanceRule, Control
 
 Component = gr.components.Component
 
 WHOLE = ("depth", "top_k", "seed", "max_tokens")
-TEXT = ("proposer", "acceptance", "stop", "system")
+TEXT = ("proposer", "controller", "acceptance", "stop", "system")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,13 @@ def panel() -> Panel:
             elem_id="proposer",
         )
         made["proposer"] = proposer
+        made["controller"] = gr.Dropdown(
+            [str(control) for control in Control],
+            value=start.controller,
+            label=Words.CONTROLLER,
+            info=Words.CONTROLLER_INFO,
+            elem_id="controller",
+        )
         made["depth"] = gr.Slider(
             1,
             MAX_DEPTH,

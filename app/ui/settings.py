@@ -9,17 +9,26 @@ from typing import Any, get_type_hints
 
 from engine import proposers
 from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import (
+    AcceptanceRule,
+    Control,
+    Message,
+    Request,
+    Sampling,
+    Speculation,
+    controller_named,
+)
 
 Options = dict[str, float | int | str | bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How replies are made. ``stop`` is one stop string a line; ``options`` holds, for each
-    proposer, its own options."""
+    """How replies are made. ``depth`` counts for the controller ``fixed``; ``stop`` is one stop string
+    a line; ``options`` holds, for each proposer, its own options."""
 
     proposer: str = "draft"
+    controller: str = "auto"
     depth: int = 4
     acceptance: str = "auto"
     temperature: float = 0.0
@@ -58,10 +67,12 @@ class Settings:
         )
 
     def speculation(self) -> Speculation:
-        plain = self.proposer == "none"
+        control = Control.OFF if self.proposer == "none" else controller_named(self.controller)
+        depths = {Control.FIXED: self.depth, Control.OFF: 0}
         return Speculation(
             proposer=self.proposer,
-            depth=0 if plain else self.depth,
+            depth=depths.get(control),
+            controller=control,
             acceptance=AcceptanceRule(self.acceptance),
             options=dict(self.options.get(self.proposer, {})),
         )

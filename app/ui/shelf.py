@@ -24,12 +24,14 @@ class Shelf:
     # ---- the pickers
 
     def targets(self) -> list[Choice]:
-        """Every model that can be a target, those of pairs first."""
+        """Every model that can be a target: one in a folder of its own, then those of pairs."""
         catalog = self.runtime.catalog
         drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
         first = list(dict.fromkeys(pair.target.id for pair in catalog.pairs))
         rest = [spec.id for spec in catalog.models if spec.id not in (*first, *drafts)]
-        return [(self._label(catalog.model(name)), name) for name in (*first, *rest)]
+        own, _ = self.shown()
+        listed = [own] if own and own not in (*first, *rest) else []
+        return [(self._label(catalog.spec(name)), name) for name in (*listed, *first, *rest)]
 
     def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
         """The drafts that fit, and the one the catalog pairs with the target ('' for none)."""
@@ -38,27 +40,31 @@ class Shelf:
             return [none], ""
         catalog = self.runtime.catalog
         try:
-            fitting = [c.spec for c in catalog.drafts_for(target, hub.locate) if c.fits]
+            choices = catalog.drafts_for(catalog.spec(target), hub.locate)
         except ForetokenError:
             return [none], ""
+        fitting = [choice.spec for choice in choices if choice.fits]
+        shown, draft = self.shown()
+        if shown == target and draft and draft not in {spec.id for spec in fitting}:
+            fitting.append(catalog.spec(draft))
         paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
         chosen = next((spec.id for spec in fitting if spec.id in paired), "")
         return [*((self._label(spec), spec.id) for spec in fitting), none], chosen
 
     def load_label(self, target: str | None, draft: str | None) -> str:
         """The load button says beforehand whether something will be downloaded."""
-        specs = [self.runtime.catalog.model(name) for name in (target, draft) if name]
+        try:
+            specs = [self.runtime.catalog.spec(name) for name in (target, draft) if name]
+        except ForetokenError:  # a folder that is gone; Load says so
+            return Words.LOAD
         missing = sum(spec.bytes for spec in specs if hub.locate(spec) is None)
         return f"{Words.LOAD_DOWNLOAD}, {human(missing)}" if missing else Words.LOAD
 
-    def pair_of(self, text: str) -> tuple[str | None, str]:
-        """Target and draft ids of a pair text, for showing what is loaded; None: not listed."""
+    def shown(self) -> tuple[str | None, str]:
+        """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
         try:
-            pairing = self.runtime.catalog.resolve(text)
+            pairing = self.runtime.catalog.resolve(self.runtime.opening.shown)
         except ForetokenError:
-            return None, ""
-        known = {spec.id for spec in self.runtime.catalog.models}
-        if pairing.target.id not in known:
             return None, ""
         return pairing.target.id, pairing.draft.id if pairing.draft else ""
 

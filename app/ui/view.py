@@ -5,7 +5,8 @@ The page's own scripts draw these values; keys are short because one goes out fo
     queued     ahead
     started    model, proposer, acceptance, prompt (tokens)
     prefilled  tokens, reused, seconds
-    round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text
+    round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text,
+               w: what the controller decided and why, where it changed its mind
     finished   reason, tail
     failed     message
 
@@ -75,6 +76,7 @@ def show_round(event: Emitted) -> View:
     """One lane of the rounds view, and the text it added."""
     turn = event.round
     whole = turn.emitted == len(turn.tokens)
+    decision = turn.budget.decision
     return {
         "t": "round",
         "i": turn.index,
@@ -85,6 +87,7 @@ def show_round(event: Emitted) -> View:
         "n": [event.next_text, MARKS[turn.origin], shorten(turn.next_p), whole],
         "k": marks(event.pieces),
         "s": event.text,
+        **({"w": decision.why} if decision else {}),
     }
 
 

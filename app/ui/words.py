@@ -47,7 +47,10 @@ class Words:
         "none": "none: plain decoding",
         "draft": "draft: a small model",
         "ngram": "ngram: repeats from the text",
+        "suffix": "suffix: repeats from text and past replies",
     }
+    CONTROLLER = "Drafting"
+    CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
     DEPTH = "Depth"
     DEPTH_INFO = "Drafted tokens a round"
     ACCEPTANCE = "Acceptance"

@@ -15,7 +15,7 @@ from typing import Any
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.sampling import resolve_rule
 from engine.service import EngineService
 from engine.stats import Statistics, Tally
@@ -25,10 +25,11 @@ PLAIN = "none"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A proposer at a depth."""
+    """A proposer at a depth; under ``auto`` the depth is the most it may draft."""
 
     proposer: str
     depth: int
+    controller: Control = Control.FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class Row:
 
     proposer: str
     depth: int
+    controller: str
     prompt_kind: str
     tokens_per_s: float
     speedup: float
@@ -109,7 +111,10 @@ def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan)
             messages=tuple(history),
             sampling=plan.sampling,
             speculation=Speculation(
-                proposer=setting.proposer, depth=setting.depth, acceptance=plan.acceptance
+                proposer=setting.proposer,
+                depth=setting.depth,
+                controller=setting.controller,
+                acceptance=plan.acceptance,
             ),
             max_tokens=plan.max_tokens,
             reuse_cache=len(history) > 1,
@@ -171,6 +176,7 @@ def _rows(
             Row(
                 proposer=setting.proposer,
                 depth=setting.depth,
+                controller=setting.controller,
                 prompt_kind=kind,
                 tokens_per_s=tokens_per_s,
                 speedup=tokens_per_s / speed if speed else 0.0,

@@ -1,6 +1,6 @@
 """What the engine needs of a model: append tokens to a cache, get logits back.
 
-Two implementations: the own decoder (llama.py) and an adapter over transformers (adapter.py).
+Two implementations: the own decoder (decoder.py) and an adapter over transformers (adapter.py).
 """
 
 from __future__ import annotations

@@ -11,10 +11,16 @@ from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
+from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
-from engine.models.weights import FLOATS, Weights
+from engine.models.decoder import Decoder
+from engine.models.families import FAMILIES
+from engine.models.tensors import FLOATS, Tensors
+from engine.models.weights import Names, tensor_shapes
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+IGNORED_TENSORS = (".rotary_emb.inv_freq",)
+"""Early Llama checkpoints store what is computed from config.json."""
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
 
@@ -29,9 +35,14 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
     kind = choose_dtype(checkpoint, dtype)
     device = choose_device()
     limit = context or checkpoint.context
-    own = _own_decoder(checkpoint)
     try:
-        return (_load_llama if own else _load_adapter)(checkpoint, kind, device, limit)
+        own = checkpoint.architecture in FAMILIES
+        return (_load_own if own else _load_adapter)(checkpoint, kind, device, limit)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
+            "use the config.json that was published with the weights."
+        ) from error
     except KeyError as error:
         raise ModelError(
             f"{folder} has no tensor or setting {error}: the checkpoint is incomplete or of another "
@@ -105,7 +116,7 @@ def why_not_quantised(checkpoint: Checkpoint) -> str | None:
     """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
     if choose_device().type != "cpu":
         return "int8 and nf4 run on the CPU only in this version. Choose bf16 or fp32."
-    if not _own_decoder(checkpoint):
+    if checkpoint.architecture not in FAMILIES:
         return (
             f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
             "here. Choose bf16 or fp32."
@@ -121,19 +132,6 @@ def _unquantised(checkpoint: Checkpoint) -> str:
     return "bf16" if quick else "fp32"
 
 
-def _own_decoder(checkpoint: Checkpoint) -> bool:
-    config = checkpoint.config
-    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    return (
-        checkpoint.architecture == "LlamaForCausalLM"
-        and config.get("hidden_act", "silu") == "silu"
-        and not config.get("attention_bias")
-        and not config.get("mlp_bias")
-        and kind in ("default", "llama3")
-    )
-
-
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
     return ModelInfo(
         name=checkpoint.folder.name,
@@ -147,21 +145,19 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
     )
 
 
-def _load_llama(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
-    from engine.models.llama import Llama
-
-    _check_shapes(checkpoint)
+def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
+    architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
+    names = Names.among(checkpoint.tensors)
+    _check_tensors(checkpoint, architecture, names)
     number = DTYPES[compute_dtype(checkpoint, dtype)]
-    weights = Weights(checkpoint, number, device, as_stored=dtype in QUANTISED)
-    return Llama(checkpoint.config, weights, info, kernels_for(dtype, number))
+    tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
+    return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))
 
 
-def _check_shapes(checkpoint: Checkpoint) -> None:
+def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:
     """Raises ModelError where config.json and the weights tell of different models."""
-    from engine.models.llama import tensor_shapes
-
-    expected = tensor_shapes(checkpoint.config)
+    expected = tensor_shapes(architecture, names)
     for name, shape in expected.items():
         _, found, stored = checkpoint.tensors[name]
         if found != shape:
@@ -174,11 +170,22 @@ def _check_shapes(checkpoint: Checkpoint) -> None:
                 f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
                 "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."
             )
-    layers = {name.split(".")[2] for name in checkpoint.tensors if name.startswith("model.layers.")}
-    if len(layers) != checkpoint.layers:
+    layers = f"{names.root}layers."
+    held = [name for name in checkpoint.tensors if name.startswith(layers)]
+    count = len({name.removeprefix(layers).split(".")[0] for name in held})
+    if count != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.folder} holds {len(layers)} layers, config.json says {checkpoint.layers}. "
+            f"{checkpoint.folder} holds {count} layers, config.json says {checkpoint.layers}. "
             "The two belong to different models: download the model again."
+        )
+    unread = sorted(
+        name for name in held if name not in expected and not name.endswith(IGNORED_TENSORS)
+    )
+    if unread:
+        raise ModelError(
+            f"{checkpoint.folder} holds {len(unread)} tensors that no {checkpoint.architecture} has, "
+            f"such as {unread[0]}. Left out, they would change what the model says. Use weights and "
+            "a config.json that were published together."
         )
 
 

@@ -1,56 +1,156 @@
-"""Rotary position embedding as one complex product per layer.
+"""Rotary position settings of config.json -> ``Rope``: the frequencies, whatever stretched them.
 
-The usual layout pairs dimension i with i + d/2. Rotating is cheaper when partners lie side by side,
-as the real and imaginary part of one complex number, so the rows of W_q and W_k are reordered once at
-load (``interleave``). Dot products of queries and keys do not notice a reordering applied to both.
-Source: Su et al. 2021 (RoFormer); the "llama3" scaling is Meta's, as in transformers.
+Source: Su et al. 2021 (RoFormer). Each scaling names its own. Transformers 5 writes
+``rope_parameters``; earlier versions ``rope_theta``, ``rope_scaling`` and ``partial_rotary_factor``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from engine.checkpoint import Checkpoint
 from engine.errors import ModelError
+from engine.models.architecture import Rope
+
+Settings = Mapping[str, Any]
 
 
-def interleave(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of ``weight (heads * d, in)``: within a head 0, d/2, 1, d/2 + 1, ..."""
-    rows, width = weight.shape
-    half = rows // heads // 2
-    return weight.view(heads, 2, half, width).transpose(1, 2).reshape(rows, width)
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What a scaling may look at besides its own ``settings``."""
+
+    settings: Settings
+    theta: float
+    context: int  # tokens that will be computed at most
+    longest: int  # max_position_embeddings
+    original: int  # the longest text of pretraining
+
+    def number(self, key: str) -> float:
+        return float(self.settings[key])
 
 
-def rotations(config: Mapping[str, Any], head_dim: int, context: int) -> Tensor:
-    """``(context, head_dim / 2)`` unit complex numbers: position times frequency as an angle."""
-    frequency = _frequencies(config, head_dim)
-    angle = torch.arange(context, dtype=torch.float64)[:, None] * frequency[None, :]
-    return torch.polar(torch.ones_like(angle), angle).to(torch.complex64)
+def rope_settings(config: Settings) -> Settings:
+    """The settings of all layers, in either spelling; empty where there are none."""
+    found: Settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return found
 
 
-def _frequencies(config: Mapping[str, Any], head_dim: int) -> Tensor:
-    # transformers 5 writes rope_parameters; earlier versions rope_theta and rope_scaling.
-    settings: Mapping[str, Any] = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(settings.get("rope_theta") or config.get("rope_theta") or 10000.0)
-    exponent = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    frequency = theta**-exponent
+def read_rope(
+    checkpoint: Checkpoint,
+    context: int,
+    *,
+    settings: Settings | None = None,
+    theta: float | None = None,
+) -> Rope:
+    """The ``Rope`` of layers with these ``settings`` (default: the model's), up to ``context`` tokens.
+
+    ``theta`` is what holds where the settings name none. Raises ModelError for an unknown scaling.
+    """
+    config = checkpoint.text_config
+    if settings is None:
+        settings = rope_settings(config)
     kind = settings.get("rope_type") or settings.get("type") or "default"
-    if kind == "default":
-        return frequency
-    if kind == "llama3":
-        return _llama3(frequency, settings)
-    raise ModelError(f"rope scaling {kind!r} is not known to the own decoder.")
+    if kind not in SCALINGS:
+        known = ", ".join(SCALINGS)
+        raise ModelError(
+            f"{checkpoint.folder} scales its rotary positions by {kind!r} (config.json, rope_type); "
+            f"known here are {known}. Another formula would give other words. Use a model with one "
+            "of these."
+        )
+    key = "original_max_position_embeddings"
+    original = config.get(key) or settings.get(key) or checkpoint.context
+    base = float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
+    part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    width = int(checkpoint.head_dim * float(part))
+    stretch = Stretch(settings, base, context, checkpoint.context, int(original))
+    return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], stretch)
 
 
-def _llama3(frequency: Tensor, settings: Mapping[str, Any]) -> Tensor:
-    """Slows long wavelengths down by ``factor``, keeps short ones, blends between."""
-    factor = float(settings["factor"])
-    low, high = float(settings["low_freq_factor"]), float(settings["high_freq_factor"])
-    original = float(settings["original_max_position_embeddings"])
-    turns = original * frequency / (2 * math.pi)  # full turns within the original context
-    blend = ((turns - low) / (high - low)).clamp(0, 1)
-    return frequency * (blend + (1 - blend) / factor)
+def _default(frequencies: list[float], stretch: Stretch) -> Rope:
+    return Rope(tuple(frequencies))
+
+
+def _linear(frequencies: list[float], stretch: Stretch) -> Rope:
+    """Positions divided by ``factor`` (kaiokendev 2023)."""
+    factor = stretch.number("factor")
+    return Rope(tuple(frequency / factor for frequency in frequencies))
+
+
+def _llama3(frequencies: list[float], stretch: Stretch) -> Rope:
+    """Slows long wavelengths down by ``factor``, keeps short ones, blends between (Llama 3.1)."""
+    factor, low = stretch.number("factor"), stretch.number("low_freq_factor")
+    high = stretch.number("high_freq_factor")
+
+    def scaled(frequency: float) -> float:
+        turns = stretch.original * frequency / (2 * math.pi)  # in the original context
+        keep = min(max((turns - low) / (high - low), 0.0), 1.0)
+        return frequency * (keep + (1 - keep) / factor)
+
+    return Rope(tuple(map(scaled, frequencies)))
+
+
+def _yarn(frequencies: list[float], stretch: Stretch) -> Rope:
+    """As llama3, blended over dimensions instead of turns, and sharpened (Peng et al. 2023)."""
+    settings, width = stretch.settings, 2 * len(frequencies)
+    factor = float(settings.get("factor") or stretch.longest / stretch.original)
+
+    def dimension(turns: float) -> float:
+        """Where a pair makes so many turns in the original context."""
+        ratio = stretch.original / (turns * 2 * math.pi)
+        return width * math.log(ratio) / (2 * math.log(stretch.theta))
+
+    low = dimension(settings.get("beta_fast") or 32)
+    high = dimension(settings.get("beta_slow") or 1)
+    if settings.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, width - 1)
+    span = (high - low) or 0.001
+
+    def scaled(pair: int, frequency: float) -> float:
+        slowed = min(max((pair - low) / span, 0.0), 1.0)
+        return frequency * ((1 - slowed) + slowed / factor)
+
+    turned = tuple(scaled(pair, frequency) for pair, frequency in enumerate(frequencies))
+    return Rope(turned, _yarn_magnitude(settings, factor))
+
+
+def _yarn_magnitude(settings: Settings, factor: float) -> float:
+    if settings.get("attention_factor") is not None:
+        return float(settings["attention_factor"])
+
+    def sharpened(scale: float) -> float:
+        return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
+
+    over, under = settings.get("mscale"), settings.get("mscale_all_dim")
+    return sharpened(over) / sharpened(under) if over and under else sharpened(1.0)
+
+
+def _longrope(frequencies: list[float], stretch: Stretch) -> Rope:
+    """One factor a pair (Ding et al. 2024), from the list for short texts or from that for long.
+
+    Transformers changes from one list to the other when a text outgrows the original context, and
+    keeps the keys that were turned by the first. Then a token's logits depend on how the text came
+    in, so here, as in vLLM, the context for which the model is loaded decides, once.
+    """
+    settings, original = stretch.settings, stretch.original
+    factors = settings["long_factor" if stretch.context > original else "short_factor"]
+    turned = tuple(f / float(by) for f, by in zip(frequencies, factors, strict=True))
+    magnitude = settings.get("attention_factor")
+    if magnitude is None:
+        factor = float(settings.get("factor") or stretch.longest / original)
+        magnitude = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    return Rope(turned, float(magnitude))
+
+
+SCALINGS: Mapping[str, Callable[[list[float], Stretch], Rope]] = {
+    "default": _default,
+    # Stretches only what is longer than max_position_embeddings, and no context here is.
+    "dynamic": _default,
+    "linear": _linear,
+    "llama3": _llama3,
+    "yarn": _yarn,
+    "longrope": _longrope,
+}

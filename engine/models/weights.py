@@ -1,95 +1,190 @@
-"""A checkpoint's tensors by name, one at a time, so that loading never holds more than it needs.
+"""A checkpoint's tensors -> layers that are ready to multiply.
 
-Bytes are read, not mapped: mapped pages would count as the process's memory until the file is closed,
-and a model that is quantised while it loads would weigh as much as the file.
+Tensor names are those of transformers' ...ForCausalLM classes, which all families share. What can be
+folded into a weight once (the scale of the scores, the order of a head's dimensions, 1 + w) is.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from engine.checkpoint import Checkpoint
-from engine.errors import ModelError
-from engine.kernels.cpu import nf4
-from engine.prequantised import NF4, STATE, nf4_state
-from engine.safetensors_header import StoredTensor, read_header, read_into
+from engine.kernels.cpu.factory import Kernels
+from engine.kernels.cpu.linear import Biased, Linear
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.rotation import side_by_side
 
-TORCH_DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "U8": torch.uint8, "I8": torch.int8, "I16": torch.int16, "I32": torch.int32,
-    "I64": torch.int64, "BOOL": torch.bool,
-}  # fmt: skip
-FLOATS = ("F64", "F32", "F16", "BF16", NF4)
-"""What ``Weights`` makes floats of: safetensors' names, and bitsandbytes' 4 bits."""
+TensorSource = Callable[[str], Tensor]
+"""Fetches a tensor by name, on the device the model computes on.
+
+Vectors come in the dtype it computes in; matrices in any float dtype that its kernels take.
+"""
+
+Norm = Callable[[Tensor], Tensor]
+"""Maps ``(rows, hidden)`` to ``(rows, hidden)``."""
+
+_EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
 
-class Weights:
-    """Fetches tensors from all shards; call it with a name.
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Where a checkpoint keeps its decoder; the text part of a multimodal one lies deeper."""
 
-    Vectors come in ``dtype``. Matrices do too, or as they are stored with ``as_stored``: what quantises
-    them then widens a part at a time. Every tensor is checked to be finite.
-    """
+    root: str = "model."
+    head: str = _HEAD
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        dtype: torch.dtype,
-        device: torch.device,
-        *,
-        as_stored: bool = False,
-    ) -> None:
-        self.folder = checkpoint.folder
-        self.dtype, self.device, self.as_stored = dtype, device, as_stored
-        files = sorted({info.file for info in checkpoint.tensors.values()})
-        self.places: dict[str, tuple[Path, StoredTensor]] = {
-            name: (file, stored) for file in files for name, stored in read_header(file).items()
+    @classmethod
+    def among(cls, stored: Iterable[str]) -> Names:
+        root, head = cls().root, cls().head
+        for name in stored:
+            if name.endswith(_EMBEDDING):
+                root = name.removesuffix(_EMBEDDING)
+            elif name.endswith(_HEAD):
+                head = name
+        return cls(root, head)
+
+    @property
+    def embedding(self) -> str:
+        return self.root + _EMBEDDING
+
+    @property
+    def norm(self) -> str:
+        return f"{self.root}norm.weight"
+
+    def layer(self, index: int) -> str:
+        return f"{self.root}layers.{index}."
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One block's weights. None for what the model lacks."""
+
+    attention_norm: Norm
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
+    qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
+    output: Linear
+    attention_after: Norm | None
+    mlp_norm: Norm
+    gate_up: Linear  # hidden -> 2 * intermediate
+    down: Linear
+    mlp_after: Norm | None
+
+
+def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
+    """The tensors that the decoder reads, and the shapes they must have."""
+    layer = _layer_shapes(architecture)
+    shapes = {
+        names.layer(index) + name: size
+        for index in range(len(architecture.layers))
+        for name, size in layer.items()
+    }
+    shapes[names.embedding] = (architecture.vocabulary, architecture.hidden)
+    shapes[names.norm] = (architecture.hidden,)
+    if not architecture.tied:
+        shapes[names.head] = (architecture.vocabulary, architecture.hidden)
+    return shapes
+
+
+def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    a, hidden, width = architecture, architecture.hidden, architecture.intermediate
+    queries, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
+    outputs: dict[str, tuple[int, int, bool]]  # name -> (out, in, has a bias)
+    if a.joined:
+        outputs = {
+            "self_attn.qkv": (queries + 2 * keys, hidden, a.qkv_bias),
+            "mlp.gate_up": (2 * width, hidden, a.mlp_bias),
         }
+    else:
+        outputs = {
+            "self_attn.q": (queries, hidden, a.qkv_bias),
+            "self_attn.k": (keys, hidden, a.qkv_bias),
+            "self_attn.v": (keys, hidden, a.qkv_bias),
+            "mlp.gate": (width, hidden, a.mlp_bias),
+            "mlp.up": (width, hidden, a.mlp_bias),
+        }
+    outputs["self_attn.o"] = (hidden, queries, a.output_bias)
+    outputs["mlp.down"] = (hidden, width, a.mlp_bias)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, (rows, columns, biased) in outputs.items():
+        shapes[f"{name}_proj.weight"] = (rows, columns)
+        if biased:
+            shapes[f"{name}_proj.bias"] = (rows,)
+    norms = ["input_layernorm", "post_attention_layernorm"]
+    if a.sandwich_norms:
+        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    shapes |= {f"{name}.weight": (hidden,) for name in norms}
+    if a.qk_norm:
+        shapes |= {f"self_attn.{name}_norm.weight": (a.head_dim,) for name in "qk"}
+    return shapes
 
-    def __call__(self, name: str) -> Tensor:
-        """Raises KeyError for a tensor that is not there, ModelError for one that is no use."""
-        tensor = self._nf4(name) if name + STATE in self.places else self._read(name)
-        self._check_finite(name, tensor)
-        if self.as_stored and tensor.dim() > 1:
-            return tensor.to(self.device)
-        return tensor.to(self.device, self.dtype)
 
-    def _read(self, name: str) -> Tensor:
-        file, stored = self.places[name]
-        buffer = torch.empty(stored.nbytes, dtype=torch.uint8)
-        read_into(file, stored, buffer.numpy().data)
-        return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
+def load_layer(
+    architecture: Architecture, spec: LayerSpec, at: TensorSource, kernels: Kernels
+) -> Layer:
+    """One block; ``at`` fetches by the name within the layer."""
+    a, product = architecture, partial(_product, kernels)
+    after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
+    return Layer(
+        attention_norm=make_norm(a, at("input_layernorm.weight")),
+        qkv=product(partial(_qkv, a, spec, at), a.qkv_bias),
+        qk_norm=_qk_norm(a, spec, at) if a.qk_norm else None,
+        output=product(lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
+        attention_after=make_norm(a, at(f"{after}.weight")) if a.sandwich_norms else None,
+        mlp_norm=make_norm(a, at(f"{before if a.sandwich_norms else after}.weight")),
+        gate_up=product(partial(_gate_up, a, at), a.mlp_bias),
+        down=product(lambda kind: at(f"mlp.down_proj.{kind}"), a.mlp_bias),
+        mlp_after=make_norm(a, at("post_feedforward_layernorm.weight"))
+        if a.sandwich_norms
+        else None,
+    )
 
-    def _nf4(self, name: str) -> Tensor:
-        """A weight that bitsandbytes quantised, as bf16 ``(out, in)``.
 
-        Quantising that again gives the same codes and scales: each block's largest weight is its scale.
-        """
-        state = nf4_state(self.places[name + STATE][0], name, self.places[name + STATE][1])
-        rows, width = state.shape
-        absmax = self._read(name + ".absmax")
-        if state.nested_block:
-            codes = self._read(name + ".nested_quant_map").float()
-            scales = self._read(name + ".nested_absmax").float()
-            scales = scales.repeat_interleave(state.nested_block)[: absmax.numel()]
-            absmax = codes[absmax.view(-1).int()] * scales + state.nested_offset
-        packed = self._read(name).view(-1).view(torch.uint8)
-        if 2 * packed.numel() < rows * width or nf4.BLOCK * absmax.numel() < rows * width:
-            raise ModelError(
-                f"In {self.folder}, {name} holds fewer than the {rows:,} x {width:,} weights that it "
-                "should. Download the model again."
-            )
-        return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
+def make_norm(architecture: Architecture, weight: Tensor) -> Norm:
+    """RMSNorm (Zhang and Sennrich 2019) over ``weight``'s width."""
+    epsilon, width = architecture.epsilon, weight.shape
+    if not architecture.centred_norms:
+        return lambda x: torch.rms_norm(x, width, weight, epsilon)
+    # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
+    wide = 1 + weight.float()
+    return lambda x: torch.rms_norm(x.float(), width, wide, epsilon).to(x.dtype)
 
-    def _check_finite(self, name: str, tensor: Tensor) -> None:
-        if not tensor.is_floating_point() or not tensor.numel():
-            return
-        low, high = tensor.aminmax()  # NaN comes through both; nothing is copied
-        if not bool(low.isfinite() & high.isfinite()):
-            kind = "NaN" if bool(low.isnan()) else "an infinite number"
-            raise ModelError(
-                f"In {self.folder}, the tensor {name} holds {kind}: the model is damaged, or diverged "
-                "in training. Download it again, or use another checkpoint."
-            )
+
+def _product(kernels: Kernels, fetch: Callable[[str], Tensor], biased: bool) -> Linear:
+    """The product with ``fetch("weight")``, and ``fetch("bias")`` added."""
+    product = kernels.linear(fetch("weight"))
+    return Biased(product, fetch("bias")) if biased else product
+
+
+def _qkv(a: Architecture, spec: LayerSpec, at: TensorSource, kind: str) -> Tensor:
+    """Queries, keys and values in one tensor; the first two in the order that turns quickly."""
+    sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
+    if a.joined:
+        query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
+    else:
+        query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
+    query = side_by_side(query, a.heads, spec.rope)
+    key = side_by_side(key, a.kv_heads, spec.rope)
+    if not a.qk_norm:  # a norm would undo the scale, so it carries it itself
+        query = query * a.query_scale
+    return torch.cat([query, key, value])
+
+
+def _qk_norm(a: Architecture, spec: LayerSpec, at: TensorSource) -> Tensor:
+    """What multiplies the normalised heads: (heads + kv_heads, head_dim), float32."""
+    query, key = (
+        side_by_side(at(f"self_attn.{name}_norm.weight").float(), 1, spec.rope) for name in "qk"
+    )
+    if a.centred_norms:
+        query, key = 1 + query, 1 + key
+    query = query * a.query_scale
+    return torch.cat([query.expand(a.heads, -1), key.expand(a.kv_heads, -1)])
+
+
+def _gate_up(a: Architecture, at: TensorSource, kind: str) -> Tensor:
+    if a.joined:
+        return at(f"mlp.gate_up_proj.{kind}")
+    return torch.cat([at(f"mlp.{name}_proj.{kind}") for name in ("gate", "up")])

@@ -20,6 +20,7 @@ _REGISTRY = {
     "none": "engine.proposers.none:NoneProposer",
     "draft": "engine.proposers.draft:DraftModelProposer",
     "ngram": "engine.proposers.ngram:NgramProposer",
+    "suffix": "engine.proposers.suffix:SuffixProposer",
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Protocol
 
 from torch import Tensor
@@ -32,9 +34,13 @@ NOTHING = DraftProposal(Tree(), None, ())
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a loaded pair offers to proposers."""
+    """What a loaded pair offers to proposers.
+
+    ``remembered`` is a folder for what they learn about this target; without one they forget it.
+    """
 
     draft: Model | None = None
+    remembered: Path | None = None
 
 
 class Proposer(Protocol):
@@ -49,6 +55,12 @@ class Proposer(Protocol):
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         """A new request: ``context`` holds its prompt and will grow; draws go through ``sampler``."""
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        """Takes in the prompt, once ``begin`` was told of it; this counts as prefill.
+
+        Yields before each part of the work, where the caller may stop for good.
+        """
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         """Drafts at most ``budget`` after ``context.tokens``; may draft nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
 from engine.noise import Stream
-from engine.prefix import common_prefix
+from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.request import AcceptanceRule
 from engine.sampling import Sampler
@@ -43,6 +44,13 @@ class DraftModelProposer:
         self.stream = Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
         self._crop(common_prefix(self.tokens, context.tokens[:-1]))
 
+    def prepare(self, context: Context) -> Iterator[None]:
+        if len(context.tokens) >= self.model.info.context:
+            return  # nothing will be drafted
+        for part in parts(context.tokens[len(self.tokens) : -1]):
+            yield
+            self._forward(part, last=0)
+
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         known = self._known = len(context.tokens)
         depth = min(budget.depth, self.model.info.context - known)
@@ -70,15 +78,15 @@ class DraftModelProposer:
     def close(self) -> None:
         self.tokens.clear()
 
-    def _forward(self, tokens: list[int]) -> Tensor:
-        """Feeds ``tokens``; returns the last one's logits (1, vocabulary of the draft).
+    def _forward(self, tokens: Sequence[int], last: int = 1) -> Tensor:
+        """Feeds ``tokens``; returns the ``last`` ones' logits (last, vocabulary of the draft).
 
         The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
         in place of one it lacks, which can only make its guess worse.
         """
         rows = self.model.info.vocabulary
         known = [token if token < rows else 0 for token in tokens]
-        logits = self.model.forward(known, self.cache, last=1)
+        logits = self.model.forward(known, self.cache, last=last)
         self.tokens.extend(tokens)
         return logits
 

@@ -7,6 +7,7 @@ where replies repeat their prompt: rewriting, editing, quoting, code.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -48,6 +49,9 @@ class NgramProposer:
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._latest.clear()
         self._indexed = 0
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         tokens = context.tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +25,9 @@ class NoneProposer:
     def __init__(self, options: Options, resources: Resources) -> None: ...
 
     def begin(self, context: Context, sampler: Sampler) -> None: ...
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return NOTHING

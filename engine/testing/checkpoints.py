@@ -72,11 +72,18 @@ def write_tokenizer(folder: Path) -> None:
 
 
 def write_random(
-    folder: Path, kind: str = "llama", *, seed: int = 0, shard: str = "1GB", **config: Any
+    folder: Path,
+    kind: str = "llama",
+    *,
+    seed: int = 0,
+    shard: str = "1GB",
+    uneven: float = 0.0,
+    **config: Any,
 ) -> Any:
     """A random model of transformers' ``kind`` with a tokenizer; returns the transformers model.
 
-    ``config`` goes over ``LLAMA``'s sizes. ``shard`` is the size of one weights file.
+    ``config`` goes over ``LLAMA``'s sizes. ``shard`` is the size of one weights file. Norms and
+    biases begin as ones and zeros, which hide a decoder's mistakes; ``uneven`` moves them so much.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -84,6 +91,10 @@ def write_random(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                if uneven and weight.dim() == 1:
+                    weight.add_(uneven * torch.randn(weight.shape))
     write_tokenizer(folder)
     model.save_pretrained(folder, max_shard_size=shard)
     return model

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -79,6 +79,9 @@ class Scripted:
     needs: ClassVar[frozenset[str]] = frozenset()
 
     def begin(self, context: Context, sampler: Sampler) -> None: ...
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         tokens = tuple(self.script(context.tokens, budget.depth))[: budget.depth]

@@ -45,16 +45,30 @@ def run(
         )
     paths = Paths(out)
     device = choose_device(recipe)
-    if "tokenizer" in stages and not (resume and (paths.tokenizer / "tokenizer.json").exists()):
+
+    def wanted(stage: str, result: Path) -> bool:
+        return stage in stages and not (resume and _is_done(stage, result))
+
+    if wanted("tokenizer", paths.tokenizer / "tokenizer.json"):
         make_tokenizer(recipe, paths, data)
-    if "target" in stages and not (resume and (paths.target / "model.safetensors").exists()):
+    if wanted("target", paths.target / "model.safetensors"):
         model = train_target(recipe, paths, data, device, resume)
         export_model(model, paths.tokenizer, paths.target)
         _card(paths, "target", recipe)
-    if "draft" in stages and not (resume and (paths.draft / "model.safetensors").exists()):
+    if wanted("draft", paths.draft / "model.safetensors"):
         draft = train_draft(recipe, paths, data, device, resume)
         export_model(draft, paths.tokenizer, paths.draft)
         _card(paths, "draft", recipe)
+
+
+def _is_done(stage: str, result: Path) -> bool:
+    """Whether a stage left its result; says so, since the stage is passed over then."""
+    done = result.exists()
+    if done:
+        report(
+            f"{stage}: already trained, in {result.parent}; --stage {stage} --fresh trains it again"
+        )
+    return done
 
 
 def make_tokenizer(recipe: Recipe, paths: Paths, data: Path) -> None:

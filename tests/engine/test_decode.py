@@ -15,9 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import proposers
+from engine import controllers, proposers
 from engine.context import Context
-from engine.controllers import Fixed
+from engine.controllers.experience import Experience
+from engine.controllers.fixed import Fixed
 from engine.decode import Ending, decode
 from engine.events import Origin, Round
 from engine.judge import Judge
@@ -72,6 +73,7 @@ def generate(
     rule: AcceptanceRule | None = None,
     eos: Collection[int] = (),
     stop_after: int | None = None,
+    controller: str = "fixed",
 ) -> Run:
     target = Target(TableModel(table, VOCABULARY, context=64))
     resources = Resources(draft=TableModel(draft_table, VOCABULARY, context=64))
@@ -83,9 +85,8 @@ def generate(
     if isinstance(proposer, str):
         proposer = proposers.create(proposer, {}, resources)
     proposer.begin(context, sampler)
-    rounds = decode(
-        context, target, proposer, Fixed(depth), Judge(sampler), Ending(limit, eos), "it"
-    )
+    control = controllers.create(controller, depth, Experience())
+    rounds = decode(context, target, proposer, control, Judge(sampler), Ending(limit, eos), "it")
     return Run(context, target, list(islice(rounds, stop_after)))
 
 
@@ -127,6 +128,19 @@ def test_every_proposer_at_every_depth_gives_the_output_of_none(
     for depth in range(1, 16):
         run = generate(name, depth=depth, sampling=sampling, limit=20)
         assert run.output == expected, depth
+
+
+@pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
+@pytest.mark.parametrize("name", proposers.names())
+@pytest.mark.parametrize("controller", controllers.names())
+def test_every_proposer_under_every_controller_gives_the_output_of_none(
+    controller: str, name: str, sampling: Sampling
+) -> None:
+    expected = generate("none", sampling=sampling).output
+    for depth in (1, 4, 15):
+        run = generate(name, depth=depth, sampling=sampling, controller=controller)
+        assert run.output == expected, depth
+        assert max(len(turn.tree) for turn in run.rounds) <= depth
 
 
 @settings(max_examples=40, deadline=None)
@@ -254,6 +268,7 @@ def test_times_of_a_round_add_up() -> None:
 
 
 def test_rejection_sampling_goes_through_the_same_loop_and_repeats_for_a_seed() -> None:
+    # A depth that follows times cannot repeat: under this rule the words depend on it.
     for name in proposers.names():
         sampling = Sampling(temperature=1.0, seed=8)
         runs = [

@@ -1,4 +1,4 @@
-"""Speculation changes speed, never words: whole models, every proposer, token for token.
+"""Speculation changes speed, never words: whole models, every proposer and controller.
 
 Runs on the embedded pair. Where its weights are not there, a random pair stands in; the names of the
 tests show which. A trained model that lies beside the repository runs with n-gram drafting.
@@ -7,6 +7,7 @@ tests show which. A trained model that lies beside the repository runs with n-gr
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +16,11 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from engine import proposers
+from engine import controllers, proposers
 from engine.context import Context
 from engine.events import Emitted, Finished
 from engine.kernels.cpu.factory import QUANTISED
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.sampling import Sampler
 from engine.session import Session
 from engine.stats import Statistics, Tally
@@ -128,23 +129,27 @@ def reply(session: Session, request: Request) -> tuple[tuple[int, ...], Statisti
 def compare(
     pair: Pair, prompts: list[str], samplings: tuple[Sampling, ...], *, stands: bool = True
 ) -> None:
-    """Every prompt, with the next sampling and depth of the cycle, through every proposer.
+    """Every prompt, with the next sampling of the cycle, through every proposer.
 
+    Controllers and depths are drawn, so that each meets every proposer and many samplings.
     ``stands``: over so many prompts some drafted token is sure to be accepted.
     """
     plain = Speculation(proposer="none", depth=0)
     totals = {name: Statistics() for name in pair.proposers}
-    cycle: Iterator[tuple[int, Sampling]] = zip(
-        itertools.cycle(range(1, 9)), itertools.cycle(samplings), strict=False
-    )
-    for prompt, (depth, sampling) in zip(prompts, cycle, strict=False):
+    chance, met = random.Random(5), set()
+    for prompt, sampling in zip(prompts, itertools.cycle(samplings), strict=False):
         expected, _ = reply(pair.plain, asked(prompt, sampling, plain))
         assert len(expected) == TOKENS
         for name in pair.proposers:
-            speculation = Speculation(proposer=name, depth=depth)
+            # Fixed ones draft most, so they come up twice as often.
+            control = Control(chance.choice((*controllers.names(), Control.FIXED)))
+            depth = chance.randint(1, 8)
+            speculation = Speculation(proposer=name, depth=depth, controller=control)
             tokens, figures = reply(pair.speculative, asked(prompt, sampling, speculation))
-            assert tokens == expected, (prompt, name, depth, sampling)
+            assert tokens == expected, (prompt, name, control, depth, sampling)
+            met.add((name, control))
             totals[name] += figures
+    assert met == set(itertools.product(pair.proposers, controllers.names()))
     for name, total in totals.items():
         # A draft that never stands, or always, would leave half of the engine untested.
         if name == "draft":
@@ -178,7 +183,7 @@ def test_a_quantised_pair_says_the_same_with_every_proposer(
 
 
 @pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
-def test_a_trained_model_beside_the_repository_says_the_same_with_ngram(
+def test_a_trained_model_beside_the_repository_says_the_same_without_a_draft(
     beside: Pair, samplings: tuple[Sampling, ...]
 ) -> None:
     compare(beside, PROMPTS[::5], samplings)
@@ -227,17 +232,26 @@ def p_value(tokens: list[int], p: torch.Tensor) -> float:
     return float(chisquare(observed, wanted).pvalue) if len(wanted) > 1 else 1.0
 
 
-@pytest.mark.parametrize("name", ["draft", "ngram"])
+REJECTED = [
+    *((name, Control.FIXED) for name in proposers.names() if name != "none"),
+    *(("draft", Control(control)) for control in controllers.names() if control != "fixed"),
+]
+"""Every proposer, and every controller with the one that draws its drafts."""
+
+
+@pytest.mark.parametrize(("name", "control"), REJECTED)
 @pytest.mark.parametrize("which", [EMBEDDED])
 def test_rejection_sampling_leaves_the_targets_distribution(
-    embedded: Pair, name: str, which: str
+    embedded: Pair, name: str, control: Control, which: str
 ) -> None:
     """First tokens against p, and second tokens after the commonest first one."""
     session = embedded.speculative
     sampling = Sampling(temperature=1.2, top_k=12)
     request = Request(
         messages=(Message("user", "again and again and again and"),),
-        speculation=Speculation(proposer=name, depth=2, acceptance=AcceptanceRule.REJECTION),
+        speculation=Speculation(
+            proposer=name, depth=2, controller=control, acceptance=AcceptanceRule.REJECTION
+        ),
     )
     prompt = session.prepare(request)
     replies = list(first_tokens(session, request, sampling))

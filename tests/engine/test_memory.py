@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.catalog import load_catalog
 from engine.checkpoint import inspect
-from engine.memory import ModelSize, fit, free_bytes, human, total_bytes
+from engine.memory import LONGEST_CONTEXT, ModelSize, fit, free_bytes, human, total_bytes
 from engine.testing.folders import write_model
 
 BIG = ModelSize("Big", parameters=1_000_000, layers=10, kv_heads=4, head_dim=64, context=1000)
@@ -65,7 +65,16 @@ def test_too_long_a_context_says_how_much_fits() -> None:
     assert not found.fits
     assert found.context == 100
     assert "up to 100 tokens fits" in found.sentence
-    assert "lower the context" in found.sentence
+    assert "for more, choose a smaller model" in found.sentence
+
+
+def test_no_more_context_is_counted_than_the_engine_takes() -> None:
+    """The Models page counted 128k of cache for a model that is loaded with 32k, and warned."""
+    long = replace(BIG, context=131_072)
+    found = fit(long, free=10**12, overhead=0)
+    assert found.kv == LONGEST_CONTEXT * BIG_TOKEN
+    assert found.context == LONGEST_CONTEXT
+    assert f"{LONGEST_CONTEXT:,} tokens" in found.sentence
 
 
 def test_weights_that_do_not_fit_name_a_remedy() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import engine.session
+import engine.prefix
 from engine import proposers
+from engine.checkpoint import fingerprint
 from engine.errors import ContextExceeded, IncompatiblePair, InvalidRequest, ModelError, NotLoaded
 from engine.events import (
     Emitted,
@@ -26,6 +30,7 @@ from engine.events import (
 )
 from engine.request import Request, Sampling, Speculation
 from engine.service import EngineService, Generation
+from engine.text import TextCodec
 
 PATIENCE = 60.0
 
@@ -136,6 +141,36 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
     assert finished(service.submit(asked())).token_ids == expected
 
 
+@pytest.mark.parametrize(
+    ("role", "broken", "said"),
+    [
+        (0, {"rms_norm_eps": "small"}, "'rms_norm_eps' expected float, got str (value: 'small')"),
+        (0, {"hidden_size": 31}, "not a multiple of the number of attention heads"),
+        (0, {"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "'big'"),
+        (1, {"rms_norm_eps": "small"}, "'small'"),
+        (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
+    ],
+)
+def test_a_broken_configuration_is_named_and_not_the_tokenizer(
+    pair: tuple[Path, Path], tmp_path: Path, role: int, broken: dict[str, Any], said: str
+) -> None:
+    """transformers' tokenizer loader looks into config.json, and its complaint was taken for one
+    about the tokenizer; a number that is none ended in a bare ValueError."""
+    folder = tmp_path / "broken"
+    shutil.copytree(pair[role], folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **broken}))
+    folders = [*pair]
+    folders[role] = folder
+    service = EngineService()
+    with pytest.raises(ModelError) as caught:
+        service.load(*folders, name="Broken")
+    service.close()
+    assert str(folder / "config.json") in str(caught.value)
+    assert said in str(caught.value)
+    assert "tokenizer" not in str(caught.value)
+
+
 def test_a_pair_is_replaced_after_the_requests_already_waiting(
     service: EngineService, gate: Gate, pair: tuple[Path, Path]
 ) -> None:
@@ -237,6 +272,45 @@ def test_two_threads_that_submit_get_the_replies_they_would_get_alone(
         assert backward.result(PATIENCE) == alone[::-1]
 
 
+def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """The requests that any codec turns into tokens from now on."""
+    seen: list[Request] = []
+    original = TextCodec.encode_request
+
+    def encode(codec: TextCodec, request: Request) -> list[int]:
+        seen.append(request)
+        return original(codec, request)
+
+    monkeypatch.setattr(TextCodec, "encode_request", encode)
+    return seen
+
+
+def test_a_prompt_is_tokenised_once(
+    service: EngineService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check on arrival and the session each did it: twice the time for a long prompt."""
+    seen = count_encodings(monkeypatch)
+    finished(service.submit(asked()))
+    assert len(seen) == 1
+
+
+def test_a_prompt_is_tokenised_again_for_a_pair_that_came_between(
+    service: EngineService, gate: Gate, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = service.submit(asked())
+    gate.reached.wait(PATIENCE)
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(service.load, *pair, name="Next")
+        while not service._waiting:
+            time.sleep(0.001)
+        seen = count_encodings(monkeypatch)
+        late = service.submit(asked("Late"))
+        gate.open()
+        loading.result(PATIENCE)
+        assert finished(running).reason is finished(late).reason is FinishReason.LENGTH
+    assert seen == [asked("Late"), asked("Late")]
+
+
 # -- cancelling
 
 
@@ -276,7 +350,7 @@ def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
 def test_a_long_prefill_is_left_at_its_next_part(
     service: EngineService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.session, "PREFILL_PART", 32)
+    monkeypatch.setattr(engine.prefix, "PREFILL_PART", 32)
     gate = Gate(service, "extend")
     generation = service.submit(asked("abcdefgh" * 50))
     gate.let(2)
@@ -348,3 +422,18 @@ def test_closing_cancels_what_runs_and_waits_and_refuses_what_comes(
         with pytest.raises(NotLoaded, match="shut down"):
             attempt()
     service.close()
+
+
+def test_replies_are_remembered_for_each_model_and_only_where_that_was_asked_for(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    for remember in (False, True):
+        service = EngineService(tmp_path)
+        service.load(*pair, name="Random")
+        speculation = Speculation(proposer="suffix", options={"remember": remember})
+        list(service.submit(replace(asked(), speculation=speculation)))
+        service.unload()
+        service.close()
+        assert len(list(tmp_path.glob("*/replies/newer.jsonl"))) == remember
+    (folder,) = tmp_path.iterdir()
+    assert folder.name == fingerprint(pair[0]) != fingerprint(pair[1])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine import proposers
 from engine.cache import KVCache
+from engine.controllers.experience import Drafter
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import (
     Emitted,
@@ -19,9 +22,11 @@ from engine.events import (
     Prefilled,
     Started,
 )
+from engine.prefix import PREFILL_PART
 from engine.proposers.base import Resources
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
-from engine.session import PREFILL_PART, Session
+from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
+from engine.session import Session
+from engine.stats import Tally
 from engine.testing.checkpoints import VOCABULARY, open_session
 from engine.testing.fakes import TableModel
 from engine.text import TextCodec
@@ -260,6 +265,60 @@ def test_a_long_prompt_is_left_between_two_parts_of_its_prefill(
     assert model.fed == 0
 
 
+def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_PART) -> Session:
+    """A target and a draft that count what they are fed."""
+
+    def model() -> TableModel:
+        return TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context)
+
+    return Session(model(), codec, Resources(draft=model()))
+
+
+def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """It used to run inside round 1: that round's draft time told of the whole prompt."""
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (2 * PREFILL_PART)
+    for event in session.run(asked(prompt, max_tokens=8), never):
+        if isinstance(event, Prefilled):
+            assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
+
+
+def test_without_reuse_the_draft_starts_anew_as_the_target_does(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """The second of two equal races found the draft's cache warm."""
+    session = drafted_by_table(fake[0].codec)
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    fed = []
+    for reuse in (False, False, True):
+        before = draft.fed
+        told(session, asked(reuse_cache=reuse, max_tokens=1))
+        fed.append(draft.fed - before)
+    assert fed == [len(PROMPT) - 1, len(PROMPT) - 1, 0]
+
+
+def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (3 * PREFILL_PART)
+    _, finished = told(session, asked(prompt), after(4))
+    assert finished.reason is FinishReason.CANCELLED
+    assert session.target.tokens == list(prompt[:-1])
+    assert session.resources.draft.fed == PREFILL_PART  # type: ignore[union-attr]
+    assert told(session, asked(prompt))[1].reason is FinishReason.LENGTH
+
+
+def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
+    fake: tuple[Session, TableModel],
+) -> None:
+    session = drafted_by_table(fake[0].codec)
+    session.resources = Resources(draft=fake[1])  # its context holds 100 tokens
+    assert len(told(session, asked((9,) * 200))[1].token_ids) == 20
+    assert fake[1].fed == 0
+
+
 def test_cancelling_ends_the_reply_within_one_round(session: Session) -> None:
     events, finished = told(session, asked(depth=2), after(4))
     assert finished.reason is FinishReason.CANCELLED
@@ -366,3 +425,55 @@ def test_a_chat_in_words_is_answered_in_words(session: Session) -> None:
     assert isinstance(started, Started)
     assert session.codec.decode(started.prompt_tokens) == "Tell me of the little key."
     assert finished.text == session.codec.decode(finished.token_ids)
+
+
+# -- who decides how far to draft
+
+
+def controlled(control: Control | None, **speculation: Any) -> Request:
+    return replace(asked(max_tokens=60), speculation=Speculation(controller=control, **speculation))
+
+
+def test_what_is_decided_by_measuring_is_told_in_the_stream(session: Session) -> None:
+    for _ in range(2):
+        events, _ = told(session, controlled(None))
+        decisions = [
+            event.round.budget.decision
+            for event in events
+            if isinstance(event, Emitted) and event.round.budget.decision
+        ]
+        assert decisions
+        assert all(decision.why.startswith("drafting ") for decision in decisions)
+        tally = Tally()
+        for event in events:
+            tally.add(event)
+        assert tally.statistics().decision == decisions[-1]
+
+
+def test_fixed_and_off_decide_nothing(session: Session) -> None:
+    for control, deepest in ((Control.FIXED, 4), (Control.OFF, 0)):
+        events, _ = told(session, controlled(control, proposer="ngram"))
+        rounds = [event.round for event in events if isinstance(event, Emitted)]
+        assert all(turn.budget.decision is None for turn in rounds)
+        assert max(turn.budget.depth for turn in rounds) == deepest
+
+
+def test_what_verifying_takes_is_measured_once_and_only_where_it_matters(
+    session: Session,
+) -> None:
+    told(session, controlled(Control.FIXED))
+    assert not session._experience.verify.known
+    told(session, controlled(Control.AUTO))
+    assert session._experience.verify.known
+
+
+def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught(
+    session: Session,
+) -> None:
+    """An earlier reply may have been drawn with the same noise, and depths would know it."""
+    request = controlled(None, acceptance=AcceptanceRule.REJECTION)
+    told(session, request)
+    key = "draft", AcceptanceRule.REJECTION
+    assert session._drafters[key].stands() == Drafter().stands()
+    told(session, replace(request, sampling=Sampling(temperature=1.0)))
+    assert session._drafters[key].stands() != Drafter().stands()

@@ -14,6 +14,7 @@ from engine import trace
 from engine.errors import InvalidRequest
 from engine.events import (
     Budget,
+    Decision,
     Drafted,
     Emitted,
     Event,
@@ -44,11 +45,12 @@ def trees(draw: st.DrawFn) -> Tree:
     return Tree(tuple(draw(counts) for _ in range(size)), parents)
 
 
+decisions = st.builds(Decision, depth=counts, why=st.text(), needed=chances, expected=chances)
 rounds = st.builds(
     Round,
     index=counts,
     proposer=st.text(max_size=5),
-    budget=st.builds(Budget, depth=counts, nodes=counts),
+    budget=st.builds(Budget, depth=counts, nodes=counts, decision=st.none() | decisions),
     tree=trees(),
     accepted_path=ids,
     next_token=counts,
@@ -118,3 +120,9 @@ def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
     lines = [json.dumps(trace.to_json(Queued(1))), "", '{"type": "que']
     with pytest.raises(InvalidRequest, match="line 3"):
         list(trace.read(lines))
+
+
+def test_a_trace_from_before_controllers_decided_is_still_read() -> None:
+    """Chats keep the traces of their replies; old ones have no decisions."""
+    value = {"depth": 4, "nodes": 4}
+    assert trace._budget(value) == Budget(4, 4)

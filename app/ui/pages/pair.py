@@ -84,10 +84,10 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
     ).then(None, None, None, js=REFRESH, api_visibility="private")
 
 
-def picker_updates(shelf: Shelf, pair: str) -> list[Any]:
-    """The pickers and the load button, as things are on disk now, showing ``pair`` if listed."""
+def picker_updates(shelf: Shelf) -> list[Any]:
+    """The pickers and the load button, as things are on disk now, showing the opened pair."""
     choices = shelf.targets()
-    target, draft = shelf.pair_of(pair)
+    target, draft = shelf.shown()
     if target is None:
         target = choices[0][1] if choices else None
         return [gr.Dropdown(choices=choices, value=target), *draft_update(shelf, target)]

@@ -96,6 +96,7 @@ def _settings(values: tuple[Any, ...]) -> Settings:
     proposer, depth, acceptance, temperature, seed, tokens = values
     return Settings(
         proposer=proposer,
+        controller="fixed",
         depth=int(depth),
         acceptance=acceptance,
         temperature=float(temperature),

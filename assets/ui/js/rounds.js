@@ -19,7 +19,7 @@ function lane(round) {
   const [text, origin, p, emitted] = round.n;
   const kind = origin === "c" ? "correction" : "bonus";
   chips.append(chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined));
-  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips);
+  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
 }
 
 // The probabilities of the chip under the pointer or the focus.

@@ -74,9 +74,9 @@ export const words = {
     { label: "Ask the guide", text: "What is speculative decoding?" },
     { label: "Hear a tale", text: "Tell me a short tale about a fox and a lantern." },
     { label: "Make JSON", text: "Write JSON for a person: name Ada, age 36, city London." },
-    { label: "Rewrite", text: "Replace Tom with Anna: Tom went to the market. Tom bought bread, and Tom walked home." },
+    { label: "Rewrite", text: "Change the name Mara to Jonas in this note:\n\nMara promised to bring the lamp to the harbour. On Friday Mara will visit the market. Please tell Mara that the shop is closed." },
     { label: "Introduce yourself", text: "Hi, my name is Mira." },
-    { label: "Choose a depth", text: "How many tokens should I draft for JSON?" },
+    { label: "Choose a depth", text: "What depth is good for JSON?" },
   ],
   race: {
     plain: "Plain", speculative: "Speculative", waiting: "waits for its turn", warming: "warming up", running: "running", done: "done",

@@ -2,24 +2,29 @@
 
 A plain ``F.linear`` picks another BLAS path for one row (gemv) than for several, and sums in another
 order: a token's logits would then depend on whether it was verified alone or beside drafted ones,
-and a greedy tie could break differently. Two ways around it, the first that holds on this machine:
+and a greedy tie could break differently. Three ways around it, the first that holds on this machine:
 
 ``PackedLinear``
     oneDNN with the weight reordered once. Measured (docs/log.md): same bits for 1..256 rows in fp32
     and bf16, and faster than ``F.linear``, which reorders the weight in every call.
 ``BlockedLinear``
     ``F.linear`` on blocks of exactly 16 rows, the last one padded: one shape, hence one path.
+``SingleLinear``
+    ``F.linear`` row by row: nothing stands beside a row. Slow; every row reads all weights.
 
-``make_linear`` does not trust either: it checks the weight it is given.
+``make_linear`` trusts neither of the first two: it checks the weight it is given.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 ROWS = 16
 """Rows of one block: the pending token and up to 15 drafted ones."""
@@ -54,39 +59,75 @@ class PackedLinear:
         return result
 
 
-_row_independent: dict[tuple[int, int, torch.dtype], bool] = {}
+class SingleLinear:
+    """``x @ weight.T`` one row at a time; works wherever a product gives the same bits twice."""
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight  # (out, in)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.cat([F.linear(row, self.weight) for row in x.split(1)])
+
+
+class Biased:
+    """Another product, and the same bias added to each row."""
+
+    def __init__(self, linear: Linear, bias: Tensor) -> None:
+        self.linear, self.bias = linear, bias  # bias: (out,)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.bias
+
+
+_Kind = type[PackedLinear] | type[BlockedLinear] | type[SingleLinear]
+_chosen: dict[tuple[int, int, torch.dtype, str], _Kind] = {}
 
 
 def make_linear(weight: Tensor) -> Linear:
     """The fastest product for ``weight (out, in)`` that is row-independent on this machine."""
-    return PackedLinear(weight) if _packs(weight) else BlockedLinear(weight)
+    key = (weight.shape[0], weight.shape[1], weight.dtype, weight.device.type)
+    if key not in _chosen:
+        _chosen[key] = _choose(weight)
+    return _chosen[key](weight)
+
+
+def _choose(weight: Tensor) -> _Kind:
+    """Tries the products with this weight, once for each shape."""
+    if _packs(weight):
+        return PackedLinear
+    if is_row_independent(BlockedLinear(weight), weight):
+        return BlockedLinear
+    log.warning(
+        "This machine multiplies by weights of %d x %d in %s with other bits when other rows stand "
+        "beside a row. It is done row by row: the words stay right, but speculation does not pay.",
+        *weight.shape,
+        weight.dtype,
+    )
+    return SingleLinear
 
 
 def _packs(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies by such weights here, and row-independently; tried once a shape."""
+    """Whether oneDNN multiplies by such weights here, and row-independently."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
-    key = (weight.shape[0], weight.shape[1], weight.dtype)
-    if key not in _row_independent:
-        try:
-            packed = PackedLinear(weight)
-            _row_independent[key] = is_row_independent(packed, weight.shape[1], weight.dtype)
-        except RuntimeError:  # no bf16 kernel without AVX-512, as on most laptops
-            _row_independent[key] = False
-    return _row_independent[key]
+    try:
+        return is_row_independent(PackedLinear(weight), weight)
+    except RuntimeError:  # no bf16 kernel without AVX-512, as on most laptops
+        return False
 
 
-def is_row_independent(linear: Linear, width: int, dtype: torch.dtype) -> bool:
+def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     """Whether ``linear`` gives the same bits for 1..16 and 64 rows, and in every slot.
 
-    ``width`` is the length of an input row. A few milliseconds for a small weight; asked once for
-    each shape.
+    ``weight`` tells what it takes. A few milliseconds for a small one; asked once for each shape.
     """
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(64, width, generator=generator).to(dtype)
+    x = torch.randn(64, weight.shape[1], generator=generator).to(weight)
     reference = linear(x)
-    return all(
-        torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40)
-    ) and all(
-        torch.equal(linear(x[slot : slot + 5]), reference[slot : slot + 5]) for slot in (1, 7)
+    return (
+        all(torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40))
+        and all(  # moved by one, every border between two paths within a block shows
+            torch.equal(linear(x[slot : slot + ROWS]), reference[slot : slot + ROWS])
+            for slot in (1, 7)
+        )
     )

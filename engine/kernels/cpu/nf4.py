@@ -248,7 +248,7 @@ def _fuses(weight: Nf4Weight) -> bool:
         _row_independent[weight.shape] = (
             width % BLOCK == 0
             and fused_kernel() is not None
-            and is_row_independent(Nf4Fused(weight), width, torch.bfloat16)
+            and is_row_independent(Nf4Fused(weight), torch.empty(0, width, dtype=torch.bfloat16))
             and _is_right(width)
         )
     return _row_independent[weight.shape]

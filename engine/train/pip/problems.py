@@ -1,6 +1,6 @@
 """Small word problems with a short working, and a reader for gsm8k.
 
-Every reply ends "The answer is N." Every number is a whole one between 2 and 100. One set of numbers in ten is held out:
+Every reply ends "The answer is N." Every number is a whole one between 2 and 60. One set of numbers in ten is held out:
 training shows the template with other numbers.
 """
 
@@ -22,12 +22,13 @@ from engine.train.pip.corpus import ascii_text
 from engine.train.pip.example import Example, NumberCheck, chat
 
 KIND = "problem"
+LARGEST = 60  # what a model of this size learns to add and multiply in an hour
 GSM8K_WORDS = 90
 
 _TEMPLATE_FILE = Path(__file__).parent / "problems.yaml"
 _HELD_OUT_PART = 10
 _RANGES = (
-    dict.fromkeys("abcd", (2, 60))
+    dict.fromkeys("abcd", (2, 30))
     | dict.fromkeys("km", (2, 9))
     | {"p": (2, 12), "q": (2, 12), "e": (10, 24)}
 )
@@ -115,7 +116,7 @@ def _numbers(rng: random.Random, template: Template, held_out: bool) -> dict[str
 
 
 def _solve(template: Template, numbers: dict[str, int]) -> bool:
-    """Adds the results of the steps to `numbers`; False if one is not a whole number between 2 and 100."""
+    """Adds the results of the steps to `numbers`; False if one is not a whole number between 2 and 60."""
     for name, left, sign, right in _STEP.findall(template.work):
         first, second = _value(left, numbers), _value(right, numbers)
         if sign == "/" and first % second:
@@ -126,7 +127,7 @@ def _solve(template: Template, numbers: dict[str, int]) -> bool:
             "*": first * second,
             "/": first // second,
         }[sign]
-        if not 2 <= result <= 100:
+        if not 2 <= result <= LARGEST:
             return False
         numbers[name] = result
     return True

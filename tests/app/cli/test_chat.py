@@ -179,3 +179,10 @@ def test_ctrl_c_ends_with_130_and_no_traceback(stories: Path, tmp_path: Path) ->
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_the_controller_tells_what_it_decided(foretoken: Foretoken, stories: Path) -> None:
+    for words, decides in (((), True), (("--depth", 3), False), (("--controller", "off"), False)):
+        result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 20, "--json", *words)
+        assert bool(result.last_json["decision"]) == decides
+        assert ("drafting " in result.out.splitlines()[-3]) == decides

@@ -16,6 +16,7 @@ from tests.app.cli.conftest import Foretoken
     [
         (["--depth", 0], "depth is 0; it must be 1 to 15"),
         (["--depth", 99], "depth is 99; it must be 1 to 15"),
+        (["--controller", "lucky"], "controller is 'lucky'; it must be one of auto, fixed, off"),
         (["--temperature", -1], "temperature is -1.0; it must be 0"),
         (["--temperature", "nan"], "temperature must be a finite number"),
         (["--top-p", 0], "top_p is 0.0"),
@@ -42,8 +43,7 @@ def test_a_mistake_is_one_message_and_status_2(
     assert result.out == ""
 
 
-def test_a_prompt_or_a_file_is_needed(foretoken: Foretoken, tmp_path: Path) -> None:
-    assert "Give either a prompt" in foretoken("chat").err
+def test_a_prompt_and_a_file_are_too_much(foretoken: Foretoken, tmp_path: Path) -> None:
     both = foretoken("chat", "Hello", "--prompts", tmp_path / "file")
     assert both.status == 2
     assert "Give either a prompt" in both.err

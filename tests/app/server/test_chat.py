@@ -284,3 +284,16 @@ def test_the_counter_is_empty_when_nobody_is_there(server, client: OpenAI) -> No
 
     asyncio.run(admit())
     assert counter.present == 0
+
+
+def test_the_controller_and_its_reasons_are_told(server, client: OpenAI) -> None:
+    for given, name in (({}, "auto"), ({"depth": 3}, "fixed"), ({"controller": "off"}, "off")):
+        reply = client.chat.completions.create(
+            model=server.model, messages=ASK, max_tokens=20, extra_body=given
+        )
+        told = reply.model_extra["metrics"]["controller"]
+        assert told["name"] == name
+        if name == "auto":
+            assert told["decision"]["why"].startswith("drafting ")
+        else:
+            assert told["decision"] is None

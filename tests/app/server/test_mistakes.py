@@ -49,6 +49,7 @@ def error_of(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
         ("proposer", "psychic"),
         ("depth", 0),
         ("depth", 99),
+        ("controller", "lucky"),
         ("acceptance", "lenient"),
         ("messages", []),
         ("messages", "Hello"),

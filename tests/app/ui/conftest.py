@@ -46,7 +46,7 @@ def chromium() -> str | None:
     return None
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop would refuse asyncio.run() in later modules
 def browser() -> Iterator[object]:
     path = chromium()
     if path is None:

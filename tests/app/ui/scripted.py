@@ -132,7 +132,7 @@ class ScriptedGeneration:
                 break
             seconds = self._service.seconds_a_round
             time.sleep(seconds)
-            depth = 0 if plain else speculation.depth
+            depth = 0 if plain else speculation.depth or 4
             right = 0
             while right < min(depth, len(left) - 1) and chance.random() < 0.8:
                 right += 1

@@ -60,7 +60,9 @@ def test_nothing_is_stored_of_a_refused_message(desk):
     with pytest.raises(InvalidRequest):
         desk.act({"action": "send", "text": "  ", "chat": None}, Settings())
     with pytest.raises(InvalidRequest):
-        desk.act({"action": "send", "text": "Hi", "chat": None}, Settings(depth=99))
+        desk.act(
+            {"action": "send", "text": "Hi", "chat": None}, Settings(controller="fixed", depth=99)
+        )
     with pytest.raises(InvalidRequest):
         desk.act({"action": "send", "text": "word " * 9000, "chat": None}, Settings())
     desk.runtime.service.loaded = None

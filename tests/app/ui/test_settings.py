@@ -31,7 +31,12 @@ def test_stop_strings_come_one_a_line():
 
 @pytest.mark.parametrize(
     ("change", "field"),
-    [({"depth": 0}, "depth"), ({"depth": 99}, "depth"), ({"temperature": -1.0}, "temperature")],
+    [
+        ({"controller": "fixed", "depth": 0}, "depth"),
+        ({"controller": "fixed", "depth": 99}, "depth"),
+        ({"controller": "lucky"}, "controller"),
+        ({"temperature": -1.0}, "temperature"),
+    ],
 )
 def test_a_value_out_of_range_names_its_field(change, field):
     with pytest.raises(InvalidRequest) as caught:

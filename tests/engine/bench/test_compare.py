@@ -78,6 +78,7 @@ def test_the_json_has_the_keys_scripts_rely_on(service: EngineService) -> None:
     assert set(value["results"][0]) == {
         "proposer",
         "depth",
+        "controller",
         "prompt_kind",
         "tokens_per_s",
         "speedup",

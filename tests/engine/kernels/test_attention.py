@@ -8,7 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.cache import KVCache
-from engine.kernels.cpu.attention import BLOCK, ROW_QUANTUM, attend, causal_bias, padded_rows
+from engine.kernels.cpu.attention import (
+    BLOCK,
+    ROW_QUANTUM,
+    Attend,
+    attend,
+    attend_singly,
+    causal_bias,
+    choose_attend,
+    first_block,
+    padded_rows,
+)
 
 DTYPES = [torch.float32, torch.bfloat16]
 KV_HEADS = 2
@@ -45,12 +55,39 @@ def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KV
     return (query * width**-0.5).to(dtype), cache
 
 
-def attended(query: Tensor, cache: KVCache, start: int, rows: int) -> Tensor:
+def attended(
+    query: Tensor,
+    cache: KVCache,
+    start: int,
+    rows: int,
+    window: int | None = None,
+    cap: float | None = None,
+    attend: Attend = attend,
+) -> Tensor:
     """Rows ``start .. start + rows - 1`` in one call, as the decoder makes it."""
-    keys, values = cache.blocks(0, start + rows)
+    first = first_block(start, window)
+    keys, values = cache.blocks(0, start + rows, first)
     group = query.shape[1] // KV_HEADS
-    bias = causal_bias(start, rows, group, len(keys), keys)
-    return attend(query[start : start + rows].contiguous(), keys, values, bias)
+    bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=window)
+    return attend(query[start : start + rows].contiguous(), keys, values, bias, cap)
+
+
+def defined(
+    query: Tensor, cache: KVCache, start: int, rows: int, window: int, cap: float | None
+) -> Tensor:
+    """The same by the definition, in float64: (rows, heads * head_dim)."""
+    group, width = query.shape[1] // KV_HEADS, query.shape[2]
+    keys, values = (
+        blocks.transpose(1, 2).reshape(-1, KV_HEADS, width).double().repeat_interleave(group, 1)
+        for blocks in cache.blocks(0, start + rows)
+    )
+    scores = torch.einsum("rhd,khd->hrk", query[start : start + rows].double(), keys)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    key = torch.arange(len(keys))
+    row = torch.arange(start, start + rows)[:, None]
+    scores = scores.masked_fill((key > row) | (key <= row - window), float("-inf"))
+    return torch.einsum("hrk,khd->rhd", scores.softmax(-1), values).reshape(rows, -1)
 
 
 @shapes
@@ -90,6 +127,46 @@ def test_a_row_has_the_same_bits_alone_and_among_16(
             assert torch.equal(attended(query, cache, start, rows), alone[:rows]), (start, rows)
 
 
+windows = pytest.mark.parametrize(
+    ("window", "cap"), [(24, None), (BLOCK, None), (300, 0.5), (1, None), (10**6, 0.5)]
+)
+
+
+@windows
+@pytest.mark.parametrize("start", [0, 100, BLOCK + 15, 2 * BLOCK + 20])
+def test_a_window_and_a_cap_are_those_of_the_definition(
+    start: int, window: int, cap: float | None
+) -> None:
+    query, cache = random_state(2, 8, torch.float32)
+    ours = attended(query, cache, start, 16, window, cap)
+    assert torch.allclose(ours.double(), defined(query, cache, start, 16, window, cap), atol=1e-5)
+
+
+@windows
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("group", [1, 2, 3, 4])
+def test_with_a_window_and_a_cap_too_a_row_has_the_same_bits_alone_and_among_16(
+    group: int, dtype: torch.dtype, window: int, cap: float | None
+) -> None:
+    """Also where the first row still sees a block that later rows do not."""
+    query, cache = random_state(group, 64, dtype)
+    for start in (0, BLOCK - 5, BLOCK + 15, 2 * BLOCK - 1, 2 * BLOCK + 38, CONTEXT - 16):
+        alone = torch.cat(
+            [attended(query, cache, start + row, 1, window, cap) for row in range(16)]
+        )
+        for rows in (2, 3, 5, 8, 16):
+            together = attended(query, cache, start, rows, window, cap)
+            assert torch.equal(together, alone[:rows]), (start, rows)
+
+
+def test_only_blocks_that_no_row_sees_are_left_out() -> None:
+    for window in (1, 2, 24, BLOCK, BLOCK + 1, 300):
+        for start in range(0, CONTEXT, 7):
+            first = first_block(start, window)
+            assert first * BLOCK <= max(start - window + 1, 0) < (first + 1) * BLOCK
+    assert first_block(CONTEXT, None) == 0
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("group", [1, 2, 3, 8])
 def test_a_prefill_of_128_rows_gives_the_bits_of_single_rows(
@@ -121,3 +198,40 @@ def test_rows_are_padded_to_the_least_whole_quantum(group: int, rows: int) -> No
     assert padded >= rows
     assert padded * group % ROW_QUANTUM == 0
     assert not any(count * group % ROW_QUANTUM == 0 for count in range(rows, padded))
+
+
+# -- a machine whose products depend on the rows beside
+
+
+@shapes
+def test_this_machine_needs_no_single_rows(group: int, width: int, dtype: torch.dtype) -> None:
+    device = torch.device("cpu")
+    assert choose_attend(KV_HEADS * group, KV_HEADS, width, dtype, device) is attend
+
+
+@shapes
+def test_single_rows_give_the_bits_of_many(group: int, width: int, dtype: torch.dtype) -> None:
+    query, cache = random_state(group, width, dtype)
+    for rows in (1, 5, 16):
+        expected = attended(query, cache, BLOCK - 5, rows)
+        assert torch.equal(attended(query, cache, BLOCK - 5, rows, attend=attend_singly), expected)
+
+
+def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One path of BLAS for all padded row counts was taken for granted."""
+    product = torch.matmul
+
+    def leaky(left: Tensor, right: Tensor) -> Tensor:
+        return product(left, right) * (1 + left.shape[-2] * 1e-3)  # the row count shows
+
+    monkeypatch.setattr("engine.kernels.cpu.attention._row_independent", {})
+    monkeypatch.setattr(torch, "matmul", leaky)
+    query, cache = random_state(1, 8, torch.float32)
+    chosen = choose_attend(KV_HEADS, KV_HEADS, 8, torch.float32, torch.device("cpu"))
+    assert chosen is attend_singly
+    assert "row by row" in caplog.text
+    many = attended(query, cache, BLOCK - 5, 16, attend=chosen)
+    for row in range(16):
+        assert torch.equal(attended(query, cache, BLOCK - 5 + row, 1, attend=chosen)[0], many[row])

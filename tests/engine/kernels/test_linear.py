@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from engine.kernels.cpu.linear import (
     ROWS,
+    Biased,
     BlockedLinear,
     Linear,
     PackedLinear,
+    SingleLinear,
     is_row_independent,
     make_linear,
 )
@@ -56,9 +60,11 @@ def test_every_slot_gives_the_same_bits(shape: tuple[int, int], dtype: torch.dty
 
 
 @cases
-@pytest.mark.parametrize("kind", [BlockedLinear, PackedLinear])
+@pytest.mark.parametrize("kind", [BlockedLinear, PackedLinear, SingleLinear])
 def test_the_product_is_right(
-    shape: tuple[int, int], dtype: torch.dtype, kind: type[BlockedLinear | PackedLinear]
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    kind: type[BlockedLinear | PackedLinear | SingleLinear],
 ) -> None:
     if kind is PackedLinear and dtype is torch.bfloat16 and not PACKS_BF16:
         pytest.skip("oneDNN has no bf16 kernel on this processor")
@@ -73,7 +79,8 @@ def test_the_product_is_right(
 
 def test_the_reference_is_row_independent_wherever_it_runs() -> None:
     for dtype in DTYPES:
-        assert is_row_independent(BlockedLinear(weight_of((172, 64), dtype)), 64, dtype)
+        weight = weight_of((172, 64), dtype)
+        assert is_row_independent(BlockedLinear(weight), weight)
 
 
 def test_a_product_that_depends_on_its_neighbours_is_found_out() -> None:
@@ -82,7 +89,7 @@ def test_a_product_that_depends_on_its_neighbours_is_found_out() -> None:
             return x + x.mean() * 1e-3
 
     leaky: Linear = Leaky()
-    assert not is_row_independent(leaky, 32, torch.float32)
+    assert not is_row_independent(leaky, weight_of((32, 32), torch.float32))
 
 
 def test_a_processor_without_a_packed_kernel_gets_the_reference(
@@ -98,7 +105,45 @@ def test_a_processor_without_a_packed_kernel_gets_the_reference(
     assert isinstance(make_linear(odd), BlockedLinear)
 
 
+def beside(x: torch.Tensor) -> torch.Tensor:
+    """A term that depends on all rows of a block."""
+    return x.mean() * 1e-3
+
+
+def by_slot(x: torch.Tensor) -> torch.Tensor:
+    """A term that the last four of sixteen rows get: another path at the end of a block."""
+    return (torch.arange(len(x)) % ROWS >= 12)[:, None] * 1e-3
+
+
+@pytest.mark.parametrize("term", [beside, by_slot])
+def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
+    term: Callable[[torch.Tensor], torch.Tensor],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Blocks of 16 were trusted on every processor."""
+    product = F.linear
+    monkeypatch.setattr(F, "linear", lambda x, weight: product(x, weight) + term(x))
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    monkeypatch.setattr("engine.kernels.cpu.linear._chosen", {})
+    weight = weight_of((39, 43), torch.float32)
+    linear = make_linear(weight)
+    assert isinstance(linear, SingleLinear)
+    assert is_row_independent(linear, weight)
+    assert "39 x 43" in caplog.text and "row by row" in caplog.text
+    caplog.clear()
+    assert isinstance(make_linear(weight), SingleLinear)
+    assert not caplog.text, "told once"
+
+
 def test_the_weight_may_be_a_view_that_is_not_contiguous() -> None:
     weight = weight_of((64, 48), torch.float32).t()
     x = inputs(3, 64, torch.float32)
     assert torch.allclose(make_linear(weight)(x), F.linear(x, weight), atol=1e-4)
+
+
+def test_a_bias_is_added_to_every_row() -> None:
+    weight, bias = weight_of((172, 64), torch.float32), torch.arange(172.0)
+    x = inputs(5, 64, torch.float32)
+    linear = make_linear(weight)
+    assert torch.equal(Biased(linear, bias)(x), linear(x) + bias)

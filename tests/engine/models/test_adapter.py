@@ -14,15 +14,12 @@ from engine.request import Request, Sampling, Speculation
 from engine.testing.checkpoints import open_session, write_random
 
 KINDS: dict[str, dict[str, Any]] = {
-    "qwen3": {"num_key_value_heads": 2},
-    "gemma3_text": {
-        "sliding_window": 32,
-        "layer_types": ["sliding_attention", "full_attention"],
-        "query_pre_attn_scalar": 8,
-    },
-    "mistral": {"sliding_window": 24},
+    "olmo2": {"num_key_value_heads": 2},
+    "cohere2": {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]},
+    "starcoder2": {"sliding_window": 24},
     "gpt_neox": {},
 }
+"""Architectures that the own decoder does not run."""
 
 
 @pytest.fixture(scope="module", params=[*KINDS, "gptneo, trained"])

@@ -16,7 +16,7 @@ from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED
 from engine.models.loader import choose_dtype, load_model, quantisation_note
-from engine.models.weights import Weights
+from engine.models.tensors import Tensors
 from engine.testing.checkpoints import VOCABULARY, write_random
 
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
@@ -96,7 +96,7 @@ def test_a_checkpoint_of_bitsandbytes_can_be_widened(tmp_path: Path) -> None:
     pack_nf4(tmp_path)
     checkpoint = inspect(tmp_path)
     name = "model.layers.0.mlp.down_proj.weight"
-    weight = Weights(checkpoint, torch.float32, torch.device("cpu"))(name)
+    weight = Tensors(checkpoint, torch.float32, torch.device("cpu"))(name)
     assert weight.shape == (128, 192)
     assert logits(tmp_path, "fp32").isfinite().all()
 
@@ -114,7 +114,7 @@ def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
     tensors[name] = packed
     tensors |= {f"{name}.{key}": value for key, value in state.as_dict(packed=True).items()}
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
-    found = Weights(inspect(tmp_path), torch.bfloat16, torch.device("cpu"))(name)
+    found = Tensors(inspect(tmp_path), torch.bfloat16, torch.device("cpu"))(name)
     assert torch.allclose(found, expected, rtol=1e-2)
 
 

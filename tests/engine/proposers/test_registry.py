@@ -28,7 +28,7 @@ def test_every_file_of_a_method_is_registered() -> None:
 
 def test_without_a_draft_only_what_needs_none_is_offered() -> None:
     assert proposers.available(PAIR) == proposers.names()
-    assert proposers.available(ALONE) == ("none", "ngram")
+    assert proposers.available(ALONE) == ("none", "ngram", "suffix")
 
 
 @pytest.mark.parametrize("name", proposers.names())

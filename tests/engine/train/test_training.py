@@ -25,6 +25,7 @@ from engine.train.data import (
     opening,
 )
 from engine.train.export import export_model, write_card
+from engine.train.loop import Paths
 from engine.train.machine import Journal
 from engine.train.network import Labels, Network, Teacher, config_of, head_loss, new_model, place
 from engine.train.optim import Muon, orthogonalise, schedule
@@ -119,6 +120,25 @@ def test_a_wrong_recipe_names_the_key_and_what_is_allowed(
     with pytest.raises(RecipeError) as caught:
         load_recipe(recipe_file)
     assert message in str(caught.value)
+
+
+def test_a_stage_that_is_passed_over_is_told(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ended at once, without a word."""
+    paths = Paths(tmp_path / "out")
+    for folder, name in (
+        (paths.tokenizer, "tokenizer.json"),
+        (paths.target, "model.safetensors"),
+        (paths.draft, "model.safetensors"),
+    ):
+        folder.mkdir(parents=True)
+        (folder / name).touch()
+    run(recipe_file, out=paths.out, data=tmp_path, stages=("target", "draft"))
+    assert capsys.readouterr().out.splitlines() == [
+        f"target: already trained, in {paths.target}; --stage target --fresh trains it again",
+        f"draft: already trained, in {paths.draft}; --stage draft --fresh trains it again",
+    ]
 
 
 def test_a_budget_needs_tokens_or_minutes(recipe_file: Path) -> None:

@@ -1,0 +1,168 @@
+"""``auto``: the depth with most tokens a second expected, by measured times and acceptance.
+
+    tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted))
+
+Both expectations follow from two rates for each position: that one more token is drafted, and that
+it stands; each is estimated from judged tokens of the last rounds, so it is calibrated by itself,
+which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
+decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.controllers.experience import Experience
+from engine.events import Budget, Decision, Round
+
+_GAIN, _RESUME = 1.01, 1.05
+"""How much faster drafting must be to go on, and, after a pause, to begin again: between the two
+nothing changes, or noise would turn it on and off."""
+_FIRST_WAIT, _LONGEST_WAIT = 8, 64
+_SETTLED = 16
+"""Rounds of drafting after which a pause before them is forgotten."""
+
+
+class Auto:
+    """Learns into ``experience``, which outlives it."""
+
+    def __init__(self, depth: int, experience: Experience) -> None:
+        self.deepest = depth
+        self.experience = experience
+        self._paused = False
+        self._pause = _FIRST_WAIT  # rounds between two tries
+        self._wait = 0  # rounds to the next try
+        self._idle = 0  # plain rounds since the last draft
+        self._warm = False  # the last round drafted: the next draft has nothing to catch up with
+        self._steady = 0  # rounds since drafting began
+        self._told: Decision | None = None
+        self._tried = False  # since the last budget, while paused
+        experience.drafter.begin()
+
+    def budget(self) -> Budget:
+        if not self.experience.verify.known or not self.deepest:
+            return Budget(0, 0)  # what a plain round takes is what all others are compared with
+        speeds = self._speeds(self.experience.drafter.stands())
+        best = max(range(len(speeds)), key=speeds.__getitem__)
+        if speeds[best] <= self._gain_needed * speeds[0]:
+            best = 0
+        self._settle(best)
+        if best or self._wait > 0:
+            depth = best
+        else:
+            depth = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
+        return Budget(depth, depth, self._news(best, speeds))
+
+    def observe(self, round: Round) -> None:
+        asked, drafted = round.budget.depth > 0, len(round.tree)
+        self._learn_times(round)
+        if asked:
+            self.experience.drafter.learn(round, self._idle)
+            self._idle = 0
+        else:
+            self._idle += 1
+        self._tried = self._paused and drafted > 0
+        if self._paused:
+            self._judge_try(round) if drafted else self._pass_round(asked)
+        self._steady += asked
+        self._warm = asked
+
+    @property
+    def _gain_needed(self) -> float:
+        return _RESUME if self._paused else _GAIN
+
+    def _settle(self, best: int) -> None:
+        """Between drafting and pausing."""
+        if best and self._paused:
+            self._paused, self._steady = False, 0
+        elif best and self._steady >= _SETTLED:
+            self._pause = _FIRST_WAIT
+        elif not best and not self._paused:
+            self._paused, self._wait = True, self._pause
+
+    def _pass_round(self, asked: bool) -> None:
+        # A try in which nothing was found to draft says nothing; it goes on.
+        if not asked:
+            self._wait -= 1
+
+    def _judge_try(self, round: Round) -> None:
+        """A try that paid is followed by another, until the estimates have seen enough."""
+        drafted, verify = len(round.tree), self.experience.verify
+        takes = self.experience.drafter.drafts(drafted) + verify(1 + drafted)
+        if (1 + len(round.accepted_path)) * verify(1) <= takes:
+            self._pause = min(2 * self._pause, _LONGEST_WAIT)
+            self._wait = self._pause
+
+    def _learn_times(self, round: Round) -> None:
+        experience, timing, drafted = self.experience, round.timing, len(round.tree)
+        # Sampling and judging belong to verifying: they too grow with the rows.
+        steps = [(experience.verify, 1 + drafted, timing.total_s - timing.draft_s)]
+        # After plain rounds a draft model first reads what it missed, once.
+        if round.budget.depth and self._warm:
+            steps.append((experience.drafter.drafts, drafted, timing.draft_s))
+        experience.pace.observe(steps)
+
+    def _speeds(self, stands: Sequence[float]) -> list[float]:
+        """Tokens a second at depth 0, 1, ... ``deepest``, at the machine's usual pace."""
+        goes_on = self.experience.drafter.goes_on()
+        verify, drafts = self.experience.verify, self.experience.drafter.drafts
+        speeds = [1 / verify(1)]
+        tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
+        takes = verify(1) + drafts(0)
+        for depth in range(1, self.deepest + 1):
+            on, stand = goes_on[depth - 1], stands[depth - 1]
+            stopped += reached * (1 - on) * takes  # drafts that end before this token
+            reached *= on
+            alive *= on * stand
+            tokens += alive
+            takes = verify(1 + depth) + drafts(depth)
+            speeds.append(tokens / (stopped + reached * takes))
+        return speeds
+
+    def _news(self, depth: int, speeds: Sequence[float]) -> Decision | None:
+        """The decision, if it is another than the one told last, or has other reasons."""
+        told = self._told
+        same = told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2
+        if same and (depth or not self._tried):
+            return None
+        needed = self._acceptance_for(self._gain_needed * speeds[0])
+        gain = max(speeds[1:])
+        expected = self._acceptance_for(gain)
+        if told and not told.depth and not depth and _alike(told, needed, expected):
+            return None
+        why = self._why(depth, gain / speeds[0], needed, expected)
+        self._told = Decision(depth=depth, why=why, needed=needed, expected=expected)
+        return self._told
+
+    def _why(self, depth: int, gain: float, needed: float | None, expected: float | None) -> str:
+        has = f"{expected or 0:.0%}".replace("%", " %")
+        if depth:
+            tokens = "1 token" if depth == 1 else f"{depth} tokens"
+            return f"drafting {tokens} a round: {gain:.2f} times as fast at {has} acceptance"
+        if needed is None:
+            return "drafting paused: not even a perfect draft would be faster here"
+        return f"drafting paused: needs {needed:.0%} acceptance, has {has}".replace("%", " %", 1)
+
+    def _acceptance_for(self, speed: float) -> float | None:
+        """The acceptance, alike at all positions, at which the best depth has ``speed``; None if
+        there is none. What is needed and what is there can be compared so, whatever the depth."""
+
+        def reaches(rate: float) -> bool:
+            return max(self._speeds([rate] * self.deepest)[1:]) >= speed
+
+        return _least(reaches) if reaches(1.0) else None
+
+
+def _alike(told: Decision, needed: float | None, expected: float | None) -> bool:
+    """Whether the figures are about those told."""
+    pairs = ((told.needed, needed), (told.expected, expected))
+    return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
+
+
+def _least(holds: Callable[[float], bool]) -> float:
+    """The least number in 0..1, to a thousandth, from which ``holds`` is true."""
+    low, high = 0.0, 1.0
+    while high - low > 0.001:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,22 @@
+"""The protocol of everything that decides how far to draft."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from engine.events import Budget, Round
+
+
+class Controller(Protocol):
+    """Decides for one request, before each draft. It sees finished rounds, never tokens ahead of
+    time: under ``rejection`` a depth that knew what would be drafted would bend the distribution.
+
+    Of a round it may use what was judged (the tree's size, the accepted path) and times, not the
+    drafted tokens behind a rejected one nor their q: their noise is used again.
+    """
+
+    def budget(self) -> Budget:
+        """How far the next round may draft."""
+
+    def observe(self, round: Round) -> None:
+        """Learns from a finished round."""

@@ -1,0 +1,105 @@
+"""What rounds have taught about a machine, a model and its proposers. Kept between requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.controllers.times import Pace, Times
+from engine.events import Round
+from engine.request import MAX_DEPTH
+
+_FORGET = 0.97
+"""What a round still counts one round later: about the last 30 rounds matter."""
+_FORGET_USUAL = 0.998
+"""The same for what is usual: it outlasts a text, and is where estimates of a new one start."""
+_NEW_TEXT = 0.5
+_PRIOR = 0.7
+"""Acceptance of the first token before anything is known: worth a try."""
+_PRIOR_WEIGHT = 3.0
+"""The rounds that an estimate from elsewhere counts for."""
+_RARELY = 0.1
+"""A proposer that finds nothing costs little, and may find something soon: never written off."""
+
+
+class Share:
+    """How often something happened of late."""
+
+    def __init__(self) -> None:
+        self.times = self.chances = 0.0
+
+    def add(self, happened: bool) -> None:
+        self.chances += 1
+        self.times += happened
+
+    def fade(self, factor: float) -> None:
+        self.times *= factor
+        self.chances *= factor
+
+    def estimate(self, otherwise: float) -> float:
+        """The rate; ``otherwise`` where little was seen."""
+        return (self.times + _PRIOR_WEIGHT * otherwise) / (self.chances + _PRIOR_WEIGHT)
+
+
+class Drafter:
+    """One proposer under one rule. Position j means: given that the tokens before it did.
+
+    ``drafts`` are its times by the number of drafted tokens.
+    """
+
+    def __init__(self, drafts: Times | None = None) -> None:
+        self.drafts = drafts or Times(proportional=True)
+        self._drafted = [Share() for _ in range(MAX_DEPTH)]
+        self._accepted = [Share() for _ in range(MAX_DEPTH)]
+        self._usual = Share()  # acceptance of first tokens in the long run
+
+    def begin(self) -> None:
+        """A new text: what was learnt from others counts less."""
+        self._fade(_NEW_TEXT)
+
+    def learn(self, round: Round, idle: int) -> None:
+        """Takes a round that was to draft, after ``idle`` rounds that were not."""
+        self._fade(_FORGET ** (idle + 1))
+        drafted, accepted = len(round.tree), len(round.accepted_path)
+        for position in range(min(drafted + 1, round.budget.depth)):
+            self._drafted[position].add(position < drafted)
+        for position in range(min(accepted + 1, drafted)):
+            self._accepted[position].add(position < accepted)
+        if drafted:
+            self._usual.fade(_FORGET_USUAL)
+            self._usual.add(accepted > 0)
+
+    def stands(self) -> list[float]:
+        """The probability that a drafted token stands, for each position.
+
+        Deep positions are seen seldom; where little is known, the position before tells.
+        """
+        rate, rates = self._usual.estimate(_PRIOR), []
+        for share in self._accepted:
+            rate = share.estimate(rate)
+            rates.append(rate)
+        return rates
+
+    def goes_on(self) -> list[float]:
+        """The probability that one more token is drafted, for each position."""
+        rate, rates = 1.0, []
+        for share in self._drafted:
+            rate = share.estimate(rate)
+            rates.append(max(rate, _RARELY))
+        return rates
+
+    def _fade(self, factor: float) -> None:
+        for share in (*self._drafted, *self._accepted):
+            share.fade(factor)
+
+
+@dataclass(slots=True)
+class Experience:
+    """What a controller starts from: ``verify`` are times by rows, the pending token included."""
+
+    verify: Times = field(default_factory=lambda: Times(proportional=False))
+    pace: Pace = field(default_factory=Pace)
+    drafter: Drafter = field(default_factory=Drafter)
+
+    def of(self, drafter: Drafter) -> Experience:
+        """The same machine and model with another drafter."""
+        return Experience(self.verify, self.pace, drafter)

@@ -1,0 +1,31 @@
+"""The families that the own decoder runs: architecture name in config.json -> its reader.
+
+A reader takes what the folder says and the context it is loaded for, and returns an ``Architecture``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from engine.checkpoint import Checkpoint
+from engine.models.architecture import Architecture
+from engine.models.families.gemma import gemma2, gemma3
+from engine.models.families.llama import llama
+from engine.models.families.mistral import mistral
+from engine.models.families.phi3 import phi3
+from engine.models.families.qwen import qwen2, qwen3
+from engine.models.families.smollm3 import smollm3
+
+Reader = Callable[[Checkpoint, int], Architecture]
+
+FAMILIES: Mapping[str, Reader] = {
+    "LlamaForCausalLM": llama,
+    "MistralForCausalLM": mistral,
+    "Qwen2ForCausalLM": qwen2,
+    "Qwen3ForCausalLM": qwen3,
+    "SmolLM3ForCausalLM": smollm3,
+    "Gemma2ForCausalLM": gemma2,
+    "Gemma3ForCausalLM": gemma3,
+    "Gemma3ForConditionalGeneration": gemma3,  # its text part
+    "Phi3ForCausalLM": phi3,
+}

@@ -1,0 +1,54 @@
+"""What the families' readers share: the sizes, and how layers differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.checkpoint import Checkpoint
+from engine.errors import ModelError
+from engine.models.architecture import Architecture, LayerSpec
+
+LAYER_TYPES = ("sliding_attention", "full_attention")
+
+
+def architecture(
+    checkpoint: Checkpoint, layers: Sequence[LayerSpec], **differences: Any
+) -> Architecture:
+    """A Llama of the checkpoint's sizes with these layers; ``differences`` go over its fields."""
+    config = checkpoint.text_config
+    fields: dict[str, Any] = {
+        "vocabulary": checkpoint.vocabulary,
+        "hidden": checkpoint.hidden,
+        "intermediate": int(config["intermediate_size"]),
+        "heads": checkpoint.heads,
+        "kv_heads": checkpoint.kv_heads,
+        "head_dim": checkpoint.head_dim,
+        "epsilon": float(config.get("rms_norm_eps", 1e-6)),
+        "tied": checkpoint.repeats_embedding,
+        "activation": str(config.get("hidden_act", "silu")),
+        "query_scale": checkpoint.head_dim**-0.5,
+    }
+    return Architecture(layers=tuple(layers), **(fields | differences))
+
+
+def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> list[bool]:
+    """Which layers slide: by ``layer_types``, or ``otherwise(index)`` where the file has none."""
+    names = checkpoint.text_config.get("layer_types")
+    if names is None:
+        return [otherwise(index) for index in range(checkpoint.layers)]
+    unknown = sorted(set(names) - set(LAYER_TYPES))
+    if unknown or len(names) != checkpoint.layers:
+        raise ModelError(
+            f"{checkpoint.folder}: layer_types in config.json must name one of "
+            f"{' and '.join(LAYER_TYPES)} for each of the {checkpoint.layers} layers; it has "
+            f"{len(names)} entries{', among them ' + ', '.join(unknown) if unknown else ''}. "
+            "Use the config.json that was published with the weights."
+        )
+    return [name == "sliding_attention" for name in names]
+
+
+def window_of(checkpoint: Checkpoint) -> int | None:
+    """The sliding window in tokens, None where there is none."""
+    size = checkpoint.text_config.get("sliding_window")
+    return None if size is None else int(size)

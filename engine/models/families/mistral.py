@@ -1,0 +1,14 @@
+"""Mistral: Llama with a sliding window in every layer, or in none (Jiang et al. 2023)."""
+
+from __future__ import annotations
+
+from engine.checkpoint import Checkpoint
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.families.common import architecture, window_of
+from engine.models.rope import read_rope
+
+
+def mistral(checkpoint: Checkpoint, context: int) -> Architecture:
+    """``sliding_window`` null, as from version 0.2 on, is the whole past."""
+    layer = LayerSpec(read_rope(checkpoint, context), window_of(checkpoint))
+    return architecture(checkpoint, [layer] * checkpoint.layers)

@@ -1,0 +1,19 @@
+"""Phi-3, 3.5 and 4: Llama with q, k, v and gate, up in one tensor each (Abdin et al. 2024)."""
+
+from __future__ import annotations
+
+from engine.checkpoint import Checkpoint
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.families.common import architecture, window_of
+from engine.models.rope import read_rope, rope_settings
+
+EARLIER_NAMES = ("su", "yarn")
+"""What the first configurations of Phi-3 called LongRoPE."""
+
+
+def phi3(checkpoint: Checkpoint, context: int) -> Architecture:
+    settings = dict(rope_settings(checkpoint.text_config))
+    if (settings.get("rope_type") or settings.get("type")) in EARLIER_NAMES:
+        settings["rope_type"] = "longrope"
+    layer = LayerSpec(read_rope(checkpoint, context, settings=settings), window_of(checkpoint))
+    return architecture(checkpoint, [layer] * checkpoint.layers, joined=True)

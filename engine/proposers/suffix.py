@@ -1,0 +1,144 @@
+"""``suffix``: what followed most often when this text, or a past reply, went like this?
+
+SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975; Arctic Inference): the longest suffix of the
+text that occurred before, here or in past replies of the same model, is continued by its commonest
+followers. The longer the match, the longer the draft; it ends where it becomes unlikely. Strong for
+agents, code and chats that repeat earlier answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from engine.acceptance import Acceptance
+from engine.context import Context
+from engine.errors import InvalidRequest
+from engine.events import Budget, Tree
+from engine.past_replies import PastReplies
+from engine.prefix import common_prefix
+from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.sampling import Sampler
+from engine.suffix_automaton import Continuation, Match, SuffixAutomaton
+
+
+class SuffixProposer:
+    """Of all continuations in this text and past replies, the one with most right tokens expected.
+
+    A reply becomes a past one when the next request begins, or on closing.
+    """
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        max_tree_depth: int = field(
+            default=24,
+            metadata={"help": "longest run of tokens looked for, the drafted one included"},
+        )
+        max_cached_requests: int = field(
+            default=1000, metadata={"help": "past replies searched beside this text; 0: none"}
+        )
+        max_spec_factor: float = field(
+            default=1.0, metadata={"help": "drafted tokens for each matching one, at most"}
+        )
+        min_token_prob: float = field(
+            default=0.1, metadata={"help": "a draft ends where it is less likely than this"}
+        )
+        remember: bool = field(
+            default=False,
+            metadata={"help": "keep past replies in the data folder, for the next start"},
+        )
+
+        def __post_init__(self) -> None:
+            _check(
+                2 <= self.max_tree_depth <= 64,
+                f"max_tree_depth is {self.max_tree_depth}; it must be 2 to 64.",
+            )
+            _check(
+                0 <= self.max_cached_requests <= 100_000,
+                f"max_cached_requests is {self.max_cached_requests}; it must be 0 to 100000.",
+            )
+            _check(
+                0 < self.max_spec_factor <= 16,
+                f"max_spec_factor is {self.max_spec_factor}; it must be above 0 and at most 16.",
+            )
+            _check(
+                0 <= self.min_token_prob <= 1,
+                f"min_token_prob is {self.min_token_prob}; it must be 0 to 1.",
+            )
+
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, options: Options, resources: Resources) -> None:
+        self.options = options
+        folder = resources.remembered if options.remember else None
+        self.past = PastReplies(
+            options.max_tree_depth,
+            options.max_cached_requests,
+            None if folder is None else folder / "replies",
+        )
+        self.own = SuffixAutomaton(options.max_tree_depth)
+        self._read: list[int] = []  # the part of the text that ``own`` holds
+        self._context: Context | None = None
+        self._found: list[tuple[SuffixAutomaton, Match]] = []  # the text's end in past replies
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self._keep_reply()
+        self._context = context
+        if common_prefix(self._read, context.tokens) < len(self._read):
+            self.own = SuffixAutomaton(self.options.max_tree_depth)
+            self._read = []
+        recalled = self.past.automata if sampler.may_recall else ()
+        recent = context.tokens[-self.options.max_tree_depth :]
+        behind = len(context.tokens) - len(recent)
+        self._found = [(automaton, Match()) for automaton in recalled if automaton.size]
+        self._follow(recent[: max(len(self._read) - behind, 0)])
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        new = context.tokens[len(self._read) :]
+        self.own.extend(new)
+        self._read += new
+        self._follow(new)
+        if not budget.depth:
+            return NOTHING
+        best = Continuation()
+        for automaton, match in ((self.own, self.own.repeated()), *self._found):
+            best = max(best, self._likeliest(automaton, match, budget.depth), key=_score)
+        drafted = Tree.chain(best.tokens)
+        return DraftProposal(drafted, None, (None,) * len(drafted))
+
+    def observe(self, acceptance: Acceptance) -> None: ...
+
+    def close(self) -> None:
+        self._keep_reply()
+        self._read, self._found = [], []
+
+    def _likeliest(self, automaton: SuffixAutomaton, match: Match, depth: int) -> Continuation:
+        """The best continuation of the match or of a shorter one."""
+        options = self.options
+        best = Continuation()
+        for shorter in automaton.shorter(match):
+            limit = min(depth, int(options.max_spec_factor * shorter.length))
+            if limit <= best.score:  # even if all of it were sure, it could not be better
+                break
+            found = automaton.continuation(shorter, limit, options.min_token_prob)
+            best = max(best, found, key=_score)
+        return best
+
+    def _follow(self, tokens: list[int]) -> None:
+        """Past replies are read along with the text; only its last tokens can matter."""
+        for token in tokens[-self.options.max_tree_depth :]:
+            self._found = [(past, past.follow(match, token)) for past, match in self._found]
+
+    def _keep_reply(self) -> None:
+        if self._context is not None:
+            self.past.add(self._context.output)
+        self._context = None
+
+
+def _score(continuation: Continuation) -> float:
+    return continuation.score
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise InvalidRequest("options", message)

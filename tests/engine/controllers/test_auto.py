@@ -1,0 +1,254 @@
+"""The automatic depth on a simulated machine: given costs, given acceptance, no clock."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.controllers.auto import Auto
+from engine.controllers.base import Controller
+from engine.controllers.experience import Drafter, Experience
+from engine.controllers.fixed import Fixed, Off
+from engine.controllers.warm_up import ROWS
+from engine.events import Budget, Decision, Origin, Round, Timing, Tree
+
+FLAT, STEEP = (lambda rows: 1.0), float
+
+
+@dataclass
+class Machine:
+    """Seconds for drafting n tokens and for verifying M rows; the chance that a token stands.
+
+    ``finds`` is the chance that anything is drafted, ``most`` the longest draft. ``pace`` slows all.
+    """
+
+    verify: Callable[[int], float] = FLAT
+    draft_step: float = 0.1
+    acceptance: float = 0.8
+    finds: float = 1.0
+    most: int = 15
+    pace: float = 1.0
+    noise: float = 0.05
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def round(self, index: int, budget: Budget) -> Round:
+        found = self.chance.random() < self.finds
+        drafted = min(budget.depth, self.most) if found else 0
+        accepted = 0
+        while accepted < drafted and self.chance.random() < self.acceptance:
+            accepted += 1
+        drafts = drafted * self.draft_step * self._jitter()
+        total = drafts + self.verify(1 + drafted) * self._jitter()
+        return Round(
+            index=index,
+            proposer="it",
+            budget=budget,
+            tree=Tree.chain([0] * drafted),
+            accepted_path=tuple(range(accepted)),
+            next_token=0,
+            origin=Origin.BONUS if accepted == drafted else Origin.CORRECTION,
+            p=(None,) * drafted,
+            q=(None,) * drafted,
+            next_p=None,
+            timing=Timing(drafts, total - drafts, total),
+            emitted=accepted + 1,
+        )
+
+    def _jitter(self) -> float:
+        return self.pace * (1 + self.noise * self.chance.gauss(0, 1))
+
+    def speed(self, depth: int) -> float:
+        """Tokens a second that a fixed depth has in the long run, if something is always found."""
+        tokens = sum(self.acceptance**j for j in range(depth + 1))
+        return tokens / (depth * self.draft_step + self.verify(1 + depth))
+
+
+def play(machine: Machine, controller: Controller, rounds: int) -> list[Round]:
+    done = []
+    for index in range(rounds):
+        done.append(machine.round(index, controller.budget()))
+        controller.observe(done[-1])
+    return done
+
+
+def speed_of(rounds: list[Round]) -> float:
+    return sum(r.emitted for r in rounds) / sum(r.timing.total_s for r in rounds)
+
+
+def warm(machine: Machine) -> Experience:
+    """What the engine measures before the first request."""
+    experience = Experience()
+    for rows in ROWS:
+        experience.verify.learn(rows, machine.verify(rows))
+    return experience
+
+
+def told(rounds: list[Round]) -> list[Decision]:
+    return [r.budget.decision for r in rounds if r.budget.decision is not None]
+
+
+@pytest.mark.parametrize(
+    ("verify", "draft_step", "acceptance"),
+    [
+        *itertools.product([FLAT], [0.02, 0.15], [0.95, 0.7, 0.4]),
+        *itertools.product([lambda rows: 0.7 + 0.3 * rows], [0.02, 0.15], [0.9, 0.6]),
+        *itertools.product([lambda rows: 1.0 if rows <= 4 else 2.5], [0.05], [0.9, 0.5]),
+        (STEEP, 0.1, 0.8),
+    ],
+)
+def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
+    verify: Callable[[int], float], draft_step: float, acceptance: float
+) -> None:
+    machine = Machine(verify, draft_step, acceptance)
+    best = max(machine.speed(depth) for depth in range(16))
+    rounds = play(machine, Auto(15, warm(machine)), 800)
+    assert speed_of(rounds[100:]) > 0.93 * best
+    assert speed_of(rounds) > 0.9 * best
+
+
+@pytest.mark.parametrize("depth", [1, 3, 8])
+def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
+    rounds = play(Machine(acceptance=1.0), Auto(depth, Experience()), 100)
+    assert max(r.budget.depth for r in rounds) == depth
+
+
+@pytest.mark.parametrize(
+    ("machine", "because"),
+    [
+        (Machine(draft_step=0.5, acceptance=0.3), "drafting paused: needs"),
+        (Machine(STEEP, 0.3, 0.9), "not even a perfect draft"),
+        (Machine(FLAT, 3.0, 0.5), "not even a perfect draft"),
+    ],
+)
+def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
+    machine: Machine, because: str
+) -> None:
+    rounds = play(machine, Auto(15, Experience()), 1000)
+    late = rounds[200:]
+    assert sum(r.budget.depth > 0 for r in late) < 0.06 * len(late)
+    assert any(r.budget.depth > 0 for r in late)  # it tries now and then
+    assert speed_of(late) > 0.9 * machine.speed(0)
+    last = told(rounds)[-1]
+    assert last.depth == 0
+    assert last.why.startswith("drafting paused")
+    assert because in last.why
+    if last.needed is None:
+        assert "perfect" in last.why
+    else:
+        assert last.expected is not None and last.expected < last.needed
+
+
+def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
+    machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
+    last = told(play(machine, Auto(15, Experience()), 400))[-1]
+    assert last.needed is not None and last.expected is not None
+    # One token costs half a plain round: it must stand half of the time, and a bit more to begin
+    # again: (1 + needed) / 1.5 = 1.05.
+    assert last.needed == pytest.approx(0.575, abs=0.02)
+    assert last.why == (
+        f"drafting paused: needs {last.needed:.0%} acceptance, has {last.expected:.0%}"
+    ).replace("%", " %")
+
+
+def test_it_recovers_when_acceptance_returns() -> None:
+    machine = Machine(draft_step=0.3, acceptance=0.1)
+    controller = Auto(15, Experience())
+    first = play(machine, controller, 600)
+    assert first[-1].budget.depth == 0 or told(first)[-1].depth == 0
+    machine.acceptance = 0.95
+    rounds = play(machine, controller, 400)
+    assert told(rounds)[-1].depth > 0
+    assert speed_of(rounds[150:]) > 0.9 * max(machine.speed(d) for d in range(16))
+    machine.acceptance = 0.1
+    assert told(play(machine, controller, 300))[-1].depth == 0
+
+
+def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
+    machine = Machine(draft_step=0.0, acceptance=0.9, finds=0.05, most=6)
+    rounds = play(machine, Auto(15, Experience()), 1000)
+    assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.98 * 950
+
+
+def test_a_machine_that_slows_down_changes_no_decision() -> None:
+    """The times of depths that are not in use must not be those of a faster hour."""
+    machine = Machine(draft_step=0.1, acceptance=0.8)
+    controller = Auto(15, Experience())
+    before = play(machine, controller, 300)
+    machine.pace = 4.0
+    after = play(machine, controller, 300)
+    assert all(decision.depth > 0 for decision in told(after))
+    depths = [sorted(r.budget.depth for r in part[-200:])[100] for part in (before, after)]
+    assert abs(depths[0] - depths[1]) <= 2
+
+
+def test_an_accident_of_one_round_changes_no_decision() -> None:
+    machine = Machine(draft_step=0.1, acceptance=0.8)
+    controller = Auto(15, Experience())
+    play(machine, controller, 200)
+    machine.pace = 50.0
+    play(machine, controller, 1)
+    machine.pace = 1.0
+    assert all(r.budget.depth > 0 for r in play(machine, controller, 50))
+
+
+def test_experience_outlives_a_request() -> None:
+    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
+    play(machine, Auto(15, experience), 300)
+    again = play(machine, Auto(15, experience), 9)
+    assert told(again)[0].depth == 0
+    # One round of drafting to see what it takes, eight plain ones before the next try.
+    assert [r.budget.depth for r in again[:8]] == [0] * 8
+
+
+def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> None:
+    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
+    play(machine, Auto(15, experience), 300)
+    other = experience.of(Drafter(experience.drafter.drafts))
+    assert other.verify(1) == experience.verify(1)
+    assert other.drafter.stands()[0] == pytest.approx(0.7)
+    assert told(play(machine, Auto(15, other), 3))[0].depth > 0
+
+
+def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
+    """Its first draft after plain rounds feeds it the whole text: a cost of once."""
+
+    class Catching(Machine):
+        drafted = False
+
+        def round(self, index: int, budget: Budget) -> Round:
+            done = super().round(index, budget)
+            if budget.depth and not self.drafted:
+                timing = Timing(9.0, done.timing.verify_s, 9.0 + done.timing.verify_s)
+                object.__setattr__(done, "timing", timing)
+            self.drafted = budget.depth > 0
+            return done
+
+    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Auto(15, Experience()), 60)
+    assert all(r.budget.depth > 0 for r in rounds[1:])
+
+
+def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
+    """Under rejection its noise is used again: a depth that knew it would bend the distribution."""
+    plans = []
+    for token in (3, 4):
+        machine, controller, depths = Machine(), Auto(15, Experience()), []
+        for index in range(200):
+            budget = controller.budget()
+            done = machine.round(index, budget)
+            reached = len(done.accepted_path) + 1
+            tokens = [0] * reached + [token] * (len(done.tree) - reached)
+            object.__setattr__(done, "tree", Tree.chain(tokens[: len(done.tree)]))
+            object.__setattr__(done, "q", (token / 10,) * len(done.tree))
+            controller.observe(done)
+            depths.append(budget)
+        plans.append(depths)
+    assert plans[0] == plans[1]
+
+
+def test_off_never_drafts_and_fixed_always_does() -> None:
+    assert {r.budget.depth for r in play(Machine(), Off(9), 20)} == {0}
+    assert {r.budget.depth for r in play(Machine(), Fixed(9), 20)} == {9}

@@ -1,0 +1,221 @@
+"""Families: what their configurations leave out or spell otherwise, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.checkpoint import inspect
+from engine.errors import ModelError
+from engine.models.decoder import Decoder
+from engine.models.families import FAMILIES
+from engine.models.loader import load_model
+from engine.testing.checkpoints import LLAMA, write_random, write_tokenizer
+
+SIZES: dict[str, Any] = {"initializer_range": 0.1, "uneven": 0.1}
+Edit = Callable[[dict[str, Any]], None]
+
+
+def edit(folder: Path, change: Edit) -> None:
+    """Changes config.json."""
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+
+
+def gemma3_before_5(config: dict[str, Any]) -> None:
+    """As google/gemma-3-1b-it, with the scaling of the larger ones."""
+    for key in ("rope_parameters", "layer_types", "tie_word_embeddings"):
+        config.pop(key, None)
+    config |= {
+        "rope_theta": 1e6,
+        "rope_local_base_freq": 5e3,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "sliding_window_pattern": 2,
+    }
+
+
+def gemma2_before_5(config: dict[str, Any]) -> None:
+    for key in ("rope_parameters", "layer_types", "tie_word_embeddings"):
+        config.pop(key, None)
+    config |= {"rope_theta": 5e3, "hidden_act": "gelu_pytorch_tanh"}
+
+
+def qwen2_before_5(config: dict[str, Any]) -> None:
+    del config["rope_parameters"], config["layer_types"]
+    config |= {"rope_theta": 1e6, "use_sliding_window": True, "sliding_window": 24}
+
+
+def smollm3_without_lists(config: dict[str, Any]) -> None:
+    for key in ("rope_parameters", "layer_types", "no_rope_layers"):
+        del config[key]
+    config |= {"rope_theta": 5e6, "no_rope_layer_interval": 2}
+
+
+def phi3_before_5(config: dict[str, Any]) -> None:
+    del config["rope_parameters"]
+    factors = {"short_factor": [1.0, 1.1, 1.2, 1.3], "long_factor": [2.0, 3.0, 4.0, 8.0]}
+    config |= {"rope_theta": 1e4, "rope_scaling": {"type": "longrope", **factors}}
+    config["original_max_position_embeddings"] = 16
+
+
+EARLIER: dict[str, tuple[str, dict[str, Any], Edit]] = {
+    "gemma3": ("gemma3_text", {"sliding_window": 24}, gemma3_before_5),
+    "gemma2": ("gemma2", {"sliding_window": 24}, gemma2_before_5),
+    "qwen2": ("qwen2", {"max_window_layers": 1}, qwen2_before_5),
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, smollm3_without_lists),
+    "phi3": ("phi3", {"pad_token_id": 0}, phi3_before_5),
+}
+
+
+def logits(model: Any, text: list[int]) -> torch.Tensor:
+    """Transformers' (length, vocabulary)."""
+    with torch.inference_mode():
+        result: torch.Tensor = model(torch.tensor([text])).logits[0].float()
+    return result
+
+
+def tokens(count: int) -> list[int]:
+    return torch.randint(300, (count,), generator=torch.Generator().manual_seed(3)).tolist()
+
+
+def assert_same(folder: Path, reference: Any) -> None:
+    model = load_model(folder, dtype="fp32")
+    assert isinstance(model, Decoder)
+    text = tokens(120)
+    ours = model.forward(text, model.new_cache(128), last=120)
+    assert float((ours - logits(reference, text)).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_earlier_configurations_mean_what_transformers_reads_in_them(
+    name: str, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    kind, config, change = EARLIER[name]
+    write_random(tmp_path, kind, **{**SIZES, **config})
+    edit(tmp_path, change)
+    reference: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    assert_same(tmp_path, reference)
+    tied = reference.get_output_embeddings().weight is reference.get_input_embeddings().weight
+    assert inspect(tmp_path).repeats_embedding == tied
+
+
+def gemma3_with_eyes(folder: Path) -> Any:
+    """A small Gemma3ForConditionalGeneration in ``folder``."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration, SiglipVisionConfig
+
+    vision: Any = SiglipVisionConfig
+    build: Any = Gemma3Config
+    eyes = vision(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        image_size=28, patch_size=14,
+    )  # fmt: skip
+    text = {**LLAMA, "initializer_range": 0.1, "sliding_window": 24, "num_hidden_layers": 7}
+    config = build(text_config=text, vision_config=eyes.to_dict(), mm_tokens_per_image=4)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: Any = Gemma3ForConditionalGeneration(config).eval()
+    write_tokenizer(folder)
+    model.save_pretrained(folder)
+    return model
+
+
+def test_the_text_of_a_gemma_with_eyes(tmp_path: Path) -> None:
+    reference = gemma3_with_eyes(tmp_path)
+    assert inspect(tmp_path).architecture == "Gemma3ForConditionalGeneration"
+    assert_same(tmp_path, reference)
+
+
+def test_what_gemma_leaves_out_of_its_configuration(tmp_path: Path) -> None:
+    """google/gemma-3-4b-it states neither its heads nor its context."""
+    gemma3_with_eyes(tmp_path)
+
+    def leave_out(config: dict[str, Any]) -> None:
+        for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "sliding_window"):
+            del config["text_config"][key]
+        for key in ("max_position_embeddings", "vocab_size", "layer_types", "rope_parameters"):
+            del config["text_config"][key]
+
+    edit(tmp_path, leave_out)
+    found = inspect(tmp_path)
+    assert (found.heads, found.kv_heads, found.head_dim, found.context) == (8, 4, 256, 131_072)
+    architecture = FAMILIES[found.architecture](found, found.context)
+    assert [layer.window for layer in architecture.layers] == [4096] * 5 + [None, 4096]
+    near, far = architecture.layers[0].rope, architecture.layers[5].rope
+    assert near is not None and far is not None
+    assert near.frequencies[64] == pytest.approx(1e4**-0.5)
+    assert far.frequencies[64] == pytest.approx(1e6**-0.5)
+
+
+def test_longrope_for_a_short_context_is_that_of_short_texts(tmp_path: Path) -> None:
+    kind, config, change = EARLIER["phi3"]
+    write_random(tmp_path, kind, **{**SIZES, **config})
+    edit(tmp_path, change)
+    from transformers import AutoModelForCausalLM
+
+    reference: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    text = tokens(16)
+    model = load_model(tmp_path, dtype="fp32", context=16)
+    ours = model.forward(text, model.new_cache(16), last=16)
+    assert float((ours - logits(reference, text)).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["su", "yarn"])
+def test_the_first_names_of_longrope_are_understood(name: str, tmp_path: Path) -> None:
+    kind, config, change = EARLIER["phi3"]
+    write_random(tmp_path, kind, **config)
+    edit(tmp_path, change)
+    now = FAMILIES["Phi3ForCausalLM"](inspect(tmp_path), 512)
+    edit(tmp_path, lambda config: config["rope_scaling"].update(type=name))
+    assert FAMILIES["Phi3ForCausalLM"](inspect(tmp_path), 512) == now
+
+
+REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
+    "an unknown rope": ("llama", {"rope_scaling": {"type": "spiral"}}, "scales .* by 'spiral'"),
+    "an unknown activation": ("llama", {"hidden_act": "mish"}, "activation is 'mish'.*silu, gelu"),
+    "a Gemma for embeddings": (
+        "gemma3_text",
+        {"use_bidirectional_attention": True},
+        "use_bidirectional_attention.*cannot write",
+    ),
+    "layers of an unknown type": (
+        "qwen3",
+        {"layer_types": ["full_attention", "chunked_attention"]},
+        "layer_types .*among them chunked_attention",
+    ),
+    "too few layer types": ("gemma2", {"layer_types": ["full_attention"]}, "1 entries"),
+    "weights of another architecture": (
+        "qwen2",
+        {"architectures": ["LlamaForCausalLM"]},
+        r"holds 6 tensors that no LlamaForCausalLM has, such as .*k_proj.bias",
+    ),
+    "a bias that is not there": ("llama", {"attention_bias": True}, "no tensor or setting .*bias"),
+    "another width": ("mistral", {"intermediate_size": 40}, "has the shape .* should have"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_run_right_is_refused_with_its_reason(name: str, tmp_path: Path) -> None:
+    kind, change, reason = REFUSED[name]
+    write_random(tmp_path, kind)
+    edit(tmp_path, lambda config: config.pop("rope_parameters") and config.update(change))
+    with pytest.raises(ModelError, match=reason):
+        load_model(tmp_path, dtype="fp32")
+
+
+def test_frequencies_stored_by_early_llamas_are_passed_over(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    reference = write_random(tmp_path, **SIZES)
+    file = tmp_path / "model.safetensors"
+    stored = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    save_file({**load_file(file), **stored}, file, metadata={"format": "pt"})
+    assert_same(tmp_path, reference)

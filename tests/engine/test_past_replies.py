@@ -1,0 +1,96 @@
+"""Past replies: what is found again, what is dropped, and what survives a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.past_replies import NEWER, OLDER, PastReplies
+from engine.suffix_automaton import Match
+
+replies = st.lists(st.lists(st.integers(0, 9), min_size=2, max_size=12), max_size=20)
+
+
+def holds(past: PastReplies, reply: list[int]) -> bool:
+    """Whether the reply's last token is known to follow the others."""
+    for automaton in past.automata:
+        match = Match()
+        for token in reply[:-1]:
+            match = automaton.follow(match, token)
+        if match.length == len(reply) - 1 and reply[-1] in automaton.followers(match):
+            return True
+    return False
+
+
+def test_a_past_reply_is_found_and_the_oldest_is_dropped_first() -> None:
+    past = PastReplies(8, 4)
+    for first in range(10, 100, 10):
+        past.add([first, first + 1, first + 2])
+        past.check()
+        assert holds(past, [first, first + 1, first + 2])
+        assert first == 10 or holds(past, [first - 10, first - 9, first - 8])
+    assert not holds(past, [10, 11, 12])
+
+
+def test_the_tokens_are_bounded_too_and_of_a_long_reply_the_end_counts() -> None:
+    past = PastReplies(8, 100, tokens=20)
+    past.add(list(range(100)))
+    past.check()
+    assert holds(past, [97, 98, 99])
+    assert not holds(past, [1, 2, 3])
+
+
+def test_none_are_held_where_none_are_wanted(tmp_path: Path) -> None:
+    past = PastReplies(8, 0, tmp_path)
+    past.add([1, 2, 3])
+    assert past.held == (0, 0)
+    assert not list(tmp_path.iterdir())
+
+
+@settings(max_examples=30, deadline=None)
+@given(given=replies, requests=st.integers(1, 8), tokens=st.integers(24, 60))
+def test_a_restart_finds_what_was_there(
+    given: list[list[int]], requests: int, tokens: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("replies")
+    before = PastReplies(6, requests, folder, tokens=tokens)
+    for reply in given:
+        before.add(reply)
+    before.check()
+    after = PastReplies(6, requests, folder, tokens=tokens)
+    after.check()
+    assert after.held == before.held
+    assert [a.size for a in after.automata] == [b.size for b in before.automata]
+    assert all(holds(after, reply[-6:]) for reply in given if holds(before, reply[-6:]))
+
+
+def test_a_smaller_bound_keeps_the_newest(tmp_path: Path) -> None:
+    large = PastReplies(8, 20, tmp_path)
+    for first in range(0, 100, 10):
+        large.add([first, first + 1])
+    small = PastReplies(8, 2, tmp_path)
+    small.check()
+    assert holds(small, [90, 91])
+    assert not holds(small, [10, 11])
+
+
+def test_a_line_cut_off_by_a_crash_and_foreign_lines_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / NEWER).write_text('[1,2,3]\nnonsense\n{"a": 1}\n[4]\n["x","y"]\n[5,6')
+    (tmp_path / OLDER).write_bytes(b"\xff\xfe[1,2]\n")
+    past = PastReplies(8, 10, tmp_path)
+    assert past.held == (1, 0)
+    assert holds(past, [1, 2, 3])
+
+
+def test_a_folder_that_cannot_be_written_costs_no_reply(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    past = PastReplies(8, 10, blocked / "replies")
+    past.add([1, 2, 3])
+    assert holds(past, [1, 2, 3])
+    assert "cannot be kept" in caplog.text
