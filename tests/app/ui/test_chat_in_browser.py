@@ -362,3 +362,42 @@ def test_the_page_asks_no_other_machine_for_anything(app, browser):
     page.close()
     elsewhere = [url for url in asked if not url.startswith((app.url, "data:", "blob:"))]
     assert elsewhere == []
+
+
+def test_the_same_mistake_is_told_each_time(page):
+    page.get_by_label("Max tokens").first.fill("0")
+    page.locator("#stop-strings").click()
+    page.wait_for_timeout(300)
+    for _ in range(2):
+        page.fill(".composer textarea", "What is it?")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".notice:has-text('max_tokens')")
+        assert page.input_value(".composer textarea") == "What is it?"
+    page.click("#defaults")
+    page.wait_for_function("document.querySelector('#max-tokens input').value === '512'")
+    ask(page, "What is it?")
+    assert page.locator(".notice").is_hidden()
+
+
+def test_a_message_sent_before_the_last_chat_is_shown_is_answered(browser, app):
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    held = []
+
+    def hold_boot(route) -> None:
+        if '"boot"' in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route(lambda url: "component_server" in url, hold_boot)
+    page.goto(app.url)
+    page.wait_for_selector("body[data-controls=ready]")
+    send(page, "What is it?")
+    page.wait_for_timeout(1500)
+    assert len(held) == 1
+    held[0].continue_()
+    page.wait_for_timeout(500)  # the late answer must not wipe what is there by now
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.user").count() == 1
+    context.close()
