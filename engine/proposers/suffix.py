@@ -8,6 +8,7 @@ agents, code and chats that repeat earlier answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from engine.context import Context
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.past_replies import PastReplies
-from engine.prefix import common_prefix
+from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.sampling import Sampler
 from engine.suffix_automaton import Continuation, Match, SuffixAutomaton
@@ -93,11 +94,13 @@ class SuffixProposer:
         self._found = [(automaton, Match()) for automaton in recalled if automaton.size]
         self._follow(recent[: max(len(self._read) - behind, 0)])
 
+    def prepare(self, context: Context) -> Iterator[None]:
+        for part in parts(context.tokens[len(self._read) :]):
+            yield
+            self._take_in(part)
+
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        new = context.tokens[len(self._read) :]
-        self.own.extend(new)
-        self._read += new
-        self._follow(new)
+        self._take_in(context.tokens[len(self._read) :])
         if not budget.depth:
             return NOTHING
         best = Continuation()
@@ -112,6 +115,12 @@ class SuffixProposer:
         self._keep_reply()
         self._read, self._found = [], []
 
+    def _take_in(self, new: Sequence[int]) -> None:
+        """The text went on with ``new``."""
+        self.own.extend(new)
+        self._read += new
+        self._follow(new)
+
     def _likeliest(self, automaton: SuffixAutomaton, match: Match, depth: int) -> Continuation:
         """The best continuation of the match or of a shorter one."""
         options = self.options
@@ -124,7 +133,7 @@ class SuffixProposer:
             best = max(best, found, key=_score)
         return best
 
-    def _follow(self, tokens: list[int]) -> None:
+    def _follow(self, tokens: Sequence[int]) -> None:
         """Past replies are read along with the text; only its last tokens can matter."""
         for token in tokens[-self.options.max_tree_depth :]:
             self._found = [(past, past.follow(match, token)) for past, match in self._found]

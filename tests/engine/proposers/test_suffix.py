@@ -148,6 +148,20 @@ def test_the_commonest_follower_is_drafted_and_unlikely_ones_are_not() -> None:
     assert once(made(min_token_prob=0.9), text) == []
 
 
+@pytest.mark.parametrize("stop", [0, 1, 9])
+def test_a_prompt_read_in_parts_is_drafted_from_like_a_whole_one(stop: int) -> None:
+    """Stopped before all of it is read, the rest is read with the first draft."""
+    prompt = [*range(400), *range(40, 60)]
+    ready, fresh = made(), made()
+    for proposer in (ready, fresh):
+        say(proposer, [7], [*range(50, 60), 99, 98])
+    context = begin(ready, prompt)
+    for index, _ in enumerate(ready.prepare(context)):
+        if index == stop:
+            break
+    assert drafted(ready, context) == once(fresh, prompt) != []
+
+
 def test_past_replies_are_drafted_again_and_prompts_are_not() -> None:
     proposer = made()
     say(proposer, [50, 51, 52, 53], [10, 11, 12, 13, 14])
