@@ -79,22 +79,34 @@ class Biased:
         return self.linear(x) + self.bias
 
 
-_Kind = type[PackedLinear] | type[BlockedLinear] | type[SingleLinear]
-_chosen: dict[tuple[int, int, torch.dtype, str], _Kind] = {}
+_Unpacked = type[BlockedLinear] | type[SingleLinear]
+_Key = tuple[int, int, torch.dtype, str]
+_chosen: dict[_Key, type[PackedLinear] | _Unpacked] = {}
+_chosen_unpacked: dict[_Key, _Unpacked] = {}
 
 
 def make_linear(weight: Tensor) -> Linear:
     """The fastest product for ``weight (out, in)`` that is row-independent on this machine."""
-    key = (weight.shape[0], weight.shape[1], weight.dtype, weight.device.type)
+    key = _key(weight)
     if key not in _chosen:
-        _chosen[key] = _choose(weight)
+        _chosen[key] = PackedLinear if _packs(weight) else _choose_unpacked(weight)
     return _chosen[key](weight)
 
 
-def _choose(weight: Tensor) -> _Kind:
-    """Tries the products with this weight, once for each shape."""
-    if _packs(weight):
-        return PackedLinear
+def make_unpacked(weight: Tensor) -> Linear:
+    """As ``make_linear`` for a weight that is used once: reordering it would not pay."""
+    key = _key(weight)
+    if key not in _chosen_unpacked:
+        _chosen_unpacked[key] = _choose_unpacked(weight)
+    return _chosen_unpacked[key](weight)
+
+
+def _key(weight: Tensor) -> _Key:
+    """Products are tried once for each shape."""
+    return weight.shape[0], weight.shape[1], weight.dtype, weight.device.type
+
+
+def _choose_unpacked(weight: Tensor) -> _Unpacked:
     if is_row_independent(BlockedLinear(weight), weight):
         return BlockedLinear
     log.warning(

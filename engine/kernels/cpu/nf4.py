@@ -26,7 +26,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu.linear import BlockedLinear, Linear, is_row_independent, make_linear
+from engine.kernels.cpu.linear import (
+    BlockedLinear,
+    Linear,
+    is_row_independent,
+    make_linear,
+    make_unpacked,
+)
 
 BLOCK = 64
 """Weights that share a scale."""
@@ -147,7 +153,7 @@ class Nf4Panels:
     def __call__(self, x: Tensor) -> Tensor:
         inputs = x.to(self.dtype)
         parts = [
-            (kept or BlockedLinear(self._panel(index * PANEL_ROWS)))(inputs)
+            (kept or make_unpacked(self._panel(index * PANEL_ROWS)))(inputs)
             for index, kept in enumerate(self.kept)
         ]
         return torch.cat(parts, dim=-1).to(x.dtype)

@@ -17,6 +17,7 @@ from engine.kernels.cpu.linear import (
     SingleLinear,
     is_row_independent,
     make_linear,
+    make_unpacked,
 )
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -126,6 +127,7 @@ def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
     monkeypatch.setattr(F, "linear", lambda x, weight: product(x, weight) + term(x))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     monkeypatch.setattr("engine.kernels.cpu.linear._chosen", {})
+    monkeypatch.setattr("engine.kernels.cpu.linear._chosen_unpacked", {})
     weight = weight_of((39, 43), torch.float32)
     linear = make_linear(weight)
     assert isinstance(linear, SingleLinear)
@@ -134,6 +136,7 @@ def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
     caplog.clear()
     assert isinstance(make_linear(weight), SingleLinear)
     assert not caplog.text, "told once"
+    assert isinstance(make_unpacked(weight), SingleLinear)
 
 
 def test_the_weight_may_be_a_view_that_is_not_contiguous() -> None:
