@@ -8,6 +8,7 @@ agents, code and chats that repeat earlier answers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -92,6 +93,9 @@ class SuffixProposer:
         behind = len(context.tokens) - len(recent)
         self._found = [(automaton, Match()) for automaton in recalled if automaton.size]
         self._follow(recent[: max(len(self._read) - behind, 0)])
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         new = context.tokens[len(self._read) :]
