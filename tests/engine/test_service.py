@@ -115,7 +115,7 @@ def test_what_is_loaded_is_described(service: EngineService, pair: tuple[Path, P
     assert loaded.proposers == proposers.names()
     assert loaded.parameters > 0
     alone = service.load(pair[0], None, name="Alone")
-    assert (alone.draft, alone.proposers) == (None, ("none", "ngram"))
+    assert (alone.draft, alone.proposers) == (None, ("none", "ngram", "suffix"))
     assert service.loaded == alone
 
 
