@@ -17,6 +17,7 @@ from app.ui.pages.pair import picker_updates
 from app.ui.pages.race import RacePage, race_page
 from app.ui.pages.server import server_page
 from app.ui.panel import allowed
+from app.ui.parts import AT_ONCE
 from app.ui.shelf import Shelf
 from app.ui.words import Words
 from engine import proposers
@@ -74,7 +75,7 @@ def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> Non
         [picker.target, picker.draft, picker.load, *chat.panel.inputs, race.proposer],
         show_progress="hidden",
         trigger_mode="always_last",
-        api_visibility="private",
+        **AT_ONCE,
     )
     # Until then a change in the panel would be undone by what was kept; the style sheet prevents it.
     filled.then(
@@ -82,5 +83,5 @@ def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> Non
         None,
         None,
         js="() => { document.body.dataset.controls = 'ready' }",
-        api_visibility="private",
+        **AT_ONCE,
     )

@@ -25,6 +25,10 @@ logger = logging.getLogger(__name__)
 STATIC = "/foretoken"
 """Where the page's own scripts, styles and pictures are served."""
 
+AT_ONCE: dict[str, Any] = {"queue": False, "api_visibility": "private"}
+"""How every event reaches Python: by a plain request. Gradio's queue answers through one stream,
+closed when nothing is pending; an event sent in that moment was never answered, and the message lost."""
+
 _START = """
 const start = () => window.Foretoken
   ? window.Foretoken.%s({element, props, trigger, server, watch})

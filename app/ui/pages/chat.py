@@ -11,7 +11,7 @@ import gradio as gr
 from app.ui.desk import Desk
 from app.ui.pages.pair import PairPicker, pair_picker
 from app.ui.panel import Panel, panel
-from app.ui.parts import answer, scripted
+from app.ui.parts import AT_ONCE, answer, scripted
 from app.ui.settings import Settings
 from app.ui.shelf import Shelf
 from app.ui.words import Words
@@ -77,7 +77,7 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         show_progress="hidden",
         concurrency_limit=None,
         trigger_mode="multiple",
-        api_visibility="private",
+        **AT_ONCE,
     )
 
     def keep(*values: Any) -> None:
@@ -91,7 +91,7 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         page.panel.inputs,
         show_progress="hidden",
         trigger_mode="always_last",
-        api_visibility="private",
+        **AT_ONCE,
     )
 
     def show_options(proposer: str) -> Any:
@@ -103,21 +103,21 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         page.panel.proposer,
         list(page.panel.groups.values()),
         show_progress="hidden",
-        api_visibility="private",
+        **AT_ONCE,
     )
     defaults.click(
         lambda: page.panel.values(Settings()),
         None,
         page.panel.inputs,
         show_progress="hidden",
-        api_visibility="private",
+        **AT_ONCE,
     )
     page.mark.change(
         None,
         page.mark,
         None,
         js="(on) => document.body.classList.toggle('show-marks', on)",
-        api_visibility="private",
+        **AT_ONCE,
     )
 
 

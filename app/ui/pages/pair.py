@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from app.ui.parts import AT_ONCE
 from app.ui.shelf import Shelf
 from app.ui.words import Words
 from engine.catalog import SEPARATOR
@@ -58,14 +59,14 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         picker.target,
         [picker.draft, picker.load],
         show_progress="hidden",
-        api_visibility="private",
+        **AT_ONCE,
     )
     picker.draft.input(
         shelf.load_label,
         [picker.target, picker.draft],
         picker.load,
         show_progress="hidden",
-        api_visibility="private",
+        **AT_ONCE,
     )
 
     def load(target: str | None, draft: str | None, quantization: str) -> str:
@@ -80,8 +81,8 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         [picker.target, picker.draft, picker.quantization],
         picker.note,
         show_progress="hidden",
-        api_visibility="private",
-    ).then(None, None, None, js=REFRESH, api_visibility="private")
+        **AT_ONCE,
+    ).then(None, None, None, js=REFRESH, **AT_ONCE)
 
 
 def picker_updates(shelf: Shelf) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from app.runtime import Runtime
-from app.ui.parts import answer, scripted
+from app.ui.parts import AT_ONCE, answer, scripted
 from app.ui.race import Races
 from app.ui.settings import Settings, whole
 from app.ui.words import Words
@@ -115,6 +115,6 @@ def _wire(page: RacePage, races: Races) -> None:
         page.inputs,
         page.view,
         show_progress="hidden",
-        api_visibility="private",
+        **AT_ONCE,
     )
-    page.stop.click(races.stop, None, None, queue=False, api_visibility="private")
+    page.stop.click(races.stop, None, None, **AT_ONCE)

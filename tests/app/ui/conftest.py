@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +39,12 @@ class App:
         return Store(self.data_dir)
 
 
+def awaited(coroutine):
+    """What it returns, run in a thread of its own: in this one Playwright's event loop runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 def chromium() -> str | None:
     """Chromium's path, or None."""
     for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
@@ -46,7 +54,7 @@ def chromium() -> str | None:
     return None
 
 
-@pytest.fixture(scope="module")  # its event loop would refuse asyncio.run() in later modules
+@pytest.fixture(scope="session")  # while it lives, asyncio.run() needs a thread; see awaited()
 def browser() -> Iterator[object]:
     path = chromium()
     if path is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from app.ui.desk import Desk
 from app.ui.settings import Settings
 from engine.catalog import open_catalog
 from engine.errors import InvalidRequest, NotLoaded
+from tests.app.ui.conftest import awaited
 from tests.app.ui.scripted import REPLIES, ScriptedService
 
 
@@ -103,11 +103,11 @@ def test_rounds_of_a_kept_reply_add_up(desk):
 
 def test_a_reply_can_be_followed_from_any_point(desk):
     first = act(desk, action="send", text="Hi", chat=None)
-    whole = asyncio.run(desk.follow({"run": first["run"], "from": 0}))
-    rest = asyncio.run(desk.follow({"run": first["run"], "from": 2}))
+    whole = awaited(desk.follow({"run": first["run"], "from": 0}))
+    rest = awaited(desk.follow({"run": first["run"], "from": 2}))
     assert rest["events"] == whole["events"][2:]
     assert rest["done"]
-    assert asyncio.run(desk.follow({"run": 999, "from": 0})) is None
+    assert awaited(desk.follow({"run": 999, "from": 0})) is None
 
 
 def test_a_chat_that_is_gone_is_forgotten(desk):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
 
 from app.ui.feed import Feed, since
 from app.ui.parts import dumps
+from tests.app.ui.conftest import awaited
 
 
 async def read(feed: Feed) -> list[dict]:
@@ -38,21 +38,21 @@ def test_following_gives_each_event_once_and_in_order():
         feed.close()
 
     threading.Thread(target=fill).start()
-    assert [event["n"] for event in asyncio.run(read(feed))] == list(range(100))
+    assert [event["n"] for event in awaited(read(feed))] == list(range(100))
 
 
 def test_a_late_reader_gets_everything_at_once():
     feed = Feed()
     feed.append({"n": 0})
     feed.close()
-    assert asyncio.run(read(feed)) == [{"n": 0}]
+    assert awaited(read(feed)) == [{"n": 0}]
 
 
 def test_a_question_waits_for_something_to_tell():
     feed = Feed()
     threading.Timer(0.2, feed.append, [{"n": 0}]).start()
     started = time.monotonic()
-    packet = asyncio.run(since(feed, 0))
+    packet = awaited(since(feed, 0))
     assert packet["events"] == [{"n": 0}]
     assert time.monotonic() - started > 0.1
 
