@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from app.server.payload import encode
 from engine.events import Failed, Finished
+from engine.request import MAX_DEPTH
 
 ASK = [{"role": "user", "content": "Tell me a tale of a fox."}]
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -53,7 +54,7 @@ def test_chunks_have_the_form_that_clients_rely_on(server, http: httpx.Client) -
     assert earlier == [None] * len(earlier)
     assert last in ("length", "stop")
     assert [chunk for chunk in chunks if "timings" in chunk] == chunks[-1:]
-    assert chunks[-1]["metrics"]["speculative_decoding"]["num_spec_tokens"] == 4
+    assert chunks[-1]["metrics"]["speculative_decoding"]["num_spec_tokens"] == MAX_DEPTH
 
 
 def test_usage_comes_in_a_chunk_of_its_own_when_asked_for(server, http: httpx.Client) -> None:
