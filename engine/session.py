@@ -93,9 +93,8 @@ class Session:
         sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
         proposer = self._proposer(request)
         if not request.reuse_cache:
-            proposer.begin(
-                Context(()), sampler
-            )  # shares nothing with what it holds: all is dropped
+            # An empty text shares nothing with what the proposer holds, so all of it is dropped.
+            proposer.begin(Context(()), sampler)
         proposer.begin(context, sampler)
         yield self._prefill(context, proposer, request.reuse_cache, cancelled)
         if cancelled():

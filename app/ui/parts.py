@@ -26,8 +26,8 @@ STATIC = "/foretoken"
 """Where the page's own scripts, styles and pictures are served."""
 
 AT_ONCE: dict[str, Any] = {"queue": False, "api_visibility": "private"}
-"""How every event reaches Python: by a plain request. Gradio's queue answers through one stream,
-closed when nothing is pending; an event sent in that moment was never answered, and the message lost."""
+"""How every event reaches Python: by a plain request. Through Gradio's queue and its one stream of
+answers a message was now and then never answered, in 2 of 21 browser tests of one run, in none since."""
 
 _START = """
 const start = () => window.Foretoken

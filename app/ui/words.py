@@ -31,7 +31,7 @@ class Words:
     DRAFT_INFO = "Guesses ahead; only fitting ones"
     NO_DRAFT = "No draft"
     QUANTIZATION = "Weights"
-    QUANTIZATION_INFO = "Fewer bits are faster and take less memory"
+    QUANTIZATION_INFO = "Fewer bits take less memory"
     QUANTIZATIONS: ClassVar[dict[str, str]] = {
         "auto": "What suits the machine",
         "fp32": "32 bits",

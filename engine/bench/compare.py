@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+from engine import proposers
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
@@ -115,6 +116,7 @@ def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan)
                 depth=setting.depth,
                 controller=setting.controller,
                 acceptance=plan.acceptance,
+                options=proposers.forgetful_options(setting.proposer),
             ),
             max_tokens=plan.max_tokens,
             reuse_cache=len(history) > 1,

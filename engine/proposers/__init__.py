@@ -22,6 +22,7 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
 }
+_FORGETFUL: Mapping[str, Mapping[str, Any]] = {"suffix": {"max_cached_requests": 0}}
 
 
 def names() -> tuple[str, ...]:
@@ -37,6 +38,15 @@ def available(resources: Resources) -> tuple[str, ...]:
 def preferred(offered: Collection[str]) -> str:
     """What drafts when nobody chose: the draft model if there is one, else n-grams, which are free."""
     return "draft" if "draft" in offered else "ngram"
+
+
+def forgetful_options(name: str) -> Mapping[str, Any]:
+    """Options with which a proposer uses nothing of earlier replies.
+
+    For benchmarks and races, which ask the same more than once: a proposer that remembers would be
+    measured on its own answer.
+    """
+    return _FORGETFUL.get(name, {})
 
 
 def options_of(name: str) -> type[Any]:

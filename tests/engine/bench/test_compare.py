@@ -55,6 +55,16 @@ def test_words_stay_equal_at_a_temperature_under_coupling(service: EngineService
     assert all(row.identical for row in compare.run(service, PROMPTS, plan(0.9)))
 
 
+def test_a_prompt_asked_again_is_drafted_as_at_first(service: EngineService) -> None:
+    """A proposer that remembered its own reply would be measured on it."""
+    assert service.loaded is not None
+    for name in service.loaded.proposers:
+        setting = compare.Setting(name, 5)
+        first, again = (compare.answer(service, PROMPTS[0], setting, plan()) for _ in range(2))
+        assert first.tokens == again.tokens
+        assert first.statistics.drafted == again.statistics.drafted, name
+
+
 def test_rejection_promises_no_equal_words(service: EngineService) -> None:
     rows = compare.run(service, PROMPTS, plan(0.9, AcceptanceRule.REJECTION))
     assert {row.identical for row in rows} == {None}
