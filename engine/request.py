@@ -18,6 +18,9 @@ MAX_DEPTH = 15
 FIXED_DEPTH = 4
 """What ``fixed`` drafts where no depth is given."""
 
+OptionValue = float | int | str | bool
+"""A value of a proposer's own option."""
+
 
 class AcceptanceRule(StrEnum):
     """How drafted tokens are judged; ``AUTO`` is greedy at temperature 0, else coupled."""
@@ -113,7 +116,7 @@ class Speculation:
     depth: int | None = None
     controller: Control | None = None
     acceptance: AcceptanceRule = AcceptanceRule.AUTO
-    options: dict[str, float | int | str | bool] = field(default_factory=dict)
+    options: dict[str, OptionValue] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(

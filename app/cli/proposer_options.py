@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from engine.errors import InvalidRequest
+from engine.request import OptionValue
 
-Value = float | int | str | bool
 
-
-def parse(proposer: str, pairs: list[str]) -> dict[str, Value]:
+def parse(proposer: str, pairs: list[str]) -> dict[str, OptionValue]:
     """The options as values; raises ``InvalidRequest`` for a name or value that does not fit."""
     from engine.proposers import options_of
 
@@ -19,7 +18,7 @@ def parse(proposer: str, pairs: list[str]) -> dict[str, Value]:
 
 def _parse_one(
     proposer: str, pair: str, fields: dict[str, dataclasses.Field[object]]
-) -> tuple[str, Value]:
+) -> tuple[str, OptionValue]:
     name, equals, text = pair.partition("=")
     name = name.strip().replace("-", "_")
     if not equals or name not in fields:
@@ -30,7 +29,7 @@ def _parse_one(
     return name, _convert(name, text.strip(), fields[name].default)
 
 
-def _convert(name: str, text: str, default: object) -> Value:
+def _convert(name: str, text: str, default: object) -> OptionValue:
     if isinstance(default, bool):
         if text.lower() not in ("true", "false"):
             raise InvalidRequest("option", f"{name} is {text!r}; it must be true or false.")

@@ -13,13 +13,14 @@ from engine.request import (
     AcceptanceRule,
     Control,
     Message,
+    OptionValue,
     Request,
     Sampling,
     Speculation,
     controller_named,
 )
 
-Options = dict[str, float | int | str | bool]
+Options = dict[str, OptionValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvalidRequest
+from engine.request import OptionValue
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.proposers.base import Proposer, Resources
@@ -22,7 +23,7 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
 }
-_FORGETFUL: Mapping[str, Mapping[str, Any]] = {"suffix": {"max_cached_requests": 0}}
+_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {"suffix": {"max_cached_requests": 0}}
 
 
 def names() -> tuple[str, ...]:
@@ -40,13 +41,13 @@ def preferred(offered: Collection[str]) -> str:
     return "draft" if "draft" in offered else "ngram"
 
 
-def forgetful_options(name: str) -> Mapping[str, Any]:
+def forgetful_options(name: str) -> dict[str, OptionValue]:
     """Options with which a proposer uses nothing of earlier replies.
 
     For benchmarks and races, which ask the same more than once: a proposer that remembers would be
     measured on its own answer.
     """
-    return _FORGETFUL.get(name, {})
+    return dict(_FORGETFUL.get(name, {}))
 
 
 def options_of(name: str) -> type[Any]:

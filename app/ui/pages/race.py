@@ -97,7 +97,7 @@ def _settings(values: tuple[Any, ...]) -> Settings:
     return Settings(
         proposer=proposer,
         controller="fixed",
-        options={proposer: dict(proposers.forgetful_options(proposer))},
+        options={proposer: proposers.forgetful_options(proposer)},
         depth=int(depth),
         acceptance=acceptance,
         temperature=float(temperature),

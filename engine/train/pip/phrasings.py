@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+FOLDER = Path(__file__).parent / "wordings"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +29,9 @@ def phrasings(lines: str) -> Phrasings:
         trained=tuple(wording for index, wording in enumerate(wordings) if index % 7 != 3),
         reserved=tuple(wordings[3::7]),
     )
+
+
+def load(task: str) -> dict[str, Phrasings]:
+    """The wordings of `wordings/<task>.yaml`, by the name of the request."""
+    blocks = yaml.safe_load((FOLDER / f"{task}.yaml").read_text(encoding="utf-8"))
+    return {name: phrasings(lines) for name, lines in blocks.items()}

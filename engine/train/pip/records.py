@@ -11,18 +11,17 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from . import record_wordings as say
 from . import source_texts, words
 from .example import Check, Example, JsonCheck, TextCheck, chat
-from .phrasings import Phrasings
+from .phrasings import Phrasings, load
 from .record_domains import DOMAINS, Domain, Field, Scalar, tell, told_fields
 
 Json = None | Scalar | list["Json"] | dict[str, "Json"]
 
+SAY = load("records")
 FOLLOW_UP_SHARE = 0.15
 LONGEST_CHAT = 1400  # letters, after which no further turn is added
 _QUESTION_STARTS = ("can you", "could you", "would you")
-_GROUPS = ("details", "info", "data", "extra", "facts", "more", "meta", "rest")
 _BOOLEAN_WORDS = (("yes", "no"), ("yes", "no"), ("true", "false"))
 
 
@@ -225,7 +224,7 @@ def _prose_record(rng: random.Random, held_out: bool) -> Turn:
     sentence = rng.choice(domain.sentences)
     record = {key: domain.fields[key].make(rng) for key in told_fields(sentence)}
     facts = tell(sentence, record)
-    if rng.random() < 0.2:
+    if rng.random() < 0.1:
         key = rng.choice(list(domain.fields))
         if key not in record:
             record[key] = domain.fields[key].make(rng)
@@ -240,7 +239,7 @@ def _prose_record(rng: random.Random, held_out: bool) -> Turn:
             f"the following {domain.noun}",
         )
     )
-    request = _pick(rng, say.JSON_RECORD, held_out, this)
+    request = _pick(rng, SAY["json_record"], held_out, this)
     if rng.random() < 0.4:
         return Turn(
             _ask(rng, request, facts),
@@ -257,30 +256,25 @@ def _keyed_record(
     request: str,
     facts: str,
 ) -> Turn:
-    """The facts under keys that the user names: all or a part of them, perhaps grouped, perhaps with one unknown."""
+    """The facts under keys that the user names: all or a part of them, perhaps with one unknown."""
     fields = list(record)
-    if len(fields) > 2 and rng.random() < 0.2:
+    if len(fields) > 2 and rng.random() < 0.1:
         fields = rng.sample(fields, rng.randint(2, len(fields) - 1))
-    elif rng.random() < 0.2:
+    elif rng.random() < 0.1:
         rng.shuffle(fields)
     value: dict[str, Json] = {
         _key_for(rng, domain, field): _as_json(record[field]) for field in fields
     }
     after = ""
-    if rng.random() < 0.1:
+    if rng.random() < 0.04:
         unknown = rng.choice(list(domain.fields))
         if unknown not in record:
             value[unknown] = None
-            after = f" {say.MISSING.pick(rng, held_out)}."
-    request += _clause(rng, say.KEYS, held_out, list(value))
-    if len(value) > 2 and rng.random() < 0.15:
-        members = list(value)[-2:]
-        group = rng.choice([name for name in _GROUPS if name not in value])
-        value[group] = {member: value.pop(member) for member in members}
-        after += f" {say.GROUPED.pick(rng, held_out).format(members=words.joined(members), group=group)}."
-    one_line = rng.random() < 0.06
+            after = f" {SAY['missing'].pick(rng, held_out)}."
+    request += _clause(rng, SAY["keys"], held_out, list(value))
+    one_line = rng.random() < 0.03
     if one_line:
-        after += f" {say.ONE_LINE.pick(rng, held_out)}."
+        after += f" {SAY['one_line'].pick(rng, held_out)}."
     return Turn(_ask(rng, request, facts) + _separated(after), Record(value, one_line))
 
 
@@ -293,7 +287,7 @@ def _key_for(rng: random.Random, domain: Domain, field: str) -> str:
     """The field's own key, or one of the other names for it."""
     synonyms = domain.fields[field].synonyms
     free = [name for name in synonyms if name not in domain.fields]
-    return rng.choice(free) if free and rng.random() < 0.3 else field
+    return rng.choice(free) if free and rng.random() < 0.15 else field
 
 
 def _pairs_record(rng: random.Random, held_out: bool) -> Turn:
@@ -309,7 +303,7 @@ def _pairs_record(rng: random.Random, held_out: bool) -> Turn:
         for key, one in value.items()
     }
     this = rng.choice(("this", "this", f"this {noun}", "the following", f"the following {noun}"))
-    wording = _pick(rng, say.JSON_RECORD, held_out, f"a {noun}" if style == 6 else this)
+    wording = _pick(rng, SAY["json_record"], held_out, f"a {noun}" if style == 6 else this)
     if style == 6 and f"a {noun}" not in wording:
         style = 0
     facts = _pairs(rng, told, style)
@@ -341,13 +335,13 @@ def _pairs(rng: random.Random, told: Mapping[str, Json], style: int) -> str:
 def _loose_facts(rng: random.Random) -> tuple[str, dict[str, Json]]:
     """Some fields of one domain, or of several, under one of their names."""
     domain = rng.choice(DOMAINS)
-    if rng.random() < 0.6:
-        fields = rng.sample(list(domain.fields), rng.randint(2, min(6, len(domain.fields))))
+    if rng.random() < 0.8:
+        fields = rng.sample(list(domain.fields), rng.randint(2, min(5, len(domain.fields))))
         return domain.noun, {
             _key_for(rng, domain, key): _as_json(domain.fields[key].make(rng)) for key in fields
         }
     found: dict[str, Json] = {}
-    for other in rng.sample(DOMAINS, rng.randint(2, 6)):
+    for other in rng.sample(DOMAINS, rng.randint(2, 4)):
         key = rng.choice(list(other.fields))
         found[_key_for(rng, other, key)] = _as_json(other.fields[key].make(rng))
     return ("record", found) if len(found) > 1 else _loose_facts(rng)
@@ -356,7 +350,7 @@ def _loose_facts(rng: random.Random) -> tuple[str, dict[str, Json]]:
 # Arrays and tables
 
 
-def _table(rng: random.Random, least: int = 2, most: int = 6) -> tuple[Domain, Table]:
+def _table(rng: random.Random, least: int = 2, most: int = 4) -> tuple[Domain, Table]:
     """A table with two to four fields of a domain; no two rows share the value of the first column."""
     domain = rng.choice(DOMAINS)
     fields = _flat(domain)
@@ -410,10 +404,10 @@ def _sentence_rows(rng: random.Random) -> tuple[Domain, Table, str] | None:
     keys = told_fields(sentence)
     if any(key not in fields for key in keys) or not 2 <= len(keys) <= 5:
         return None
-    records = [{key: fields[key].make(rng) for key in keys} for _ in range(rng.randint(2, 4))]
+    records = [{key: fields[key].make(rng) for key in keys} for _ in range(rng.randint(2, 3))]
     shown = (
         keys
-        if rng.random() < 0.6 or len(keys) == 2
+        if rng.random() < 0.85 or len(keys) == 2
         else tuple(rng.sample(keys, rng.randint(2, len(keys) - 1)))
     )
     rows = tuple(tuple(_scalar(record[key]) for key in shown) for record in records)
@@ -431,9 +425,9 @@ def _table_turn(rng: random.Random, held_out: bool) -> Turn:
     else:
         domain, table = _table(rng)
         facts, named = _told_rows(rng, table)
-    request = _pick(rng, say.TABLE, held_out, _these(rng, domain))
+    request = _pick(rng, SAY["table"], held_out, _these(rng, domain))
     if not named:
-        request += _clause(rng, say.COLUMNS, held_out, table.columns)
+        request += _clause(rng, SAY["columns"], held_out, table.columns)
     return Turn(_ask(rng, request, facts, prose=told is not None), table)
 
 
@@ -444,11 +438,11 @@ def _array_turn(rng: random.Random, held_out: bool) -> Turn:
         domain, table, facts = told
         named = False
     else:
-        domain, table = _table(rng, 2, 4)
+        domain, table = _table(rng, 2, 3)
         facts, named = _told_rows(rng, table)
-    request = _pick(rng, say.JSON_ARRAY, held_out, _these(rng, domain))
+    request = _pick(rng, SAY["json_array"], held_out, _these(rng, domain))
     if not named:
-        request += _clause(rng, say.KEYS, held_out, table.keys)
+        request += _clause(rng, SAY["keys"], held_out, table.keys)
     return Turn(_ask(rng, request, facts, prose=told is not None), ObjectArray(table))
 
 
@@ -469,9 +463,9 @@ def _these(rng: random.Random, domain: Domain) -> str:
 
 def _list_turn(rng: random.Random, held_out: bool) -> Turn:
     """A bullet list, numbered list or checklist of items told in a row."""
-    doc, items = source_texts.items(rng, rng.randint(3, 7))
+    doc, items = source_texts.items(rng, rng.randint(3, 6))
     wordings, mark = rng.choices(
-        ((say.BULLETS, "- "), (say.NUMBERED, "1. "), (say.CHECKLIST, "- [ ] ")),
+        ((SAY["bullets"], "- "), (SAY["numbered"], "1. "), (SAY["checklist"], "- [ ] ")),
         cum_weights=(5, 9, 10),
     )[0]
     facts = _told_items(rng, doc, items)
@@ -526,14 +520,14 @@ def _convert_record(rng: random.Random, held_out: bool) -> Turn:
     if rng.random() < 0.5:
         request = _pick(
             rng,
-            say.TO_TABLE,
+            SAY["to_table"],
             held_out,
             rng.choice(("this JSON", "this JSON object", "this", "this record")),
         )
         return Turn(_ask(rng, request, render(record), prose=False), table)
     request = _pick(
         rng,
-        say.TO_BULLETS,
+        SAY["to_bullets"],
         held_out,
         rng.choice(("this JSON", "this JSON object", "this", "this record")),
     )
@@ -541,7 +535,7 @@ def _convert_record(rng: random.Random, held_out: bool) -> Turn:
 
 
 def _convert_rows(rng: random.Random, held_out: bool) -> Turn:
-    _, table = _table(rng, 2, 4)
+    _, table = _table(rng, 2, 3)
     given, name = rng.choice(
         (
             (_markdown(table), "table"),
@@ -557,9 +551,12 @@ def _convert_rows(rng: random.Random, held_out: bool) -> Turn:
     )
     this = rng.choice((f"this {name}", f"this {name}", "this"))
     if name == "JSON" or (name == "CSV" and rng.random() < 0.5):
-        return Turn(_ask(rng, _pick(rng, say.TO_TABLE, held_out, this), given, prose=False), table)
+        return Turn(
+            _ask(rng, _pick(rng, SAY["to_table"], held_out, this), given, prose=False), table
+        )
     return Turn(
-        _ask(rng, _pick(rng, say.TO_JSON, held_out, this), given, prose=False), ObjectArray(table)
+        _ask(rng, _pick(rng, SAY["to_json"], held_out, this), given, prose=False),
+        ObjectArray(table),
     )
 
 
@@ -607,9 +604,9 @@ def _change(rng: random.Random, held_out: bool, state: State) -> Turn | None:
         case ItemList():
             return rng.choice(_LIST_CHANGES)(rng, held_out, state)
         case ObjectArray(table):
-            return Turn(say.AS_TABLE.pick(rng, held_out), table)
+            return Turn(SAY["as_table"].pick(rng, held_out), table)
         case StringArray(items):
-            return Turn(say.AS_BULLETS.pick(rng, held_out), ItemList(items))
+            return Turn(SAY["as_bullets"].pick(rng, held_out), ItemList(items))
 
 
 def _any_fact(rng: random.Random) -> tuple[str, Json]:
@@ -628,8 +625,10 @@ def _key_added(rng: random.Random, held_out: bool, state: Record) -> Turn | None
     key, value = _any_fact(rng)
     if key in state.value or len(state.value) > 7:
         return None
-    request = say.ADD_KEY.pick(rng, held_out).format(
-        key=_spoken_key(rng, key), value=_spoken(rng, value)
+    request = (
+        SAY["add_key"]
+        .pick(rng, held_out)
+        .format(key=_spoken_key(rng, key), value=_spoken(rng, value))
     )
     return Turn(request, replace(state, value={**state.value, key: value}))
 
@@ -649,8 +648,10 @@ def _key_changed(rng: random.Random, held_out: bool, state: Record) -> Turn | No
             state.value[key], bool
         ):
             return None
-        request = say.CHANGE_KEY.pick(rng, held_out).format(
-            key=_spoken_key(rng, key), value=_spoken(rng, value)
+        request = (
+            SAY["change_key"]
+            .pick(rng, held_out)
+            .format(key=_spoken_key(rng, key), value=_spoken(rng, value))
         )
         return Turn(request, replace(state, value={**state.value, key: value}))
     return None
@@ -662,7 +663,7 @@ def _key_removed(rng: random.Random, held_out: bool, state: Record) -> Turn | No
     key = rng.choice(list(state.value))
     value = {name: one for name, one in state.value.items() if name != key}
     return Turn(
-        say.REMOVE_KEY.pick(rng, held_out).format(key=_spoken_key(rng, key)),
+        SAY["remove_key"].pick(rng, held_out).format(key=_spoken_key(rng, key)),
         replace(state, value=value),
     )
 
@@ -678,7 +679,8 @@ def _key_renamed(rng: random.Random, held_out: bool, state: Record) -> Turn | No
     new = rng.choice(names)
     value = {new if name == key else name: one for name, one in state.value.items()}
     return Turn(
-        say.RENAME_KEY.pick(rng, held_out).format(key=key, value=new), replace(state, value=value)
+        SAY["rename_key"].pick(rng, held_out).format(key=key, value=new),
+        replace(state, value=value),
     )
 
 
@@ -686,8 +688,8 @@ def _record_shown_otherwise(rng: random.Random, held_out: bool, state: Record) -
     if any(isinstance(value, dict | list) or value is None for value in state.value.values()):
         return None
     if rng.random() < 0.5 and len(state.value) <= 6:
-        return Turn(say.AS_TABLE.pick(rng, held_out), _one_row(state))
-    return Turn(say.AS_BULLETS.pick(rng, held_out), _bullets_of(state))
+        return Turn(SAY["as_table"].pick(rng, held_out), _one_row(state))
+    return Turn(SAY["as_bullets"].pick(rng, held_out), _bullets_of(state))
 
 
 _RECORD_CHANGES: tuple[Callable[[random.Random, bool, Record], Turn | None], ...] = (
@@ -711,7 +713,7 @@ def _row_added(rng: random.Random, held_out: bool, state: Table) -> Turn | None:
     row = _new_row(rng, state)
     if row is None or len(state.rows) > 6 or row[0] in [old[0] for old in state.rows]:
         return None
-    request = say.ADD_ROW.pick(rng, held_out).format(value=", ".join(map(_cell, row)))
+    request = SAY["add_row"].pick(rng, held_out).format(value=", ".join(map(_cell, row)))
     return Turn(request, replace(state, rows=(*state.rows, row)))
 
 
@@ -719,7 +721,7 @@ def _row_removed(rng: random.Random, held_out: bool, state: Table) -> Turn | Non
     if len(state.rows) < 3:
         return None
     row = rng.choice(state.rows)
-    request = say.REMOVE_ROW.pick(rng, held_out).format(key=_cell(row[0]))
+    request = SAY["remove_row"].pick(rng, held_out).format(key=_cell(row[0]))
     return Turn(request, replace(state, rows=tuple(old for old in state.rows if old is not row)))
 
 
@@ -733,8 +735,10 @@ def _cell_changed(rng: random.Random, held_out: bool, state: Table) -> Turn | No
         return None
     changed = (*row[:column], new[column], *row[column + 1 :])
     name = state.columns[column].lower()
-    request = say.CHANGE_CELL.pick(rng, held_out).format(
-        column=name, key=_cell(row[0]), value=_cell(new[column])
+    request = (
+        SAY["change_cell"]
+        .pick(rng, held_out)
+        .format(column=name, key=_cell(row[0]), value=_cell(new[column]))
     )
     return Turn(
         request, replace(state, rows=(*state.rows[:place], changed, *state.rows[place + 1 :]))
@@ -748,13 +752,15 @@ def _column_dropped(rng: random.Random, held_out: bool, state: Table) -> Turn | 
     rows = tuple((*row[:column], *row[column + 1 :]) for row in state.rows)
     keys = (*state.keys[:column], *state.keys[column + 1 :])
     return Turn(
-        say.DROP_COLUMN.pick(rng, held_out).format(key=state.columns[column]), Table(keys, rows)
+        SAY["drop_column"].pick(rng, held_out).format(key=state.columns[column]), Table(keys, rows)
     )
 
 
 def _table_as_json(rng: random.Random, held_out: bool, state: Table) -> Turn | None:
     return (
-        Turn(say.AS_JSON.pick(rng, held_out), ObjectArray(state)) if len(state.rows) > 1 else None
+        Turn(SAY["as_json"].pick(rng, held_out), ObjectArray(state))
+        if len(state.rows) > 1
+        else None
     )
 
 
@@ -768,7 +774,7 @@ def _item_added(rng: random.Random, held_out: bool, state: ItemList) -> Turn | N
     new = items[: rng.choice((1, 1, 2))]
     if set(new) & set(state.items) or len(state.items) > 8:
         return None
-    request = say.ADD_ITEM.pick(rng, held_out).format(value=words.joined(new))
+    request = SAY["add_item"].pick(rng, held_out).format(value=words.joined(new))
     return Turn(request, replace(state, items=(*state.items, *new)))
 
 
@@ -776,23 +782,15 @@ def _item_removed(rng: random.Random, held_out: bool, state: ItemList) -> Turn |
     if len(state.items) < 3:
         return None
     item = rng.choice(state.items)
-    request = say.REMOVE_ITEM.pick(rng, held_out).format(value=item.split(":")[0])
+    request = SAY["remove_item"].pick(rng, held_out).format(value=item.split(":")[0])
     return Turn(request, replace(state, items=tuple(old for old in state.items if old != item)))
-
-
-def _items_sorted(rng: random.Random, held_out: bool, state: ItemList) -> Turn | None:
-    initials = {item[0].lower() for item in state.items}
-    if len(initials) < len(state.items) or not all(one.isalpha() for one in initials):
-        return None
-    ordered = tuple(sorted(state.items, key=str.lower))
-    return Turn(say.SORT.pick(rng, held_out), replace(state, items=ordered))
 
 
 def _list_shown_otherwise(rng: random.Random, held_out: bool, state: ItemList) -> Turn | None:
     if state.mark == "1. ":
-        return Turn(say.AS_BULLETS.pick(rng, held_out), replace(state, mark="- "))
+        return Turn(SAY["as_bullets"].pick(rng, held_out), replace(state, mark="- "))
     return (
-        Turn(say.AS_NUMBERED.pick(rng, held_out), replace(state, mark="1. "))
+        Turn(SAY["as_numbered"].pick(rng, held_out), replace(state, mark="1. "))
         if state.mark == "- "
         else None
     )
@@ -801,11 +799,11 @@ def _list_shown_otherwise(rng: random.Random, held_out: bool, state: ItemList) -
 def _list_as_json(rng: random.Random, held_out: bool, state: ItemList) -> Turn | None:
     if any(":" in item for item in state.items):
         return None
-    return Turn(say.AS_JSON.pick(rng, held_out), StringArray(state.items))
+    return Turn(SAY["as_json"].pick(rng, held_out), StringArray(state.items))
 
 
 _LIST_CHANGES: tuple[Callable[[random.Random, bool, ItemList], Turn | None], ...] = (
-    _item_added, _item_added, _item_removed, _item_removed, _items_sorted, _list_shown_otherwise, _list_as_json,
+    _item_added, _item_added, _item_removed, _item_removed, _list_shown_otherwise, _list_as_json,
 )  # fmt: skip
 
 _FIRST_TURNS: dict[str, tuple[float, Callable[[random.Random, bool], Turn]]] = {

@@ -590,12 +590,7 @@ _CONFIG_VALUES: tuple[Callable[[random.Random], str], ...] = (
     ),
     lambda rng: rng.choice(("true", "false", "on", "off", "yes", "no", "auto", "none")),
     lambda rng: f"0.{rng.randint(1, 99):02}",
-    words.thing,
-    lambda rng: words.place(rng).lower(),
-    lambda rng: f"/{rng.choice(_PATHS)}/{words.thing(rng)}/{rng.choice(words.BUILDINGS)}",
     lambda rng: rng.choice(words.COLOURS),
-    lambda rng: f"{rng.randint(1, 9)}.{rng.randint(0, 20)}.{rng.randint(0, 9)}",
-    lambda rng: f"{words.first_name(rng).lower()}@{words.thing(rng)}.example",
     lambda rng: f"{rng.randint(1, 90)}{rng.choice(('s', 'm', 'px', 'mb', '%', 'ms'))}",
 )
 

@@ -354,8 +354,8 @@ def fix_articles(text: str) -> str:
 
 
 def first_name(rng: random.Random) -> str:
-    """A first name, every fourth one made up."""
-    if rng.random() < 0.75:
+    """A first name, every eighth one made up."""
+    if rng.random() < 0.875:
         return rng.choice(FIRST_NAMES)
     middle = rng.choice(_NAME_MIDDLES) if rng.random() < 0.5 else ""
     return rng.choice(_NAME_STARTS) + middle + rng.choice(_NAME_ENDS)
@@ -367,8 +367,8 @@ def full_name(rng: random.Random) -> str:
 
 
 def place(rng: random.Random) -> str:
-    """The name of a town, every fourth one made up."""
-    if rng.random() < 0.75:
+    """The name of a town, every eighth one made up."""
+    if rng.random() < 0.875:
         return rng.choice(PLACES)
     return (
         rng.choice(_NAME_STARTS) + rng.choice(("", "a", "en", "er", "o")) + rng.choice(_PLACE_ENDS)
