@@ -68,6 +68,7 @@ def compare(
         typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
     ] = None,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     as_json: options.JsonOption = False,
     data_dir: options.DataDirOption = None,
 ) -> None:

@@ -73,6 +73,7 @@ def chat(
         bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
     ] = False,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     marks: Annotated[
         bool,
         typer.Option(

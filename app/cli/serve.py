@@ -12,6 +12,7 @@ def serve(
     pair: options.PairOption = main.DEFAULT_PAIR,
     data_dir: options.DataDirOption = None,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:

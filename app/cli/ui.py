@@ -22,6 +22,7 @@ def ui(
     ] = False,
     pair: options.PairOption = main.DEFAULT_PAIR,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:

@@ -142,18 +142,41 @@ class NativeDecoder:
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
         """See ``Model.forward``."""
-        assert isinstance(cache, NativeCache)
-        rows = len(tokens)
-        assert cache.length + rows <= cache.context and 0 <= last <= rows
-        ids = (ctypes.c_int64 * rows)(*tokens)
+        assert isinstance(cache, NativeCache) and 0 <= last <= len(tokens)
         logits = torch.empty(last, self.architecture.vocabulary)
-        step = native.Step(
-            ctypes.addressof(ids), rows, cache.length, last, logits.data_ptr(), cache.view
-        )
+        ids = _ids(tokens)
+        step = self._step(ids, cache, last, logits)
         self._library.forward(self._pointer, ctypes.byref(step))
-        cache.length += rows
+        cache.length += len(tokens)
         cap = self.architecture.logit_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def continue_greedily(
+        self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
+    ) -> tuple[list[int], list[float]]:
+        """See ``GreedyModel``."""
+        assert isinstance(cache, NativeCache)
+        logits = torch.empty(1, self.architecture.vocabulary)
+        ids = _ids(tokens)
+        chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
+        step = self._step(ids, cache, 1, logits)
+        limit = min(limit, self.architecture.vocabulary)
+        self._library.continue_(self._pointer, ctypes.byref(step), depth, limit, chosen, likely)
+        cache.length += len(tokens) + depth - 1
+        return list(chosen), list(likely)
+
+    def _step(
+        self, ids: ctypes.Array[ctypes.c_int64], cache: NativeCache, last: int, logits: Tensor
+    ) -> native.Step:
+        """Points into its arguments, which must outlive it."""
+        assert cache.length + len(ids) <= cache.context
+        return native.Step(
+            ctypes.addressof(ids), len(ids), cache.length, last, logits.data_ptr(), cache.view
+        )
+
+
+def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(tokens))(*tokens)
 
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:

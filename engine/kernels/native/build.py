@@ -92,7 +92,9 @@ def folder() -> Path:
 def _path(chosen: str) -> Path:
     """Another source, compiler, flag or processor makes another name."""
     parts = [file.read_bytes() for file in sorted(SOURCE.glob("*.[ch]*")) if file.suffix != ".pyc"]
-    version = subprocess.run([chosen, "--version"], check=False, capture_output=True, timeout=LIMIT_S).stdout
+    version = subprocess.run(
+        [chosen, "--version"], check=False, capture_output=True, timeout=LIMIT_S
+    ).stdout
     parts += [version, " ".join(FLAGS).encode(), platform.machine().encode(), _features()]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return folder() / f"foretoken-{digest}{'.dylib' if sys.platform == 'darwin' else '.so'}"

@@ -90,8 +90,8 @@ struct Scratch {
         : x(size_t(ROWS) * shape.hidden),
           normed(size_t(ROWS) * shape.hidden),
           arranged(widest),
-          scores(rounded_up(shape.context, LANES)),
-          head(shape.head_dim) {}
+          scores(size_t(QUERIES) * rounded_up(shape.context, LANES)),
+          head(size_t(QUERIES) * shape.head_dim) {}
 
     std::vector<float> x, normed;
     Arranged arranged;
@@ -229,16 +229,31 @@ private:
             }
         }
         if (split) pool_.barrier();
-        const int group = heads / kv_heads;
-        const int begin = split ? heads * step_.rows * thread / pool_.count() : first_kv * group * step_.rows;
-        const int end = split ? heads * step_.rows * (thread + 1) / pool_.count() : end_kv * group * step_.rows;
-        for (int task = begin; task < end; ++task) {
-            const int head = task / step_.rows, r = task % step_.rows, position = step_.start + r;
-            const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
-            turn(layer, row_of(r) + size_t(head) * width, head, position, own.head.data());
-            attend(memory_of<T>(index, head / group), own.head.data(), first, position, shape_.score_cap,
-                   own.scores.data(), attended_.data() + (size_t(r) * heads + head) * width);
+        // Queries of one key-value head lie side by side: query i is that of row i % rows.
+        const int together = heads / kv_heads * step_.rows;
+        const int tiles = (together + QUERIES - 1) / QUERIES;
+        const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
+        for (int tile = begin; tile < end; ++tile) {
+            const int from = tile % tiles * QUERIES, to = std::min(from + QUERIES, together);
+            look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, from, to, own);
         }
+    }
+
+    // Queries from .. to - 1 of those that share the memory of `kv_head`.
+    template <class T>
+    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int from, int to, Scratch& own) {
+        const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
+        Query queries[QUERIES];
+        for (int query = from; query < to; ++query) {
+            const int head = kv_head * group + query / step_.rows, r = query % step_.rows;
+            const int position = step_.start + r;
+            float* turned = own.head.data() + size_t(query - from) * width;
+            turn(layer, row_of(r) + size_t(head) * width, head, position, turned);
+            const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
+            float* result = attended_.data() + (size_t(r) * shape_.heads + head) * width;
+            queries[query - from] = {turned, first, position, result};
+        }
+        attend(memory, queries, to - from, shape_.score_cap, own.scores.data(), own.scores.size() / QUERIES);
     }
 
     const float* row_of(int r) const {

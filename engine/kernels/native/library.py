@@ -86,7 +86,8 @@ class Step(c.Structure):
 class Library:
     """The functions of one compiled file, and the threads that they run on."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """``threads``: as many as torch uses, unless told. Raises OSError."""
         found = c.CDLL(str(path))
         pointer, number = c.c_void_p, c.c_int
         self.has_int8 = bool(_typed(found.foretoken_has_int8, number)())
@@ -100,8 +101,20 @@ class Library:
         self.new_decoder = _typed(found.foretoken_decoder, pointer, c.POINTER(Shape), pointer)
         self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
         self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
+        self.continue_ = _typed(
+            found.foretoken_continue,
+            None,
+            pointer,
+            c.POINTER(Step),
+            number,
+            number,
+            pointer,
+            pointer,
+        )
         # Never freed: decoders of any age refer to it, and threads end with the process.
-        self.pool = _typed(found.foretoken_pool, pointer, number)(torch.get_num_threads())
+        self.pool = _typed(found.foretoken_pool, pointer, number)(
+            threads or torch.get_num_threads()
+        )
 
 
 class Matrix:

@@ -5,6 +5,7 @@
 // while a weight passes by. int8 sums are integers and have no order at all.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -101,11 +102,12 @@ private:
             const float scale = 1e-30f + largest(high) * (1.0f / 127);
             scales_[r] = scale;
             for (int k = 0; k < width; k += LANES) {
-                Ints bytes = __builtin_convertvector(load(from + k) / all(scale) + all(128.5f), Ints);
-                for (int q = 0; q < LANES / QUAD; ++q)
-                    quads_[size_t(k / QUAD + q) * count + r] =
-                        bytes[4 * q] | bytes[4 * q + 1] << 8 | bytes[4 * q + 2] << 16 |
-                        int32_t(uint32_t(bytes[4 * q + 3]) << 24);
+                const Floats steps = load(from + k) / all(scale) + all(128.5f);
+                typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
+                const auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
+                int32_t words[LANES / QUAD];
+                std::memcpy(words, &bytes, sizeof words);
+                for (int q = 0; q < LANES / QUAD; ++q) quads_[size_t(k / QUAD + q) * count + r] = words[q];
             }
         }
     }
@@ -222,8 +224,7 @@ private:
 
     template <Kind K, int R>
     void part(const Rows& rows, int first, int end, float* to, int stride) const {
-        constexpr int FIT = REGISTERS / R;
-        constexpr int P = FIT >= 4 ? 4 : FIT >= 2 ? 2 : 1;  // panels at once
+        constexpr int P = std::clamp(REGISTERS / R, 1, 4);  // panels at once
         int panel = first;
         for (; panel + P <= end; panel += P) block<K, R, P>(rows, panel, to, stride);
         for (; panel < end; ++panel) block<K, R, 1>(rows, panel, to, stride);

@@ -51,19 +51,48 @@ Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
 }
 void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 
+// The likeliest of the first `count` tokens, the first of several, and its probability among them.
+static int64_t likeliest(const float* logits, int count, float* probability) {
+    float high = -INFINITY;
+    int64_t found = 0;
+    for (int n = 0; n < count; ++n)
+        if (logits[n] > high) high = logits[n], found = n;
+    Floats mass{};
+    int n = 0;
+    for (; n + LANES <= count; n += LANES) mass = mass + exponential(load(logits + n) - all(high));
+    float rest = total(mass);
+    for (; n < count; ++n) rest += std::exp(logits[n] - high);
+    *probability = 1.0f / rest;
+    return found;
+}
+
 // Appends `rows` tokens at `start` and computes the logits of the `last` ones.
-void foretoken_forward(Decoder* decoder, const Step* all_rows) {
-    Step part = *all_rows;
-    const int end = all_rows->rows;
+void foretoken_forward(Decoder* decoder, const Step* whole) {
+    Step part = *whole;
+    const int end = whole->rows;
     for (int done = 0; done < end; done += ROWS) {
-        part.tokens = all_rows->tokens + done;
-        part.start = all_rows->start + done;
+        part.tokens = whole->tokens + done;
+        part.start = whole->start + done;
         part.rows = std::min(ROWS, end - done);
         // Of the last rows, those in this part; the earlier ones come first.
-        const int wanted_from = end - all_rows->last;
+        const int wanted_from = end - whole->last;
         part.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
-        part.logits = all_rows->logits + size_t(std::max(0, done - wanted_from)) * decoder->vocabulary();
+        part.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->vocabulary();
         decoder->run(part);
+    }
+}
+
+// Appends the tokens of `step`, then chooses `depth` tokens, each the likeliest of the first `limit` ones
+// after all before it. The last one is not appended. `step` has one row of logits for scratch.
+void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, int64_t* tokens,
+                        float* probabilities) {
+    Step next = *step;
+    for (int index = 0; index < depth; ++index) {
+        foretoken_forward(decoder, &next);
+        tokens[index] = likeliest(next.logits, limit, &probabilities[index]);
+        next.start += next.rows;
+        next.rows = 1;
+        next.tokens = tokens + index;
     }
 }
 }
