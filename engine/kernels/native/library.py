@@ -141,12 +141,13 @@ class Matrix:
         self._library.bias(self.pointer, bias.float().contiguous().data_ptr())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """float32 ``(rows, in)`` -> float32 ``(rows, out)``, up to 16 rows."""
+        """float32 ``(rows, in)`` -> float32 ``(rows, out)``."""
         x = x.contiguous()
         result = torch.empty(len(x), self.outputs)
-        self._library.multiply(
-            self.pointer, self._library.pool, x.data_ptr(), len(x), result.data_ptr()
-        )
+        for given, made in zip(x.split(ROWS), result.split(ROWS), strict=True):
+            self._library.multiply(
+                self.pointer, self._library.pool, given.data_ptr(), len(given), made.data_ptr()
+            )
         return result
 
 
