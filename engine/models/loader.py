@@ -16,7 +16,7 @@ from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
-from engine.models.native import NativeDecoder, runs
+from engine.models.native import NativeDecoder, keeps_stored, runs
 from engine.models.tensors import FLOATS, Tensors
 from engine.models.weights import Names, tensor_shapes
 
@@ -156,7 +156,8 @@ def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: i
     library = native.ready() if device.type == "cpu" else None
     if library is not None and runs(architecture, dtype, library):
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-        tensors = Tensors(checkpoint, torch.float32, device, as_stored=dtype != "fp32")
+        stored = keeps_stored(architecture, dtype)
+        tensors = Tensors(checkpoint, torch.float32, device, as_stored=stored)
         return NativeDecoder(architecture, names, tensors, info, library, dtype, number)
     tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
     return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))
