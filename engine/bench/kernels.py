@@ -83,8 +83,7 @@ def kernels() -> dict[str, Kernel]:
         f"compiled {name}": Kernel(
             functools.partial(native.Matrix, library, kind), sizes[name], torch.float32
         )
-        for name, kind in native.KINDS.items()
-        if name != "int8" or library.has_int8
+        for name, kind in library.kinds.items()
     }
 
 

@@ -41,8 +41,7 @@ def runs(architecture: Architecture, kind: str, library: Library) -> bool:
         architecture.head_dim,
     )
     return (
-        kind in native.KINDS
-        and (kind != "int8" or library.has_int8)
+        kind in library.kinds
         and architecture.activation in native.GATES
         and all(width % native.LANES == 0 for width in widths)
     )
@@ -95,7 +94,7 @@ class NativeDecoder:
         """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(_matrix_of, library, native.KINDS[kind])
+        make = partial(_matrix_of, library, library.kinds[kind])
         table = tensor(names.embedding)
         embedding = make(table)
         head = embedding if architecture.tied else make(tensor(names.head))
