@@ -12,7 +12,21 @@ from torch import Tensor
 from engine.kernels.cpu.attention import BLOCK
 
 
-class KVCache:
+class Positions:
+    """How many of ``context`` positions hold tokens."""
+
+    def __init__(self, context: int) -> None:
+        self.context = context
+        self.length = 0
+
+    def crop(self, length: int) -> None:
+        """Forgets all positions from ``length`` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot crop a cache of {self.length} positions to {length}")
+        self.length = length
+
+
+class KVCache(Positions):
     """Keys and values ``(layers, blocks, kv_heads, BLOCK, head_dim)`` for one sequence."""
 
     def __init__(
@@ -25,8 +39,7 @@ class KVCache:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        self.context = context
-        self.length = 0
+        super().__init__(context)
         blocks = -(-context // BLOCK)
         shape = (layers, blocks, kv_heads, BLOCK, head_dim)
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
@@ -52,12 +65,6 @@ class KVCache:
         """The blocks that cover positions 0..end-1, from block ``first`` on, as views."""
         stop = -(-end // BLOCK)
         return self.keys[layer, first:stop], self.values[layer, first:stop]
-
-    def crop(self, length: int) -> None:
-        """Forgets all positions from ``length`` on."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"cannot crop a cache of {self.length} positions to {length}")
-        self.length = length
 
     def check(self) -> None:
         """Raises AssertionError where an invariant is broken (for tests)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
-from engine.models.native import NativeDecoder, keeps_stored, runs
+from engine.models.native import NativeDecoder, is_row_independent, keeps_stored, runs
 from engine.models.tensors import FLOATS, Tensors
 from engine.models.weights import Names, tensor_shapes
+
+log = logging.getLogger(__name__)
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
@@ -175,7 +178,12 @@ def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: i
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
         stored = keeps_stored(architecture, dtype)
         tensors = Tensors(checkpoint, torch.float32, device, as_stored=stored)
-        return NativeDecoder(architecture, names, tensors, info, library, dtype, number)
+        model = NativeDecoder(architecture, names, tensors, info, library, dtype, number)
+        if is_row_independent(model):
+            return model
+        log.warning(
+            "The compiled step gives a token other bits when others stand beside it. It is not used."
+        )
     tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
     return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))
 

@@ -15,6 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from engine.cache import Positions
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
@@ -47,7 +48,7 @@ def runs(architecture: Architecture, kind: str, library: Library) -> bool:
     )
 
 
-class NativeCache:
+class NativeCache(Positions):
     """Keys and values of one sequence, as attention.h reads them.
 
     keys (layers, kv_heads, context / 16, head_dim, 16), values (layers, kv_heads, context, head_dim),
@@ -55,7 +56,7 @@ class NativeCache:
     """
 
     def __init__(self, architecture: Architecture, context: int, dtype: torch.dtype) -> None:
-        self.context, self.length = context, 0
+        super().__init__(context)
         groups = -(-context // native.LANES)
         outer = len(architecture.layers), architecture.kv_heads
         self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
@@ -66,16 +67,6 @@ class NativeCache:
             dtype == torch.bfloat16,
             groups * native.LANES,
         )
-
-    def crop(self, length: int) -> None:
-        """Forgets all positions from ``length`` on."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"cannot crop a cache of {self.length} positions to {length}")
-        self.length = length
-
-    def check(self) -> None:
-        """Raises AssertionError where an invariant is broken (for tests)."""
-        assert 0 <= self.length <= self.context
 
 
 class NativeDecoder:
@@ -181,6 +172,21 @@ class NativeDecoder:
         return native.Step(
             ctypes.addressof(ids), len(ids), cache.length, last, logits.data_ptr(), cache.view
         )
+
+
+def is_row_independent(model: NativeDecoder) -> bool:
+    """Whether the first tokens have the bits they have alone beside three and eleven others.
+
+    How the compiler fuses multiplications and additions is its own affair; so it is tried.
+    """
+    text = [token % model.info.vocabulary for token in range(7, 7 + 12)]
+    cache = model.new_cache(len(text))
+    alone = torch.cat([model.forward([token], cache, last=1) for token in text[:4]])
+    for rows in (4, 12):
+        cache.crop(0)
+        if not torch.equal(model.forward(text[:rows], cache, last=rows)[:4], alone):
+            return False
+    return True
 
 
 def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

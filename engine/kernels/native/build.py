@@ -17,7 +17,9 @@ log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).parent
 COMPILERS = ("g++", "clang++", "c++")
-FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC", "-shared", "-pthread")
+FLAGS = (
+    "-O3", "-march=native", "-ffp-contract=fast", "-std=c++20", "-fPIC", "-shared", "-pthread",
+)  # fmt: skip
 """No -ffast-math: sums keep the order in which they are written."""
 OFF = "FORETOKEN_NATIVE"
 """The environment variable that turns the compiled step off when it is 0."""

@@ -203,6 +203,19 @@ def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
     assert isinstance(load_model(tmp_path, dtype="fp32"), Decoder)
 
 
+def test_a_step_that_is_not_row_independent_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    forward = NativeDecoder.forward
+
+    def careless(self: NativeDecoder, tokens: Any, cache: Any, *, last: int) -> torch.Tensor:
+        return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
+
+    monkeypatch.setattr(NativeDecoder, "forward", careless)
+    assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
+    assert "It is not used" in caplog.text
+
+
 def test_turned_off_the_model_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(build.OFF, "0")
     assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
