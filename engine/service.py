@@ -25,8 +25,10 @@ from engine.models.loader import (
     choose_dtype,
     compute_dtype,
     draft_dtype,
+    gpu_free_bytes,
     load_model,
     quantisation_note,
+    quantisations,
 )
 from engine.proposers.base import Resources
 from engine.request import Request
@@ -35,9 +37,6 @@ from engine.text import TextCodec
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-SHORTEST_CONTEXT = 512
-"""Below this a chat is no use; the pair is refused instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,18 +332,25 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
     asked = min(ours.context, memory.LONGEST_CONTEXT)
     fit = memory.fit(
-        _size(ours, kind),
-        None if theirs is None else _size(theirs, draft_kind),
+        *_sizes(ours, theirs, kind),
         context=asked,
+        free=gpu_free_bytes(),
+        instead={other: _sizes(ours, theirs, other) for other in quantisations(ours)},
     )
     context = min(asked, fit.context)
-    if context < min(asked, SHORTEST_CONTEXT):
+    if context < min(asked, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(fit.sentence)
     notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
     return _Pair(kind, draft_kind, context, tuple(note for note in notes if note))
+
+
+def _sizes(target: Checkpoint, draft: Checkpoint | None, kind: str) -> list[memory.ModelSize]:
+    """What the models of a pair will take, the target in ``kind``."""
+    drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
+    return [_size(target, kind), *drafting]
 
 
 def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:

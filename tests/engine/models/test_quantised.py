@@ -124,6 +124,11 @@ def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
         ({"quant_method": "gptq", "bits": 4}, "'gptq'"),
         ({"quant_method": "awq"}, "'awq'"),
         ({"quant_method": "fp8"}, "'fp8'"),
+        (
+            {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+            "'compressed-tensors'",
+        ),
+        ({"quant_method": "mxfp4"}, "'mxfp4'"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "'bitsandbytes' in fp4"),
     ],
@@ -137,6 +142,30 @@ def test_an_unknown_scheme_is_named_with_a_remedy(
     with pytest.raises(ModelError, match="Use the original model") as caught:
         load_model(tmp_path)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("qweight", "GPTQ or AWQ"),
+        ("weight_packed", "compressed-tensors"),
+        ("weight_scale_inv", "fp8"),
+        ("SCB", "LLM.int8"),
+    ],
+)
+def test_a_scheme_that_the_configuration_hides_is_named(
+    end: str, name: str, tmp_path: Path
+) -> None:
+    """AutoGPTQ and AutoAWQ kept their settings beside config.json: a tensor was said to be missing."""
+    write_random(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    moved = "model.layers.0.mlp.up_proj."
+    tensors[moved + end] = tensors.pop(moved + "weight").to(torch.int32)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="Use the original model") as caught:
+        load_model(tmp_path)
+    assert name in str(caught.value)
+    assert moved + end in str(caught.value)
 
 
 def test_bytes_that_are_no_floats_are_refused_before_loading(tmp_path: Path) -> None:
