@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import memory, proposers
+from engine import memory, proposers, threads
 from engine.checkpoint import Checkpoint, caution, fingerprint, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
@@ -106,9 +106,12 @@ class _Call:
 class EngineService:
     """Loads pairs and runs requests, one at a time, in arrival order."""
 
-    def __init__(self, remembered: Path | None = None) -> None:
-        """``remembered``: a folder for what proposers learn, where a request asks them to."""
-        self._remembered = remembered
+    def __init__(self, remembered: Path | None = None, threads: int | None = None) -> None:
+        """``remembered``: a folder for what proposers learn, where a request asks them to.
+
+        ``threads`` that compute; None is one for each physical core.
+        """
+        self._remembered, self._threads = remembered, threads
         self._waiting: deque[Generation | _Call | None] = deque()
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
@@ -204,6 +207,7 @@ class EngineService:
 
     def _work(self) -> None:
         """The engine thread."""
+        threads.use(self._threads)  # before anything is loaded: each thread has its own setting
         while (job := self._next()) is not None:
             if isinstance(job, _Call):
                 try:

@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import engine.prefix
 from engine import proposers
@@ -158,6 +160,15 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
         (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
     ],
 )
+def test_the_engines_thread_computes_with_as_many_threads_as_it_was_given(
+    pair: tuple[Path, Path],
+) -> None:
+    """The setting is each thread's own: made in the main thread, it would not count."""
+    with closing(EngineService(threads=1)) as made:
+        made.load(*pair, name="Random")
+        assert made.measure(lambda model: torch.get_num_threads()) == 1
+
+
 def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit(
     service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
