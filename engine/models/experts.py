@@ -20,19 +20,24 @@ NAME = "row_independent"
 """What ``PreTrainedModel.set_experts_implementation`` takes."""
 
 
-def mix(experts: Any, rows: Tensor, chosen: Tensor, weight: Tensor) -> Tensor:
-    """``rows (rows, hidden)`` through the experts they chose: ``chosen``, ``weight`` (rows, choices).
+def mix(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """``hidden_states (rows, hidden)`` through the experts that each row chose.
 
-    ``experts`` is a module of transformers' ``use_experts_implementation``.
+    ``experts`` is a module of transformers' ``use_experts_implementation``, which names the arguments;
+    choices and their weights are (rows, choices).
     """
-    shares = torch.zeros(*chosen.shape, rows.shape[1], device=rows.device)  # float32
-    for expert in chosen.unique().tolist():
-        row, choice = torch.where(chosen == expert)
-        shares[row, choice] = _run(experts, expert, rows[row]).float() * weight[row, choice, None]
+    rows, choices = top_k_index.shape
+    shares = torch.zeros(
+        rows, choices, hidden_states.shape[1], dtype=torch.float32, device=hidden_states.device
+    )
+    for expert in top_k_index.unique().tolist():
+        row, choice = torch.where(top_k_index == expert)
+        answer = _run(experts, expert, hidden_states[row]).float()
+        shares[row, choice] = answer * top_k_weights[row, choice, None].float()
     total = shares[:, 0]
-    for choice in range(1, chosen.shape[1]):
-        total = total + shares[:, choice]
-    return total.to(rows.dtype)
+    for share in shares.unbind(1)[1:]:
+        total = total + share
+    return total.to(hidden_states.dtype)
 
 
 def _run(experts: Any, expert: int, x: Tensor) -> Tensor:
@@ -42,7 +47,9 @@ def _run(experts: Any, expert: int, x: Tensor) -> Tensor:
     else:
         x = experts.act_fn(_product(experts, "up_proj", expert, x))
     x = _product(experts, "down_proj", expert, x)
-    return experts.post_expert_norm(x) if getattr(experts, "has_post_expert_norm", False) else x
+    if getattr(experts, "has_post_expert_norm", False):
+        x = experts.post_expert_norm(x)
+    return x
 
 
 def _product(experts: Any, name: str, expert: int, x: Tensor) -> Tensor:
