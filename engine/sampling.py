@@ -46,6 +46,11 @@ class Sampler:
         """
         return self.rule is not AcceptanceRule.REJECTION or self.sampling.seed is None
 
+    @property
+    def takes_likeliest(self) -> bool:
+        """Whether every token is the likeliest by the model's own logits."""
+        return self.rule is AcceptanceRule.GREEDY and not _penalises(self.sampling)
+
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
 

@@ -6,6 +6,7 @@ are ahead. Cancelling takes effect between two rounds, or at once for a request 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import queue
@@ -16,11 +17,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from engine import memory, proposers, threads
 from engine.checkpoint import Checkpoint, caution, fingerprint, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
+from engine.kernels.native import library as native
 from engine.models.base import Model
+from engine.models.decoder import Decoder
 from engine.models.loader import (
     choose_dtype,
     compute_dtype,
@@ -30,6 +35,7 @@ from engine.models.loader import (
     quantisation_note,
     quantisations,
 )
+from engine.models.native import NativeDecoder
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -53,6 +59,8 @@ class Loaded:
     proposers: tuple[str, ...]
     parameters: int
     notes: tuple[str, ...] = ()
+    compiled: bool = False
+    """Whether the target's step is the compiled one (engine/kernels/native)."""
 
 
 class Generation:
@@ -138,6 +146,7 @@ class EngineService:
         Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; the old pair then stays.
         """
         loaded: Loaded = self._call(lambda: self._load(target, draft, name, dtype))
+        self._compile_behind(loaded, lambda: self._load(target, draft, name, dtype))
         return loaded
 
     def unload(self) -> None:
@@ -207,7 +216,6 @@ class EngineService:
 
     def _work(self) -> None:
         """The engine thread."""
-        threads.use(self._threads)  # before anything is loaded: each thread has its own setting
         while (job := self._next()) is not None:
             if isinstance(job, _Call):
                 try:
@@ -275,6 +283,7 @@ class EngineService:
 
     def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
         pair = _plan(target, draft, dtype)
+        threads.use(self._threads)  # each thread has its own setting, so it is made in this one
         codec = TextCodec(target)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
@@ -292,6 +301,10 @@ class EngineService:
         self._unload()
         self._session = session
         info = model.info
+        compiled = isinstance(model, NativeDecoder)
+        if compiled and (draft is None or isinstance(resources.draft, NativeDecoder)):
+            # Its threads are its own; torch's would spin beside them after every small operation.
+            torch.set_num_threads(1)
         self._loaded = Loaded(
             name=name,
             target=info.name,
@@ -303,8 +316,26 @@ class EngineService:
             proposers=proposers.available(resources),
             parameters=info.parameters,
             notes=tuple(notes),
+            compiled=compiled,
         )
         return self._loaded
+
+    def _compile_behind(self, loaded: Loaded, again: Callable[[], Loaded]) -> None:
+        """Where the compiled step is not built yet: builds it, then loads the same pair once more.
+
+        Requests go on meanwhile; the change waits its turn among them.
+        """
+
+        def swap() -> None:
+            with contextlib.suppress(
+                ForetokenError
+            ):  # closed, or no room for both: nothing is lost
+                self._call(lambda: again() if self._loaded is loaded else None)
+
+        session = self._session
+        interpreted = session is not None and isinstance(session.target.model, Decoder)
+        if interpreted and loaded.dtype in native.KINDS:
+            native.build_behind(swap)
 
     def _unload(self) -> None:
         if self._session is not None:

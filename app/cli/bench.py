@@ -74,6 +74,7 @@ def compare(
         typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
     ] = None,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     as_json: options.JsonOption = False,
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
@@ -194,6 +195,7 @@ def lossless(
     seed: Annotated[int, typer.Option(help="Decides which prompts and depths are drawn.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of each reply.")] = 24,
     as_json: options.JsonOption = False,
+    native: options.NativeOption = True,
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:

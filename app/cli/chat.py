@@ -75,6 +75,7 @@ def chat(
     ] = False,
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
+    native: options.NativeOption = True,
     marks: Annotated[
         bool,
         typer.Option(

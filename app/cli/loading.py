@@ -63,8 +63,21 @@ def open_for_command(
     catalog = read_catalog(data_dir)
     with contextlib.closing(EngineService(paths.remembered(data_dir), threads)) as service:
         with Status() as status:
+            _compile(status)
             status.say(f"Loading {pair} ...")
             loaded = open_pair(service, catalog, pair, status.on_progress, dtype=dtype)
         for note in loaded.notes:
             print(f"Note: {note}", file=sys.stderr)
         yield service
+
+
+def _compile(status: Status) -> None:
+    """Builds the compiled step first: a command should not run half with and half without it."""
+    from engine.kernels.native import build
+
+    if build.wanted() and build.built() is None:
+        status.say("Compiling the decoder for this processor, once; some ten seconds ...")
+        try:
+            build.build()
+        except build.BuildError as error:
+            print(f"Note: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
+from engine.kernels.native import build
 from engine.request import AcceptanceRule, Control, controller_named
 
 PairOption = Annotated[
@@ -52,6 +54,22 @@ ControllerOption = Annotated[
     typer.Option(
         help="Who decides how far to draft: auto (by measuring), fixed (always --depth) or off. "
         "Default: auto, or fixed where --depth is given."
+    ),
+]
+
+
+def _use_native(value: bool) -> bool:
+    if not value:
+        os.environ[build.OFF] = "0"
+    return value
+
+
+NativeOption = Annotated[
+    bool,
+    typer.Option(
+        "--native/--no-native",
+        callback=_use_native,
+        help="Whether models on a CPU run in the step that is compiled for this processor.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]

@@ -14,6 +14,7 @@ def serve(
     data_dir: options.DataDirOption = None,
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
+    native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:

@@ -24,6 +24,7 @@ def ui(
     pair: options.PairOption = main.DEFAULT_PAIR,
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
+    native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -51,4 +51,18 @@ class Model(Protocol):
         Returns float32 ``(last, vocabulary)``. Mutates the cache: its length grows by
         ``len(tokens)``. A position's bits do not depend on how many tokens (up to 16) came
         in the same call.
+        """
+
+
+@runtime_checkable
+class GreedyModel(Model, Protocol):
+    """A model that writes on by itself, without a call for each token."""
+
+    def continue_greedily(
+        self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
+    ) -> tuple[list[int], list[float]]:
+        """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens, each the likeliest one.
+
+        Returns them and their probabilities, both among the first ``limit`` tokens of the vocabulary.
+        The last one is not appended.
         """

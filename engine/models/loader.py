@@ -11,10 +11,12 @@ from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
+from engine.kernels.native import library as native
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
+from engine.models.native import NativeDecoder, runs
 from engine.models.tensors import FLOATS, Tensors, check_finite
 from engine.models.weights import Names, tensor_shapes
 
@@ -161,6 +163,11 @@ def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: i
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
     number = DTYPES[compute_dtype(checkpoint, dtype)]
+    library = native.ready() if device.type == "cpu" else None
+    if library is not None and runs(architecture, dtype, library):
+        # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
+        tensors = Tensors(checkpoint, torch.float32, device, as_stored=dtype != "fp32")
+        return NativeDecoder(architecture, names, tensors, info, library, dtype, number)
     tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
     return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))
 

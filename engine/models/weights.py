@@ -24,8 +24,6 @@ TensorSource = Callable[[str], Tensor]
 Vectors come in the dtype it computes in; matrices in any float dtype that its kernels take.
 """
 
-Norm = Callable[[Tensor], Tensor]
-"""Maps ``(rows, hidden)`` to ``(rows, hidden)``."""
 
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
@@ -60,18 +58,33 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
+class RmsNorm:
+    """RMSNorm (Zhang and Sennrich 2019) in the dtype of ``weight (width,)``."""
+
+    weight: Tensor
+    epsilon: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``(rows, width)`` to the same, in the dtype of ``x``."""
+        normed = torch.rms_norm(
+            x.to(self.weight.dtype), self.weight.shape, self.weight, self.epsilon
+        )
+        return normed.to(x.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One block's weights. None for what the model lacks."""
 
-    attention_norm: Norm
+    attention_norm: RmsNorm
     qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
     output: Linear
-    attention_after: Norm | None
-    mlp_norm: Norm
+    attention_after: RmsNorm | None
+    mlp_norm: RmsNorm
     gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
-    mlp_after: Norm | None
+    mlp_after: RmsNorm | None
 
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
@@ -143,14 +156,12 @@ def load_layer(
     )
 
 
-def make_norm(architecture: Architecture, weight: Tensor) -> Norm:
-    """RMSNorm (Zhang and Sennrich 2019) over ``weight``'s width."""
-    epsilon, width = architecture.epsilon, weight.shape
+def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
+    """The norm over ``weight``'s width."""
     if not architecture.centred_norms:
-        return lambda x: torch.rms_norm(x, width, weight, epsilon)
+        return RmsNorm(weight, architecture.epsilon)
     # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
-    wide = 1 + weight.float()
-    return lambda x: torch.rms_norm(x.float(), width, wide, epsilon).to(x.dtype)
+    return RmsNorm(1 + weight.float(), architecture.epsilon)
 
 
 def _product(kernels: Kernels, fetch: Callable[[str], Tensor], biased: bool) -> Linear:

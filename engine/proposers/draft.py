@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
+from engine.models.base import GreedyModel
 from engine.noise import Stream
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
@@ -56,6 +57,8 @@ class DraftModelProposer:
         depth = min(budget.depth, self.model.info.context - known)
         if depth < 1:
             return NOTHING
+        if self.sampler.takes_likeliest and isinstance(self.model, GreedyModel):
+            return self._continued(self.model, context.tokens[len(self.tokens) :], depth)
         logits = self._forward(context.tokens[len(self.tokens) :])
         drafted: list[int] = []
         rows: list[Tensor] = []
@@ -78,17 +81,25 @@ class DraftModelProposer:
     def close(self) -> None:
         self.tokens.clear()
 
-    def _forward(self, tokens: Sequence[int], last: int = 1) -> Tensor:
-        """Feeds ``tokens``; returns the ``last`` ones' logits (last, vocabulary of the draft).
+    def _continued(self, model: GreedyModel, new: Sequence[int], depth: int) -> DraftProposal:
+        """What ``propose`` drafts where nothing is drawn and nothing penalised, in one call."""
+        drafted, likely = model.continue_greedily(
+            self._known_to_draft(new), self.cache, depth, self.sampler.vocabulary
+        )
+        self.tokens += [*new, *drafted[:-1]]
+        return DraftProposal(Tree.chain(drafted), None, tuple(likely))
 
-        The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
-        in place of one it lacks, which can only make its guess worse.
-        """
-        rows = self.model.info.vocabulary
-        known = [token if token < rows else 0 for token in tokens]
-        logits = self.model.forward(known, self.cache, last=last)
+    def _forward(self, tokens: Sequence[int], last: int = 1) -> Tensor:
+        """Feeds ``tokens``; returns the ``last`` ones' logits (last, vocabulary of the draft)."""
+        logits = self.model.forward(self._known_to_draft(tokens), self.cache, last=last)
         self.tokens.extend(tokens)
         return logits
+
+    def _known_to_draft(self, tokens: Sequence[int]) -> list[int]:
+        """The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
+        in place of one it lacks, which can only make its guess worse."""
+        rows = self.model.info.vocabulary
+        return [token if token < rows else 0 for token in tokens]
 
     def _crop(self, length: int) -> None:
         self.cache.crop(length)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.kernels.native import build
+from engine.kernels.native.library import Library, load
 from engine.testing.checkpoints import write_pair
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -29,6 +31,17 @@ def stories() -> Path:
 def gptneo() -> Path:
     """A trained GPT-Neo that lies beside the repository; it needs the adapter."""
     return beside("tiny-chat-gptneo")
+
+
+@pytest.fixture(scope="session")
+def library() -> Library:
+    """The compiled step of this machine."""
+    try:
+        found = load(build.build())
+    except build.BuildError as error:
+        pytest.skip(str(error))
+    assert found is not None
+    return found
 
 
 def beside(name: str) -> Path:

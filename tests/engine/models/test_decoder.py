@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from engine.events import Finished
 from engine.kernels.cpu.factory import QUANTISED
+from engine.kernels.native import build
 from engine.models.base import Model
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
@@ -18,98 +20,8 @@ from engine.models.loader import load_model
 from engine.request import Request, Speculation
 from engine.session import Session
 from engine.testing.checkpoints import VOCABULARY, open_session, write_random
+from engine.testing.families import LLAMA3, MODELS, OTHERS, write_family
 
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 128,
-}
-SIZES = {"initializer_range": 0.1, "uneven": 0.1, "intermediate_size": 52}
-SLIDING = {"sliding_window": 24}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
-LONGROPE = {
-    "rope_type": "longrope",
-    "rope_theta": 10000.0,
-    "short_factor": [1.0, 1.1, 1.3, 1.6],
-    "long_factor": [1.0, 2.0, 4.0, 8.0],
-}
-GEMMA3_ROPES = {
-    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
-    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
-}
-LLAMAS: dict[str, dict[str, Any]] = {
-    "head_dim 8, groups of 2, tied": {},
-    "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
-    "one KV head": {"num_key_value_heads": 1},
-    "a KV head for each head": {"num_key_value_heads": 4},
-    "groups of 3, head_dim not hidden / heads": {
-        "num_attention_heads": 6,
-        "head_dim": 16,
-        "hidden_size": 48,
-        "intermediate_size": 52,
-    },
-    "biases": {"attention_bias": True, "mlp_bias": True},
-    "llama3 rope": {"rope_parameters": LLAMA3},
-    "linear rope": {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
-    "dynamic rope": {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
-    "yarn rope": {"rope_parameters": YARN},
-    "another theta and epsilon": {
-        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
-        "rms_norm_eps": 1e-3,
-    },
-}
-OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mistral": ("mistral", SLIDING),
-    "mistral without window": ("mistral", {"sliding_window": None, "head_dim": 16}),
-    "qwen2": ("qwen2", {}),
-    "qwen2, later layers slide": (
-        "qwen2",
-        {**SLIDING, "use_sliding_window": True, "max_window_layers": 1},
-    ),
-    "qwen3": ("qwen3", {"head_dim": 16, "rope_parameters": YARN}),
-    "qwen3, biases, a window": (
-        "qwen3",
-        {**SLIDING, "attention_bias": True, "use_sliding_window": True, "max_window_layers": 0},
-    ),
-    "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}),
-    "gemma2": (
-        "gemma2",
-        {
-            **SLIDING,
-            "vocab_size": 323,
-            "query_pre_attn_scalar": 16,
-            "attn_logit_softcapping": 2.0,
-            "final_logit_softcapping": 3.0,
-        },
-    ),
-    "gemma3": (
-        "gemma3_text",
-        {
-            **SLIDING,
-            "layer_types": ["sliding_attention", "full_attention"],
-            "query_pre_attn_scalar": 16,
-            "rope_parameters": GEMMA3_ROPES,
-        },
-    ),
-    "phi3": ("phi3", {**SLIDING, "pad_token_id": 0, "tie_word_embeddings": False}),
-    "phi3, half turned": (
-        "phi3",
-        {
-            "pad_token_id": 0,
-            "num_key_value_heads": 4,
-            "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},
-        },
-    ),
-    "phi3, longrope": (
-        "phi3",
-        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE},
-    ),
-}
-"""Every other family: transformers' kind, and what makes its features show in 300 tokens."""
-MODELS = {name: ("llama", config) for name, config in LLAMAS.items()} | OTHERS
 WIDE: dict[str, Any] = {
     "hidden_size": 256,
     "intermediate_size": 688,
@@ -118,10 +30,17 @@ WIDE: dict[str, Any] = {
 }
 
 
-PIP = Path(__file__).resolve().parents[3] / "assets" / "pip" / "target"
-
-
 DTYPES = ("fp32", "bf16", *QUANTISED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreted() -> Iterator[None]:
+    """Nothing here is about the compiled step; see test_native.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(build.OFF, "0")
+        yield
+
+
 PIP = Path(__file__).resolve().parents[3] / "assets" / "pip" / "target"
 
 
@@ -140,19 +59,10 @@ def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
     return result
 
 
-def write(folder: Path, name: str, **config: Any) -> Any:
-    """One of ``MODELS``; returns transformers' model.
-
-    Larger weights would amplify the last bits, in which even two correct decoders differ.
-    """
-    kind, own = MODELS[name]
-    return write_random(folder, kind, **{**SIZES, **own, **config})
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     """A whole prompt; then, from where layers have forgotten its begin, one token a step and 1 to 8."""
-    reference = write(tmp_path, name)
+    reference = write_family(tmp_path, name)
     model = load_model(tmp_path, dtype="fp32")
     assert isinstance(model, Decoder)
     text = tokens(300)  # across a block of the KV cache
@@ -242,7 +152,7 @@ def test_greedy_text_is_that_of_transformers(pair: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_greedy_text_of_every_family_is_that_of_transformers(name: str, tmp_path: Path) -> None:
     """Repeated text, so that n-gram drafts stand; longer than the windows."""
-    reference = write(tmp_path, name, initializer_range=0.25)
+    reference = write_family(tmp_path, name, initializer_range=0.25)
     prompt = tokens(40) * 2
     assert list(finished(open_session(tmp_path), prompt, 40, "ngram").token_ids) == greedy(
         reference, prompt, 40
@@ -263,7 +173,7 @@ def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
 def test_every_family_quantised_is_near_the_original(name: str, kind: str, tmp_path: Path) -> None:
     """Biases, norms, caps and scales are not quantised, and none is left out."""
     sizes = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 16}
-    write(tmp_path, name, **sizes, initializer_range=0.04)
+    write_family(tmp_path, name, **sizes, initializer_range=0.04)
     text = tokens(100)
     ours = logits(load_model(tmp_path, dtype=kind), text)
     exact = logits(load_model(tmp_path, dtype="fp32"), text)
@@ -289,7 +199,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if name == "llama":
         write_random(folder, **sizes)
     else:
-        write(folder, name, **sizes)
+        write_family(folder, name, **sizes)
     return load_model(folder, dtype=dtype)
 
 

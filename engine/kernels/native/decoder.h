@@ -1,0 +1,295 @@
+// A decoder's step for up to sixteen rows, done by all threads of a pool together.
+//
+// Every thread keeps the residual stream for itself and adds what was computed together to it: that costs
+// a few thousand additions, and saves a barrier for every norm. What a thread computes for others lies in
+// `Shared`; a barrier stands between writing and reading it.
+#pragma once
+
+#include <cmath>
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "matrix.h"
+#include "pool.h"
+
+namespace foretoken {
+
+enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
+
+// Filled in by Python (see model.py); null where a model has no such thing.
+struct Layer {
+    const Matrix *qkv, *output, *gate_up, *down;
+    const float *attention_norm, *attention_after, *mlp_norm, *mlp_after;
+    const float* qk_norm;   // [heads + kv_heads][head_dim]
+    const float* rotation;  // [context][head_dim / 2][cosine, sine]
+    int32_t window;         // positions that a row sees; 0: all
+};
+
+struct Shape {
+    const Layer* layers;
+    const Matrix *embedding, *head;
+    const float* norm;
+    int32_t count, vocabulary, hidden, intermediate, heads, kv_heads, head_dim, context;
+    Gate gate;
+    float epsilon, embedding_scale, score_cap;
+};
+
+// One sequence's keys [layers][kv_heads][context / 16][head_dim][16], values [layers][kv_heads][context][head_dim].
+struct Cache {
+    void *keys, *values;
+    int32_t bf16;
+    int32_t context;  // positions, a multiple of sixteen
+};
+
+struct Step {
+    const int64_t* tokens;
+    int32_t rows, start;
+    int32_t last;   // rows whose logits are wanted
+    float* logits;  // [last][vocabulary]
+    Cache cache;
+};
+
+inline float norm_factor(const float* x, int width, float epsilon) {
+    Floats squares{};
+    for (int k = 0; k < width; k += LANES) {
+        Floats part = load(x + k);
+        squares = fused(part, part, squares);
+    }
+    return 1.0f / std::sqrt(total(squares) / float(width) + epsilon);
+}
+
+// RMSNorm (Zhang and Sennrich 2019).
+inline void normalise(const float* x, const float* weight, int width, float epsilon, float* to) {
+    const Floats factor = all(norm_factor(x, width, epsilon));
+    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) * factor * load(weight + k));
+}
+
+inline Floats gated(Gate gate, Floats x) {
+    switch (gate) {
+        case Gate::SILU: return x / (all(1.0f) + exponential(-x));
+        case Gate::GELU_TANH: {
+            Floats inner = all(0.79788456f) * fused(all(0.044715f) * x * x, x, x);
+            return all(0.5f) * x * (all(1.0f) + hyperbolic_tangent(inner));
+        }
+        case Gate::GELU: {
+            float lanes[LANES];
+            store(lanes, x);
+            for (float& lane : lanes) lane = 0.5f * lane * (1.0f + std::erf(lane * 0.70710678f));
+            return load(lanes);
+        }
+        case Gate::RELU: return maximum(x, Floats{});
+    }
+    return x;
+}
+
+// What one thread has for itself.
+struct Scratch {
+    Scratch(const Shape& shape, int widest)
+        : x(size_t(ROWS) * shape.hidden),
+          normed(size_t(ROWS) * shape.hidden),
+          arranged(widest),
+          scores(size_t(QUERIES) * rounded_up(shape.context, LANES)),
+          head(size_t(QUERIES) * shape.head_dim) {}
+
+    std::vector<float> x, normed;
+    Arranged arranged;
+    std::vector<float> scores, head;
+};
+
+class Decoder {
+public:
+    Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
+        const int attended = shape.heads * shape.head_dim;
+        const int widest = std::max({shape.hidden, attended, shape.intermediate});
+        for (int thread = 0; thread < pool.count(); ++thread)
+            scratch_.push_back(std::make_unique<Scratch>(shape, widest));
+        qkv_.resize(size_t(ROWS) * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+        attended_.resize(size_t(ROWS) * attended);
+        mixed_.resize(size_t(ROWS) * shape.hidden);
+        gates_.resize(size_t(ROWS) * 2 * shape.intermediate);
+        active_.resize(size_t(ROWS) * shape.intermediate);
+    }
+
+    int vocabulary() const { return shape_.vocabulary; }
+
+    // Up to sixteen rows.
+    void run(const Step& step) {
+        step_ = step;
+        pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
+    }
+
+private:
+    void work(int thread) {
+        Scratch& own = *scratch_[thread];
+        embed(own);
+        for (int index = 0; index < shape_.count; ++index) {
+            const Layer& layer = shape_.layers[index];
+            attention(index, layer, own, thread);
+            feed_forward(layer, own, thread);
+        }
+        if (step_.last > 0) logits(own, thread);
+    }
+
+    void embed(Scratch& own) {
+        for (int r = 0; r < step_.rows; ++r) {
+            float* row = own.x.data() + size_t(r) * shape_.hidden;
+            shape_.embedding->row(int(step_.tokens[r]), row);
+            if (shape_.embedding_scale != 1.0f)
+                for (int k = 0; k < shape_.hidden; ++k) row[k] *= shape_.embedding_scale;
+        }
+    }
+
+    void attention(int index, const Layer& layer, Scratch& own, int thread) {
+        product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, thread, qkv_);
+        pool_.barrier();
+        if (step_.cache.bf16) look<uint16_t>(index, layer, own, thread);
+        else look<float>(index, layer, own, thread);
+        pool_.barrier();
+        product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, thread, mixed_);
+        pool_.barrier();
+        add(own, layer.attention_after);
+    }
+
+    void feed_forward(const Layer& layer, Scratch& own, int thread) {
+        const Matrix& gate_up = *layer.gate_up;
+        const int width = shape_.intermediate, panels = width / LANES;
+        const auto rows = own.arranged.arrange(gate_up.kind, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
+        const auto [first, end] = part(panels, thread);
+        gate_up.multiply(rows, first, end, gates_.data(), 2 * width);
+        gate_up.multiply(rows, panels + first, panels + end, gates_.data(), 2 * width);
+        for (int r = 0; r < step_.rows; ++r) {
+            const float* gate = gates_.data() + size_t(r) * 2 * width;
+            float* to = active_.data() + size_t(r) * width;
+            for (int k = first * LANES; k < end * LANES; k += LANES)
+                store(to + k, gated(shape_.gate, load(gate + k)) * load(gate + width + k));
+        }
+        pool_.barrier();
+        product(*layer.down, active_.data(), width, own, thread, mixed_);
+        pool_.barrier();
+        add(own, layer.mlp_after);
+    }
+
+    void logits(Scratch& own, int thread) {
+        const Matrix& head = *shape_.head;
+        const float* kept = own.x.data() + size_t(step_.rows - step_.last) * shape_.hidden;
+        for (int r = 0; r < step_.last; ++r) {
+            const size_t start = size_t(r) * shape_.hidden;
+            normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
+        }
+        const auto rows = own.arranged.arrange(head.kind, own.normed.data(), step_.last, shape_.hidden);
+        const auto [first, end] = part(head.panels, thread);
+        head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+    }
+
+    // This thread's outputs of `matrix` for `from` [rows][width].
+    void product(const Matrix& matrix, const float* from, int width, Scratch& own, int thread,
+                 std::vector<float>& to) {
+        const auto rows = own.arranged.arrange(matrix.kind, from, step_.rows, width);
+        const auto [first, end] = part(matrix.panels, thread);
+        matrix.multiply(rows, first, end, to.data(), matrix.outputs);
+    }
+
+    const float* normed(Scratch& own, const float* weight) {
+        for (int r = 0; r < step_.rows; ++r) {
+            const size_t start = size_t(r) * shape_.hidden;
+            normalise(own.x.data() + start, weight, shape_.hidden, shape_.epsilon,
+                      own.normed.data() + start);
+        }
+        return own.normed.data();
+    }
+
+    // Adds what was mixed to the residual stream, normalised by `weight` if there is one.
+    void add(Scratch& own, const float* weight) {
+        for (int r = 0; r < step_.rows; ++r) {
+            float* x = own.x.data() + size_t(r) * shape_.hidden;
+            const float* mixed = mixed_.data() + size_t(r) * shape_.hidden;
+            if (weight) {
+                normalise(mixed, weight, shape_.hidden, shape_.epsilon, own.normed.data());
+                mixed = own.normed.data();
+            }
+            for (int k = 0; k < shape_.hidden; k += LANES) store(x + k, load(x + k) + load(mixed + k));
+        }
+    }
+
+    // Stores keys and values, then attends. Heads that share a memory stay on one thread where they can,
+    // which saves the barrier.
+    template <class T>
+    void look(int index, const Layer& layer, Scratch& own, int thread) {
+        const int heads = shape_.heads, kv_heads = shape_.kv_heads, width = shape_.head_dim;
+        const bool split = kv_heads % pool_.count() != 0;
+        const auto [first_kv, end_kv] = part(kv_heads, thread);
+        for (int head = first_kv; head < end_kv; ++head) {
+            const auto memory = memory_of<T>(index, head);
+            for (int r = 0; r < step_.rows; ++r) {
+                const float* row = row_of(r);
+                turn(layer, row + size_t(heads + head) * width, heads + head, step_.start + r, own.head.data());
+                memory.write(step_.start + r, own.head.data(), row + size_t(heads + kv_heads + head) * width);
+            }
+        }
+        if (split) pool_.barrier();
+        // Queries of one key-value head lie side by side: query i is that of row i % rows.
+        const int together = heads / kv_heads * step_.rows;
+        const int tiles = (together + QUERIES - 1) / QUERIES;
+        const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
+        for (int tile = begin; tile < end; ++tile) {
+            const int from = tile % tiles * QUERIES, to = std::min(from + QUERIES, together);
+            look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, from, to, own);
+        }
+    }
+
+    // Queries from .. to - 1 of those that share the memory of `kv_head`.
+    template <class T>
+    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int from, int to, Scratch& own) {
+        const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
+        Query queries[QUERIES];
+        for (int query = from; query < to; ++query) {
+            const int head = kv_head * group + query / step_.rows, r = query % step_.rows;
+            const int position = step_.start + r;
+            float* turned = own.head.data() + size_t(query - from) * width;
+            turn(layer, row_of(r) + size_t(head) * width, head, position, turned);
+            const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
+            float* result = attended_.data() + (size_t(r) * shape_.heads + head) * width;
+            queries[query - from] = {turned, first, position, result};
+        }
+        attend(memory, queries, to - from, shape_.score_cap, own.scores.data(), own.scores.size() / QUERIES);
+    }
+
+    const float* row_of(int r) const {
+        return qkv_.data() + size_t(r) * (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
+    }
+
+    template <class T>
+    Memory<T> memory_of(int index, int head) const {
+        const size_t size = size_t(step_.cache.context) * shape_.head_dim;
+        const size_t start = (size_t(index) * shape_.kv_heads + head) * size;
+        return {static_cast<T*>(step_.cache.keys) + start, static_cast<T*>(step_.cache.values) + start,
+                shape_.head_dim};
+    }
+
+    // A head of queries or keys: normalised if the model does, then turned to its position.
+    void turn(const Layer& layer, const float* from, int head, int position, float* to) const {
+        const int width = shape_.head_dim;
+        if (layer.qk_norm)
+            normalise(from, layer.qk_norm + size_t(head) * width, width, shape_.epsilon, to);
+        else std::memcpy(to, from, sizeof(float) * width);
+        if (!layer.rotation) return;
+        const float* angle = layer.rotation + size_t(position) * width;
+        for (int d = 0; d < width; d += 2) {
+            const float real = to[d], imaginary = to[d + 1];
+            to[d] = real * angle[d] - imaginary * angle[d + 1];
+            to[d + 1] = real * angle[d + 1] + imaginary * angle[d];
+        }
+    }
+
+    Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
+
+    const Shape shape_;
+    Pool& pool_;
+    Step step_{};
+    std::vector<std::unique_ptr<Scratch>> scratch_;
+    std::vector<float> qkv_, attended_, mixed_, gates_, active_;
+};
+
+}  // namespace foretoken

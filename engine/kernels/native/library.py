@@ -1,0 +1,192 @@
+"""The compiled step as Python sees it: structures, and functions with their types."""
+
+from __future__ import annotations
+
+import ctypes as c
+import functools
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu import int8
+from engine.kernels.native import build
+
+log = logging.getLogger(__name__)
+
+ROWS = 16
+LANES = 16
+
+
+class Kind(IntEnum):
+    """How a matrix keeps its weights, as in matrix.h."""
+
+    FP32 = 0
+    BF16 = 1
+    INT8 = 2
+
+
+KINDS = {"fp32": Kind.FP32, "bf16": Kind.BF16, "int8": Kind.INT8}
+GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
+"""As in decoder.h, by transformers' names."""
+
+
+class Layer(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [
+        *((name, c.c_void_p) for name in ("qkv", "output", "gate_up", "down")),
+        *((name, c.c_void_p) for name in ("attention_norm", "attention_after")),
+        *((name, c.c_void_p) for name in ("mlp_norm", "mlp_after", "qk_norm", "rotation")),
+        ("window", c.c_int32),
+    ]
+
+
+class Shape(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [
+        ("layers", c.POINTER(Layer)),
+        *((name, c.c_void_p) for name in ("embedding", "head", "norm")),
+        *((name, c.c_int32) for name in ("count", "vocabulary", "hidden", "intermediate")),
+        *((name, c.c_int32) for name in ("heads", "kv_heads", "head_dim", "context", "gate")),
+        *((name, c.c_float) for name in ("epsilon", "embedding_scale", "score_cap")),
+    ]
+
+
+class Cache(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [
+        ("keys", c.c_void_p),
+        ("values", c.c_void_p),
+        ("bf16", c.c_int32),
+        ("context", c.c_int32),
+    ]
+
+
+class Step(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [
+        ("tokens", c.c_void_p),
+        ("rows", c.c_int32),
+        ("start", c.c_int32),
+        ("last", c.c_int32),
+        ("logits", c.c_void_p),
+        ("cache", Cache),
+    ]
+
+
+class Library:
+    """The functions of one compiled file, and the threads that they run on."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """``threads``: as many as torch uses, unless told. Raises OSError."""
+        found = c.CDLL(str(path))
+        pointer, number = c.c_void_p, c.c_int
+        self.has_int8 = bool(_typed(found.foretoken_has_int8, number)())
+        self.new_matrix = _typed(found.foretoken_matrix, pointer, number, number, number)
+        self.pack = _typed(found.foretoken_pack, None, pointer, pointer, pointer, number, number)
+        self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
+        self.multiply = _typed(
+            found.foretoken_multiply, None, pointer, pointer, pointer, number, pointer
+        )
+        self.free_matrix = _typed(found.foretoken_free_matrix, None, pointer)
+        self.new_decoder = _typed(found.foretoken_decoder, pointer, c.POINTER(Shape), pointer)
+        self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
+        self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
+        self.continue_ = _typed(
+            found.foretoken_continue,
+            None,
+            pointer,
+            c.POINTER(Step),
+            number,
+            number,
+            pointer,
+            pointer,
+        )
+        # Never freed: decoders of any age refer to it, and threads end with the process.
+        self.pool = _typed(found.foretoken_pool, pointer, number)(
+            threads or torch.get_num_threads()
+        )
+
+
+class Matrix:
+    """A weight in panels; ``Linear`` for float32 rows."""
+
+    def __init__(self, library: Library, kind: Kind, weight: Tensor) -> None:
+        """Copies ``weight (out, in)`` of any float dtype, a part at a time."""
+        self.outputs, self.inputs = weight.shape
+        self.kind, self._library = kind, library
+        self.pointer = _made(library.new_matrix(kind, self.outputs, self.inputs))
+        weakref.finalize(self, library.free_matrix, self.pointer)
+        for start in range(0, self.outputs, int8.CHUNK_ROWS):
+            part = weight[start : start + int8.CHUNK_ROWS]
+            if kind is Kind.INT8:
+                quantised = int8.quantise(part)
+                rows, scales = quantised.values, quantised.scale.data_ptr()
+            else:
+                dtype = torch.float32 if kind is Kind.FP32 else torch.bfloat16
+                rows, scales = part.to(dtype).contiguous(), None
+            library.pack(self.pointer, rows.data_ptr(), scales, start, len(part))
+
+    def set_bias(self, bias: Tensor) -> None:
+        """Adds ``bias (out,)`` to every result from now on."""
+        self._library.bias(self.pointer, bias.float().contiguous().data_ptr())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """float32 ``(rows, in)`` -> float32 ``(rows, out)``, up to 16 rows."""
+        x = x.contiguous()
+        result = torch.empty(len(x), self.outputs)
+        self._library.multiply(
+            self.pointer, self._library.pool, x.data_ptr(), len(x), result.data_ptr()
+        )
+        return result
+
+
+@functools.cache
+def load(path: Path) -> Library | None:
+    """The library in ``path``; None where this system will not load it."""
+    try:
+        return Library(path)
+    except OSError as error:
+        log.warning("The compiled step in %s cannot be loaded: %s", path, error)
+        return None
+
+
+def ready() -> Library | None:
+    """The library, if it may be used and has been built."""
+    path = build.built() if build.wanted() else None
+    return None if path is None else load(path)
+
+
+def build_behind(done: Callable[[], None]) -> None:
+    """Builds the library on a thread of its own, unless it is there; calls ``done`` if it then is."""
+    if build.wanted() and build.built() is None:
+        threading.Thread(target=_build, args=(done,), name="build", daemon=True).start()
+
+
+def _build(done: Callable[[], None]) -> None:
+    try:
+        build.build()
+    except build.BuildError as error:
+        log.info("%s", error)
+    else:
+        done()
+
+
+def _typed(function: object, result: object, *arguments: object) -> Callable[..., int]:
+    function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]
+    return function  # type: ignore[return-value]
+
+
+def _made(pointer: int | None) -> int:
+    if not pointer:
+        raise MemoryError("no memory for a weight")
+    return pointer

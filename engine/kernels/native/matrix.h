@@ -1,0 +1,315 @@
+// Weights in panels of sixteen outputs, and their product with 1..16 rows.
+//
+// A row's sum runs over the inputs from first to last, in chunks of CHUNK that are added up in order,
+// whatever stands beside the row: the number of rows decides only how many sums are kept in registers
+// while a weight passes by. int8 sums are integers and have no order at all.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include "vector.h"
+
+namespace foretoken {
+
+constexpr int ROWS = 16;
+constexpr int CHUNK = 512;
+constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
+
+#if defined(__AVX512VNNI__)
+constexpr bool HAS_INT8 = true;
+#else
+constexpr bool HAS_INT8 = false;
+#endif
+
+#ifdef __AVX512F__
+constexpr int REGISTERS = 16;  // of 32: sums that are kept at once
+#else
+constexpr int REGISTERS = 4;
+#endif
+
+enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2 };
+
+// Memory at the start of a page, in large pages where the system has them: fewer misses when streaming.
+class Bytes {
+public:
+    explicit Bytes(size_t size) {
+        constexpr size_t PAGE = size_t{1} << 21;
+        size_t alignment = size < PAGE ? 4096 : PAGE;
+        size = (size + alignment - 1) / alignment * alignment;
+        data_ = std::aligned_alloc(alignment, size);
+        if (!data_) throw std::bad_alloc();
+#ifdef __linux__
+        if (alignment == PAGE) madvise(data_, size, MADV_HUGEPAGE);
+#endif
+    }
+    ~Bytes() { std::free(data_); }
+    Bytes(const Bytes&) = delete;
+    Bytes& operator=(const Bytes&) = delete;
+
+    template <class T>
+    T* as() const {
+        return static_cast<T*>(data_);
+    }
+
+private:
+    void* data_;
+};
+
+inline int rounded_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
+
+// Rows of numbers as the product reads them: input by input, the rows side by side.
+struct Rows {
+    int count;
+    const float* values;    // [inputs][count]
+    const int32_t* quads;   // [inputs / 4][count], unsigned bytes around 128
+    const float* scales;    // [count], of the quads
+};
+
+// Room for sixteen rows, and how they get there.
+class Arranged {
+public:
+    explicit Arranged(int widest)
+        : values_(size_t(ROWS) * widest), quads_(size_t(ROWS) * rounded_up(widest, QUAD) / QUAD), scales_(ROWS) {}
+
+    // `count` rows of `width` numbers (a multiple of sixteen), as `kind` reads them.
+    Rows arrange(Kind kind, const float* from, int count, int width) {
+        if (kind == Kind::INT8) quantise(from, count, width);
+        else
+            for (int k = 0; k < width; ++k)
+                for (int r = 0; r < count; ++r) values_[size_t(k) * count + r] = from[size_t(r) * width + k];
+        return {count, values_.data(), quads_.data(), scales_.data()};
+    }
+
+private:
+    // Each row by its own largest value, to bytes around 128; see int8.py.
+    void quantise(const float* from, int count, int width) {
+        for (int r = 0; r < count; ++r, from += width) {
+            Floats high{};
+            for (int k = 0; k < width; k += LANES) {
+                Floats part = load(from + k);
+                high = maximum(high, maximum(part, -part));
+            }
+            const float scale = 1e-30f + largest(high) * (1.0f / 127);
+            scales_[r] = scale;
+            for (int k = 0; k < width; k += LANES) {
+                const Floats steps = load(from + k) / all(scale) + all(128.5f);
+                typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
+                const auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
+                int32_t words[LANES / QUAD];
+                std::memcpy(words, &bytes, sizeof words);
+                for (int q = 0; q < LANES / QUAD; ++q) quads_[size_t(k / QUAD + q) * count + r] = words[q];
+            }
+        }
+    }
+
+    std::vector<float> values_;
+    std::vector<int32_t> quads_;
+    std::vector<float> scales_;
+};
+
+struct Range {
+    int first, end;
+};
+
+// The part of `count` things that falls to one of `threads`.
+inline Range share(int count, int thread, int threads) {
+    return {int(int64_t(count) * thread / threads), int(int64_t(count) * (thread + 1) / threads)};
+}
+
+class Matrix {
+public:
+    Matrix(Kind kind, int outputs, int inputs)
+        : kind(kind),
+          outputs(outputs),
+          inputs(inputs),
+          panels((outputs + LANES - 1) / LANES),
+          depth(kind == Kind::INT8 ? rounded_up(inputs, QUAD) : inputs),
+          weights_(size_t(panels) * depth * LANES * width()),
+          scales_(size_t(panels) * LANES * sizeof(float)),
+          sums_(size_t(panels) * LANES * sizeof(int32_t)),
+          bias_(size_t(panels) * LANES * sizeof(float)) {
+        std::memset(weights_.as<char>(), 0, size_t(panels) * depth * LANES * width());
+        for (int n = 0; n < panels * LANES; ++n) {
+            scales_.as<float>()[n] = 1;
+            sums_.as<int32_t>()[n] = 0;
+            bias_.as<float>()[n] = 0;
+        }
+    }
+
+    // Takes over outputs first .. first + count - 1 from rows of `inputs` numbers.
+    void pack(const void* rows, const float* scales, int first, int count) {
+        for (int row = 0; row < count; ++row) {
+            int n = first + row;
+            size_t start = (size_t(n / LANES) * depth) * LANES;
+            int lane = n % LANES;
+            if (kind == Kind::INT8) {
+                auto from = static_cast<const int8_t*>(rows) + size_t(row) * inputs;
+                auto to = weights_.as<int8_t>() + start;
+                int32_t sum = 0;
+                for (int k = 0; k < inputs; ++k) {
+                    to[(size_t(k / QUAD) * LANES + lane) * QUAD + k % QUAD] = from[k];
+                    sum += from[k];
+                }
+                sums_.as<int32_t>()[n] = sum;
+                scales_.as<float>()[n] = scales[row];
+            } else if (kind == Kind::BF16) {
+                auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
+                auto to = weights_.as<uint16_t>() + start;
+                for (int k = 0; k < inputs; ++k) to[size_t(k) * LANES + lane] = from[k];
+            } else {
+                auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
+                auto to = weights_.as<float>() + start;
+                for (int k = 0; k < inputs; ++k) to[size_t(k) * LANES + lane] = from[k];
+            }
+        }
+    }
+
+    void set_bias(const float* bias) { std::memcpy(bias_.as<float>(), bias, sizeof(float) * outputs); }
+
+    // The weights of one output, as an embedding is looked up.
+    void row(int n, float* to) const {
+        size_t start = (size_t(n / LANES) * depth) * LANES;
+        int lane = n % LANES;
+        for (int k = 0; k < inputs; ++k) {
+            if (kind == Kind::INT8) {
+                int8_t value =
+                    weights_.as<int8_t>()[start + (size_t(k / QUAD) * LANES + lane) * QUAD + k % QUAD];
+                to[k] = value * scales_.as<float>()[n];
+            } else if (kind == Kind::BF16) {
+                uint32_t bits = uint32_t(weights_.as<uint16_t>()[start + size_t(k) * LANES + lane]) << 16;
+                std::memcpy(&to[k], &bits, sizeof bits);
+            } else {
+                to[k] = weights_.as<float>()[start + size_t(k) * LANES + lane];
+            }
+        }
+    }
+
+    // Outputs of panels first .. end - 1 for all rows, to to[row * stride + output].
+    void multiply(const Rows& rows, int first, int end, float* to, int stride) const {
+        switch (kind) {
+            case Kind::FP32: return tiled<Kind::FP32>(rows, first, end, to, stride);
+            case Kind::BF16: return tiled<Kind::BF16>(rows, first, end, to, stride);
+            case Kind::INT8: return tiled<Kind::INT8>(rows, first, end, to, stride);
+        }
+    }
+
+    const Kind kind;
+    const int outputs, inputs, panels;
+
+private:
+    size_t width() const { return kind == Kind::FP32 ? 4 : kind == Kind::BF16 ? 2 : 1; }
+
+    template <Kind K>
+    void tiled(const Rows& rows, int first, int end, float* to, int stride) const {
+        switch (rows.count) {
+#define FORETOKEN_ROWS(R) \
+    case R: return part<K, R>(rows, first, end, to, stride);
+            FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
+            FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
+            FORETOKEN_ROWS(9) FORETOKEN_ROWS(10) FORETOKEN_ROWS(11) FORETOKEN_ROWS(12)
+            FORETOKEN_ROWS(13) FORETOKEN_ROWS(14) FORETOKEN_ROWS(15) FORETOKEN_ROWS(16)
+#undef FORETOKEN_ROWS
+        }
+    }
+
+    template <Kind K, int R>
+    void part(const Rows& rows, int first, int end, float* to, int stride) const {
+        constexpr int P = std::clamp(REGISTERS / R, 1, 4);  // panels at once
+        int panel = first;
+        for (; panel + P <= end; panel += P) block<K, R, P>(rows, panel, to, stride);
+        for (; panel < end; ++panel) block<K, R, 1>(rows, panel, to, stride);
+    }
+
+    template <Kind K, int R, int P>
+    void block(const Rows& rows, int panel, float* to, int stride) const {
+        Floats sum[R][P];
+        if constexpr (K == Kind::INT8) integers<R, P>(rows, panel, sum);
+        else floats<K, R, P>(rows, panel, sum);
+        for (int p = 0; p < P; ++p) {
+            int n = (panel + p) * LANES;
+            Floats bias = load(bias_.as<float>() + n);
+            for (int r = 0; r < R; ++r) finish(to + size_t(r) * stride + n, sum[r][p] + bias, n);
+        }
+    }
+
+    // The last panel may hold fewer outputs than lanes.
+    void finish(float* to, Floats value, int n) const {
+        if (n + LANES <= outputs) return store(to, value);
+        float lanes[LANES];
+        store(lanes, value);
+        for (int lane = 0; n + lane < outputs; ++lane) to[lane] = lanes[lane];
+    }
+
+    template <Kind K, int R, int P>
+    void floats(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
+        const auto* at = rows.values;
+        for (int r = 0; r < R; ++r)
+            for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
+        for (int start = 0; start < depth; start += CHUNK) {
+            int end = start + CHUNK < depth ? start + CHUNK : depth;
+            Floats part[R][P];
+            for (int r = 0; r < R; ++r)
+                for (int p = 0; p < P; ++p) part[r][p] = Floats{};
+            for (int k = start; k < end; ++k, at += R) {
+                Floats weight[P];
+                for (int p = 0; p < P; ++p) {
+                    size_t place = (size_t(panel + p) * depth + k) * LANES;
+                    if constexpr (K == Kind::BF16) weight[p] = widen(weights_.as<uint16_t>() + place);
+                    else weight[p] = load(weights_.as<float>() + place);
+                }
+                for (int r = 0; r < R; ++r) {
+                    Floats value = all(at[r]);
+                    for (int p = 0; p < P; ++p) part[r][p] = fused(weight[p], value, part[r][p]);
+                }
+            }
+            for (int r = 0; r < R; ++r)
+                for (int p = 0; p < P; ++p) sum[r][p] = sum[r][p] + part[r][p];
+        }
+    }
+
+    template <int R, int P>
+    void integers(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
+#if defined(__AVX512VNNI__)
+        __m512i part[R][P];
+        for (int r = 0; r < R; ++r)
+            for (int p = 0; p < P; ++p) part[r][p] = _mm512_setzero_si512();
+        const auto* at = rows.quads;
+        for (int quad = 0; quad < depth / QUAD; ++quad, at += R) {
+            __m512i weight[P];
+            for (int p = 0; p < P; ++p) {
+                size_t place = (size_t(panel + p) * depth + size_t(quad) * QUAD) * LANES;
+                weight[p] = _mm512_loadu_si512(weights_.as<int8_t>() + place);
+            }
+            for (int r = 0; r < R; ++r) {
+                __m512i value = _mm512_set1_epi32(at[r]);
+                for (int p = 0; p < P; ++p)
+                    part[r][p] = _mm512_dpbusd_epi32(part[r][p], value, weight[p]);
+            }
+        }
+        for (int p = 0; p < P; ++p) {
+            int n = (panel + p) * LANES;
+            __m512i centre = _mm512_slli_epi32(_mm512_loadu_si512(sums_.as<int32_t>() + n), 7);
+            Floats scale = load(scales_.as<float>() + n);
+            for (int r = 0; r < R; ++r) {
+                auto exact = (Floats)_mm512_cvtepi32_ps(_mm512_sub_epi32(part[r][p], centre));
+                sum[r][p] = exact * scale * all(rows.scales[r]);
+            }
+        }
+#endif
+    }
+
+    const int depth;  // inputs, padded to whole quads for int8
+    Bytes weights_, scales_, sums_, bias_;
+};
+
+}  // namespace foretoken

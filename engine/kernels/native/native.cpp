@@ -1,0 +1,98 @@
+// What Python calls, through ctypes (see library.py). Objects are made and freed by the caller; null or -1 is a failure.
+#include <algorithm>
+#include <new>
+
+#include "decoder.h"
+
+using namespace foretoken;
+
+extern "C" {
+
+int foretoken_has_int8() { return HAS_INT8; }
+
+Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
+Matrix* foretoken_matrix(int kind, int outputs, int inputs) {
+    try {
+        return new Matrix(static_cast<Kind>(kind), outputs, inputs);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+void foretoken_pack(Matrix* matrix, const void* rows, const float* scales, int first, int count) {
+    matrix->pack(rows, scales, first, count);
+}
+void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
+// [rows][inputs] -> [rows][outputs], for up to sixteen rows.
+void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
+    struct Task {
+        const Matrix& matrix;
+        const float* from;
+        int rows;
+        float* to;
+    } task{*matrix, from, rows, to};
+    pool->run(
+        [](void* given, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(given);
+            Arranged arranged(task.matrix.inputs);
+            const Rows rows = arranged.arrange(task.matrix.kind, task.from, task.rows, task.matrix.inputs);
+            const Range part = share(task.matrix.panels, thread, pool.count());
+            task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
+        },
+        &task);
+}
+void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
+
+Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
+    try {
+        return new Decoder(*shape, *pool);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
+
+// The likeliest of the first `count` tokens, the first of several, and its probability among them.
+static int64_t likeliest(const float* logits, int count, float* probability) {
+    float high = -INFINITY;
+    int64_t found = 0;
+    for (int n = 0; n < count; ++n)
+        if (logits[n] > high) high = logits[n], found = n;
+    Floats mass{};
+    int n = 0;
+    for (; n + LANES <= count; n += LANES) mass = mass + exponential(load(logits + n) - all(high));
+    float rest = total(mass);
+    for (; n < count; ++n) rest += std::exp(logits[n] - high);
+    *probability = 1.0f / rest;
+    return found;
+}
+
+// Appends `rows` tokens at `start` and computes the logits of the `last` ones.
+void foretoken_forward(Decoder* decoder, const Step* whole) {
+    Step part = *whole;
+    const int end = whole->rows;
+    for (int done = 0; done < end; done += ROWS) {
+        part.tokens = whole->tokens + done;
+        part.start = whole->start + done;
+        part.rows = std::min(ROWS, end - done);
+        // Of the last rows, those in this part; the earlier ones come first.
+        const int wanted_from = end - whole->last;
+        part.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
+        part.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->vocabulary();
+        decoder->run(part);
+    }
+}
+
+// Appends the tokens of `step`, then chooses `depth` tokens, each the likeliest of the first `limit` ones
+// after all before it. The last one is not appended. `step` has one row of logits for scratch.
+void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, int64_t* tokens,
+                        float* probabilities) {
+    Step next = *step;
+    for (int index = 0; index < depth; ++index) {
+        foretoken_forward(decoder, &next);
+        tokens[index] = likeliest(next.logits, limit, &probabilities[index]);
+        next.start += next.rows;
+        next.rows = 1;
+        next.tokens = tokens + index;
+    }
+}
+}

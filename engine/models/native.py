@@ -1,0 +1,214 @@
+"""The own decoder with its step in C++: the same ``Architecture``, weights in the step's own layout.
+
+Every row, in a prompt or beside drafted ones, goes through the same code; its bits depend on nothing
+beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.factory import Kernels, plain_embedding
+from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Library, Matrix
+from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.base import Cache, ModelInfo
+from engine.models.rotation import rotations
+from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+
+
+def runs(architecture: Architecture, kind: str, library: Library) -> bool:
+    """Whether the compiled step has what such a model in ``kind`` needs."""
+    widths = (
+        architecture.hidden,
+        architecture.intermediate,
+        architecture.head_dim,
+    )
+    return (
+        kind in native.KINDS
+        and (kind != "int8" or library.has_int8)
+        and architecture.activation in native.GATES
+        and all(width % native.LANES == 0 for width in widths)
+    )
+
+
+class NativeCache:
+    """Keys and values of one sequence, as attention.h reads them.
+
+    keys (layers, kv_heads, context / 16, head_dim, 16), values (layers, kv_heads, context, head_dim),
+    float32 or bfloat16.
+    """
+
+    def __init__(self, architecture: Architecture, context: int, dtype: torch.dtype) -> None:
+        self.context, self.length = context, 0
+        groups = -(-context // native.LANES)
+        outer = len(architecture.layers), architecture.kv_heads
+        self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
+        self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
+        self.view = native.Cache(
+            self.keys.data_ptr(),
+            self.values.data_ptr(),
+            dtype == torch.bfloat16,
+            groups * native.LANES,
+        )
+
+    def crop(self, length: int) -> None:
+        """Forgets all positions from ``length`` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot crop a cache of {self.length} positions to {length}")
+        self.length = length
+
+    def check(self) -> None:
+        """Raises AssertionError where an invariant is broken (for tests)."""
+        assert 0 <= self.length <= self.context
+
+
+class NativeDecoder:
+    """A decoder for one sequence, up to 16 rows at a time."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        names: Names,
+        tensor: TensorSource,
+        info: ModelInfo,
+        library: Library,
+        kind: str,
+        cached: torch.dtype,
+    ) -> None:
+        """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
+        self.architecture, self._info, self._library = architecture, info, library
+        self._cached = cached
+        make = partial(Matrix, library, native.KINDS[kind])
+        table = tensor(names.embedding)
+        embedding = make(table)
+        head = embedding if architecture.tied else make(tensor(names.head))
+        del table
+        kernels = Kernels(make, plain_embedding)
+        layers = [
+            load_layer(architecture, spec, partial(_at, tensor, names.layer(index)), kernels)
+            for index, spec in enumerate(architecture.layers)
+        ]
+        norm = make_norm(architecture, tensor(names.norm))
+        turns = {
+            spec.rope: _turns(spec.rope, architecture.head_dim, info.context)
+            for spec in architecture.layers
+            if spec.rope is not None
+        }
+        parts = [
+            _layer(layer, spec, turns)
+            for layer, spec in zip(layers, architecture.layers, strict=True)
+        ]
+        array = (native.Layer * len(parts))(*parts)
+        shape = native.Shape(
+            layers=array,
+            embedding=embedding.pointer,
+            head=head.pointer,
+            norm=norm.weight.data_ptr(),
+            count=len(parts),
+            vocabulary=architecture.vocabulary,
+            hidden=architecture.hidden,
+            intermediate=architecture.intermediate,
+            heads=architecture.heads,
+            kv_heads=architecture.kv_heads,
+            head_dim=architecture.head_dim,
+            context=info.context,
+            gate=native.GATES[architecture.activation],
+            epsilon=architecture.epsilon,
+            # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
+            embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
+            score_cap=architecture.score_cap or 0.0,
+        )
+        self._pointer = library.new_decoder(ctypes.byref(shape), library.pool)
+        if not self._pointer:
+            raise MemoryError("no memory for the buffers of a step")
+        weakref.finalize(self, library.free_decoder, self._pointer)
+        # What the structures point to lives as long as the decoder.
+        self._kept = embedding, head, layers, norm, turns, array
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def new_cache(self, context: int) -> NativeCache:
+        return NativeCache(self.architecture, context, self._cached)
+
+    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+        """See ``Model.forward``."""
+        assert isinstance(cache, NativeCache) and 0 <= last <= len(tokens)
+        logits = torch.empty(last, self.architecture.vocabulary)
+        ids = _ids(tokens)
+        step = self._step(ids, cache, last, logits)
+        self._library.forward(self._pointer, ctypes.byref(step))
+        cache.length += len(tokens)
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def continue_greedily(
+        self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
+    ) -> tuple[list[int], list[float]]:
+        """See ``GreedyModel``."""
+        assert isinstance(cache, NativeCache)
+        logits = torch.empty(1, self.architecture.vocabulary)
+        ids = _ids(tokens)
+        chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
+        step = self._step(ids, cache, 1, logits)
+        limit = min(limit, self.architecture.vocabulary)
+        self._library.continue_(self._pointer, ctypes.byref(step), depth, limit, chosen, likely)
+        cache.length += len(tokens) + depth - 1
+        return list(chosen), list(likely)
+
+    def _step(
+        self, ids: ctypes.Array[ctypes.c_int64], cache: NativeCache, last: int, logits: Tensor
+    ) -> native.Step:
+        """Points into its arguments, which must outlive it."""
+        assert cache.length + len(ids) <= cache.context
+        return native.Step(
+            ctypes.addressof(ids), len(ids), cache.length, last, logits.data_ptr(), cache.view
+        )
+
+
+def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(tokens))(*tokens)
+
+
+def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
+    return tensor(prefix + name)
+
+
+def _turns(rope: Rope, head_dim: int, context: int) -> Tensor:
+    """(context, head_dim / 2, 2) float32: cosine and sine of every position."""
+    return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
+
+
+def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.Layer:
+    return native.Layer(
+        qkv=_matrix(layer.qkv),
+        output=_matrix(layer.output),
+        gate_up=_matrix(layer.gate_up),
+        down=_matrix(layer.down),
+        attention_norm=layer.attention_norm.weight.data_ptr(),
+        attention_after=layer.attention_after and layer.attention_after.weight.data_ptr(),
+        mlp_norm=layer.mlp_norm.weight.data_ptr(),
+        mlp_after=layer.mlp_after and layer.mlp_after.weight.data_ptr(),
+        qk_norm=None if layer.qk_norm is None else layer.qk_norm.data_ptr(),
+        rotation=None if spec.rope is None else turns[spec.rope].data_ptr(),
+        window=spec.window or 0,
+    )
+
+
+def _matrix(linear: Linear) -> int:
+    """The panels of a product, its bias folded into them."""
+    if isinstance(linear, Biased):
+        assert isinstance(linear.linear, Matrix)
+        linear.linear.set_bias(linear.bias)
+        linear = linear.linear
+    assert isinstance(linear, Matrix)
+    return linear.pointer

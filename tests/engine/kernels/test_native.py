@@ -1,0 +1,137 @@
+"""The compiled step's products and how it is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu import int8
+from engine.kernels.native import build
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Kind, Library, Matrix
+
+SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
+"""Outputs and inputs: one panel, half panels, more than one chunk, those of the embedded model."""
+
+
+def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, Tensor, Tensor]:
+    """A matrix, its float weight, and sixteen rows."""
+    if kind is Kind.INT8 and not library.has_int8:
+        pytest.skip("this processor has no VNNI")
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(shape, generator=generator)
+    return Matrix(library, kind, weight), weight, torch.randn(16, shape[1], generator=generator)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fp32_products_are_those_of_float64_within_rounding(
+    shape: tuple[int, int], library: Library
+) -> None:
+    matrix, weight, x = made(Kind.FP32, shape, library)
+    exact = (x.double() @ weight.double().T).float()
+    assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bf16_products_round_the_weight_alone(shape: tuple[int, int], library: Library) -> None:
+    matrix, weight, x = made(Kind.BF16, shape, library)
+    exact = (x.double() @ weight.bfloat16().double().T).float()
+    assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_int8_products_have_the_bits_of_the_reference(
+    shape: tuple[int, int], library: Library
+) -> None:
+    matrix, weight, x = made(Kind.INT8, shape, library)
+    x[3] = 0
+    x[4] *= 1e4
+    assert torch.equal(matrix(x), int8.Int8Reference(int8.quantise(weight))(x))
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_row_has_the_bits_it_has_alone(
+    kind: Kind, shape: tuple[int, int], library: Library
+) -> None:
+    matrix, _, x = made(kind, shape, library)
+    alone = torch.cat([matrix(row) for row in x.split(1)])
+    for rows in range(1, 17):
+        assert torch.equal(matrix(x[:rows]), alone[:rows]), rows
+        assert torch.equal(matrix(x[16 - rows :]), alone[16 - rows :]), rows
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_number_of_threads_changes_nothing(kind: Kind, library: Library) -> None:
+    matrix, weight, x = made(kind, (100, 1040), library)
+    for threads in (1, 3, 7):
+        other = Library(build.build(), threads)
+        assert torch.equal(Matrix(other, kind, weight)(x), matrix(x)), threads
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_bias_is_added_to_every_row(kind: Kind, library: Library) -> None:
+    matrix, _, x = made(kind, (40, 64), library)
+    without, bias = matrix(x), torch.randn(40)
+    matrix.set_bias(bias)
+    assert torch.allclose(matrix(x), without + bias, rtol=0, atol=1e-4)
+
+
+def test_it_is_built_once_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = build.build()
+    monkeypatch.setattr(build.subprocess, "run", never)
+    assert build.build() == build.built() == path
+
+
+def never(*_: object, **__: object) -> None:
+    raise AssertionError("the compiler was asked again")
+
+
+def test_without_a_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    build.compiler.cache_clear()
+    try:
+        with pytest.raises(build.BuildError, match=r"Install g\+\+ or clang"):
+            build.build()
+        assert build.built() is None
+    finally:
+        build.compiler.cache_clear()
+
+
+def test_a_compiler_that_refuses_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "FLAGS", ("--no-such-flag",))
+    monkeypatch.setattr(build, "_path", lambda chosen: tmp_path / "made" / "library.so")
+    with pytest.raises(build.BuildError, match="could not compile"):
+        build.build()
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
+    monkeypatch.delenv(build.OFF, raising=False)
+    assert native.ready() is not None
+    monkeypatch.setenv(build.OFF, "0")
+    assert native.ready() is None
+
+
+def test_what_is_built_behind_is_told_when_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import threading
+
+    monkeypatch.delenv(build.OFF, raising=False)
+    monkeypatch.setattr(build, "built", lambda: None)
+    monkeypatch.setattr(build, "build", lambda: tmp_path)
+    told = threading.Event()
+    native.build_behind(told.set)
+    assert told.wait(5)
+
+
+def test_a_file_that_is_no_library_is_left_aside(tmp_path: Path) -> None:
+    broken = tmp_path / "library.so"
+    broken.write_bytes(b"not a library")
+    assert native.load(broken) is None
