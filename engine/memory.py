@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import psutil
 
+from engine import cgroups
 from engine.catalog import ModelSpec
 from engine.checkpoint import Checkpoint
 
@@ -103,8 +104,10 @@ class Fit:
 
 
 def free_bytes() -> int:
-    """Memory that a process may take now without swapping."""
-    return int(psutil.virtual_memory().available)
+    """Memory that a process may take now without swapping, or without being ended by its container."""
+    available = int(psutil.virtual_memory().available)
+    left = cgroups.memory_left()
+    return available if left is None else min(available, left)
 
 
 def total_bytes() -> int:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 import psutil
 
+from engine import cgroups
 from engine.errors import InvalidRequest
-
-ROOT = Path("/")
 
 
 def use(count: int | None = None) -> int:
@@ -47,12 +46,12 @@ def default() -> int:
     return int(stated) if stated.isdecimal() and int(stated) else physical_cores()
 
 
-def physical_cores(root: Path = ROOT) -> int:
+def physical_cores(root: Path = cgroups.ROOT) -> int:
     """Cores that this process may use; hyperthreads count once, a container's share is respected."""
     allowed = _allowed()
     if sys.platform.startswith("linux"):
-        cores = _linux_cores(_read(root / "proc/cpuinfo"), allowed)
-        share = _share(root)
+        cores = _linux_cores(_cpuinfo(root), allowed)
+        share = cgroups.cpu_share(root)
         return cores if share is None else max(1, min(cores, int(share)))
     return max(1, min(psutil.cpu_count(logical=False) or len(allowed), len(allowed)))
 
@@ -64,9 +63,16 @@ def _allowed() -> Collection[int]:
     return range(os.cpu_count() or 1)
 
 
+def _cpuinfo(root: Path) -> str:
+    try:
+        return (root / "proc/cpuinfo").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _linux_cores(cpuinfo: str, allowed: Collection[int]) -> int:
     """Distinct cores among ``allowed``; a processor that names no core (ARM) is one."""
-    cores = set()
+    cores: set[tuple[str | None, str]] = set()
     for block in cpuinfo.split("\n\n"):
         values = {
             key.strip(): value.strip()
@@ -74,50 +80,6 @@ def _linux_cores(cpuinfo: str, allowed: Collection[int]) -> int:
         }
         number = values.get("processor", "")
         if number.isdecimal() and int(number) in allowed:
-            core = values.get("core id")
-            cores.add((values.get("physical id"), core) if core else number)
+            core = values.get("core id") or f"of processor {number}"
+            cores.add((values.get("physical id"), core))
     return len(cores) or len(allowed)
-
-
-def _share(root: Path) -> float | None:
-    """How many processors' time the control groups of this process grant; None: as much as there is."""
-    shares = [share for file in _quota_files(root) if (share := _quota(file)) is not None]
-    return min(shares, default=None)
-
-
-def _quota_files(root: Path) -> Iterator[Path]:
-    """Of each control group that the process is in, from its own to the root's."""
-    mounted = root / "sys/fs/cgroup"
-    for line in _read(root / "proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            top, name = mounted, "cpu.max"
-        elif "cpu" in controllers.split(","):
-            top, name = mounted / "cpu", "cpu.cfs_quota_us"
-        else:
-            continue
-        group = top / path.strip("/")
-        while group != top:
-            yield group / name
-            group = group.parent
-        yield top / name
-
-
-def _quota(file: Path) -> float | None:
-    """``cpu.max`` holds "quota period"; the first version has a file for each."""
-    words = _read(file).split()
-    if file.name != "cpu.max":
-        words += _read(file.with_name("cpu.cfs_period_us")).split()
-    try:
-        quota, period = (int(word) for word in words)
-    except ValueError:  # "max", or no such file
-        return None
-    return quota / period if quota > 0 and period > 0 else None
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""

@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.tokenizer_files",
         "engine.kernels",
         "engine.noise",
+        "engine.cgroups",
         "engine.threads",
         "engine.context",
         "engine.prefix",
