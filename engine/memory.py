@@ -36,8 +36,8 @@ OVERHEAD = 300_000_000
 class ModelSize:
     """What counts for memory in one model.
 
-    ``repeated`` are the weights of an embedding that is also the output head. Quantised, it is kept
-    twice: in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
+    ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
+    in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
     of ``WIDTHS`` or ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``) say how the model will be held;
     None is what ``fit`` is told.
     """
@@ -77,9 +77,8 @@ class ModelSize:
     def weight_bytes(self, dtype: str) -> int:
         """What all weights take, in ``dtype`` unless the model has its own."""
         kind = self.weights or dtype
-        if kind in QUANTISED_WIDTHS:
-            return int((self.parameters + self.repeated) * QUANTISED_WIDTHS[kind])
-        return self.parameters * WIDTHS[kind]
+        width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
+        return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
         """Keys and values of all layers; layers with a sliding window are counted in full."""

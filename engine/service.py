@@ -13,7 +13,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +32,7 @@ from engine.models.loader import (
     draft_dtype,
     gpu_free_bytes,
     load_model,
+    packs,
     quantisation_note,
     quantisations,
 )
@@ -392,4 +393,5 @@ def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
     """What the model will take, its weights held as ``kind``."""
     cache = {"fp32": "float32", "bf16": "bfloat16"}[compute_dtype(checkpoint, kind)]
     weights = kind if kind in memory.QUANTISED_WIDTHS else cache
-    return memory.ModelSize.of(checkpoint, weights, cache)
+    size = memory.ModelSize.of(checkpoint, weights, cache)
+    return size if packs(checkpoint) else replace(size, repeated=0)

@@ -131,6 +131,11 @@ def why_not_quantised(checkpoint: Checkpoint) -> str | None:
     return None
 
 
+def packs(checkpoint: Checkpoint) -> bool:
+    """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
+    return why_not_quantised(checkpoint) is None
+
+
 def quantisations(checkpoint: Checkpoint) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow."""
     return ("bf16", *QUANTISED) if why_not_quantised(checkpoint) is None else ("bf16",)

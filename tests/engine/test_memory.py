@@ -49,11 +49,12 @@ def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
     assert held["int8"].kv == 10 * 2 * BIG_TOKEN
 
 
-def test_a_quantised_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
+def test_an_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
+    """In bf16 as well, where it was forgotten: 1.2 GB of Gemma 2's 5.2 GB."""
     found = inspect(write_model(tmp_path, vocabulary=32, hidden=8))
     plain, quantised = ModelSize.of(found), ModelSize.of(found, "int8", "float32")
     assert plain.repeated == 32 * 8
-    assert plain.weight_bytes("float32") == 4 * found.parameters
+    assert plain.weight_bytes("float32") == 4 * (found.parameters + 32 * 8)
     assert quantised.weight_bytes("float32") == int(1.01 * (found.parameters + 32 * 8))
     apart = write_model(tmp_path, vocabulary=32, config={"tie_word_embeddings": False})
     assert ModelSize.of(inspect(apart)).repeated == 0

@@ -174,7 +174,7 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
 ) -> None:
     before = service.loaded
     monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
-    monkeypatch.setattr("engine.memory.free_bytes", lambda: 300_200_000)
+    monkeypatch.setattr("engine.memory.free_bytes", lambda: 300_230_000)
     with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
         service.load(*pair, name="Big", dtype="fp32")
     monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
