@@ -50,7 +50,7 @@ def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
 
 
 def test_an_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
-    """In bf16 as well, where it was forgotten: 1.2 GB of Gemma 2's 5.2 GB."""
+    """In bf16 as well, where it was forgotten: 1.2 GB beside the 5.2 GB of Gemma 2 2B."""
     found = inspect(write_model(tmp_path, vocabulary=32, hidden=8))
     plain, quantised = ModelSize.of(found), ModelSize.of(found, "int8", "float32")
     assert plain.repeated == 32 * 8
