@@ -20,6 +20,7 @@ from torch import Tensor
 from engine.bench.verify_cost import ROWS, step_times
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.linear import Linear, make_linear
+from engine.kernels.native import library as native
 from engine.models.base import Model
 
 SHAPES = ((1024, 256), (8192, 2048), (2048, 8192))
@@ -72,6 +73,20 @@ KERNELS = {
 """By the names of ``--quantization``."""
 
 
+def kernels() -> dict[str, Kernel]:
+    """``KERNELS``, and those of the compiled step where it is built."""
+    library = native.ready()
+    if library is None:
+        return KERNELS
+    sizes = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0}
+    return KERNELS | {
+        f"compiled {name}": Kernel(
+            functools.partial(native.Matrix, library, kind), sizes[name], torch.float32
+        )
+        for name, kind in library.kinds.items()
+    }
+
+
 class Memory:
     """A buffer larger than any cache: read to find the bandwidth, and to push weights out."""
 
@@ -94,11 +109,12 @@ def run(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Timing]:
     """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``."""
-    cases = [(name, shape) for shape in shapes for name in KERNELS]
+    known = kernels()
+    cases = [(name, shape) for shape in shapes for name in known]
     timings: list[Timing] = []
     for done, (name, (n, k)) in enumerate(cases):
         on_progress(done, len(cases))
-        timings += _time(name, n, k, rows, repeats, memory)
+        timings += _time(name, known[name], n, k, rows, repeats, memory)
     on_progress(len(cases), len(cases))
     return timings
 
@@ -125,9 +141,8 @@ def as_json(timings: Sequence[Timing], bandwidth: float, steps: Sequence[Step]) 
 
 
 def _time(
-    name: str, n: int, k: int, rows: Sequence[int], repeats: int, memory: Memory
+    name: str, kernel: Kernel, n: int, k: int, rows: Sequence[int], repeats: int, memory: Memory
 ) -> list[Timing]:
-    kernel = KERNELS[name]
     generator = torch.Generator().manual_seed(0)
     linear = kernel.make(torch.randn(n, k, generator=generator))
     x = torch.randn(max(rows), k, generator=generator).to(kernel.inputs)

@@ -16,7 +16,7 @@ from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
-from engine.models.native import NativeDecoder, runs
+from engine.models.native import NativeDecoder, keeps_stored, runs
 from engine.models.tensors import FLOATS, Tensors, check_finite
 from engine.models.weights import Names, tensor_shapes
 
@@ -24,7 +24,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""
 SMALL = 100_000_000
-"""Below this many parameters fp32 is as fast as bf16 on a CPU: small steps wait for calls, not bytes."""
+"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
 
 
 def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None) -> Model:
@@ -86,7 +86,7 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
 
 def compute_dtype(checkpoint: Checkpoint, kind: str) -> str:
     """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in DTYPES else _unquantised(checkpoint)
+    return kind if kind in DTYPES else _interpreted(checkpoint)
 
 
 def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
@@ -143,10 +143,27 @@ def quantisations(checkpoint: Checkpoint) -> tuple[str, ...]:
 
 def _unquantised(checkpoint: Checkpoint) -> str:
     """The faster of fp32 and bf16 here."""
+    return "bf16" if _compiled_in_bf16(checkpoint) else _interpreted(checkpoint)
+
+
+def _interpreted(checkpoint: Checkpoint) -> str:
+    """The faster of fp32 and bf16 for torch's operations."""
     if choose_device().type == "cuda":
         return "bf16"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bf16" if quick else "fp32"
+
+
+def _compiled_in_bf16(checkpoint: Checkpoint) -> bool:
+    """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
+    library = native.ready() if choose_device().type == "cpu" else None
+    if library is None or library.kinds["bf16"] is not native.Kind.PAIRS:
+        return False
+    if checkpoint.architecture not in FAMILIES:
+        return False
+    stored = {kind for _, _, kind in checkpoint.tensors.values()}
+    architecture = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
+    return stored == {"BF16"} and runs(architecture, "bf16", library)
 
 
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
@@ -171,7 +188,8 @@ def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: i
     library = native.ready() if device.type == "cpu" else None
     if library is not None and runs(architecture, dtype, library):
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-        tensors = Tensors(checkpoint, torch.float32, device, as_stored=dtype != "fp32")
+        stored = keeps_stored(architecture, dtype)
+        tensors = Tensors(checkpoint, torch.float32, device, as_stored=stored)
         return NativeDecoder(architecture, names, tensors, info, library, dtype, number)
     tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
     return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))

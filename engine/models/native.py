@@ -7,6 +7,7 @@ beside it.
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Sequence
 from functools import partial
@@ -17,11 +18,19 @@ from torch import Tensor
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
-from engine.kernels.native.library import Library, Matrix
+from engine.kernels.native.library import Kind, Library, Matrix
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.rotation import rotations
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+
+
+def keeps_stored(architecture: Architecture, kind: str) -> bool:
+    """Whether matrices may be given as they are stored, with no rounding but that of ``kind``.
+
+    The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
+    """
+    return kind != "fp32" or architecture.qk_norm or math.frexp(architecture.query_scale)[0] == 0.5
 
 
 def runs(architecture: Architecture, kind: str, library: Library) -> bool:
@@ -32,8 +41,7 @@ def runs(architecture: Architecture, kind: str, library: Library) -> bool:
         architecture.head_dim,
     )
     return (
-        kind in native.KINDS
-        and (kind != "int8" or library.has_int8)
+        kind in library.kinds
         and architecture.activation in native.GATES
         and all(width % native.LANES == 0 for width in widths)
     )
@@ -86,7 +94,7 @@ class NativeDecoder:
         """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(Matrix, library, native.KINDS[kind])
+        make = partial(_matrix_of, library, library.kinds[kind])
         table = tensor(names.embedding)
         embedding = make(table)
         head = embedding if architecture.tied else make(tensor(names.head))
@@ -202,6 +210,12 @@ def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.L
         rotation=None if spec.rope is None else turns[spec.rope].data_ptr(),
         window=spec.window or 0,
     )
+
+
+def _matrix_of(library: Library, kind: Kind, weight: Tensor) -> Matrix:
+    """Weights stored in bf16 stay so where fp32 is asked for: half the bytes, the same numbers."""
+    as_stored = kind is Kind.FP32 and weight.dtype == torch.bfloat16
+    return Matrix(library, Kind.BF16 if as_stored else kind, weight)
 
 
 def _matrix(linear: Linear) -> int:

@@ -29,9 +29,12 @@ class Kind(IntEnum):
     FP32 = 0
     BF16 = 1
     INT8 = 2
+    PAIRS = 3
+    """bf16 weights for rows that are rounded to bf16 too."""
 
 
-KINDS = {"fp32": Kind.FP32, "bf16": Kind.BF16, "int8": Kind.INT8}
+KINDS = {"fp32": (Kind.FP32,), "bf16": (Kind.PAIRS, Kind.BF16), "int8": (Kind.INT8,)}
+"""What ``--quantization`` asks for: the first that the processor has instructions for."""
 GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
 """As in decoder.h, by transformers' names."""
 
@@ -90,7 +93,11 @@ class Library:
         """``threads``: as many as torch uses, unless told. Raises OSError."""
         found = c.CDLL(str(path))
         pointer, number = c.c_void_p, c.c_int
-        self.has_int8 = bool(_typed(found.foretoken_has_int8, number)())
+        has = _typed(found.foretoken_has, number, number)
+        self.kinds = {
+            name: kind for name, kinds in KINDS.items() for kind in reversed(kinds) if has(kind)
+        }
+        """By the names of ``--quantization``."""
         self.new_matrix = _typed(found.foretoken_matrix, pointer, number, number, number)
         self.pack = _typed(found.foretoken_pack, None, pointer, pointer, pointer, number, number)
         self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
@@ -141,12 +148,13 @@ class Matrix:
         self._library.bias(self.pointer, bias.float().contiguous().data_ptr())
 
     def __call__(self, x: Tensor) -> Tensor:
-        """float32 ``(rows, in)`` -> float32 ``(rows, out)``, up to 16 rows."""
+        """float32 ``(rows, in)`` -> float32 ``(rows, out)``."""
         x = x.contiguous()
         result = torch.empty(len(x), self.outputs)
-        self._library.multiply(
-            self.pointer, self._library.pool, x.data_ptr(), len(x), result.data_ptr()
-        )
+        for given, made in zip(x.split(ROWS), result.split(ROWS), strict=True):
+            self._library.multiply(
+                self.pointer, self._library.pool, given.data_ptr(), len(given), made.data_ptr()
+            )
         return result
 
 

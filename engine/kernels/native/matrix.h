@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +32,24 @@ constexpr bool HAS_INT8 = true;
 constexpr bool HAS_INT8 = false;
 #endif
 
+#if defined(__AVX512BF16__)
+constexpr bool HAS_PAIRS = true;
+#else
+constexpr bool HAS_PAIRS = false;
+#endif
+
 #ifdef __AVX512F__
 constexpr int REGISTERS = 16;  // of 32: sums that are kept at once
 #else
 constexpr int REGISTERS = 4;
 #endif
 
-enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2 };
+// FP32 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
+// multiply twice as many at once; INT8 takes rows rounded to bytes.
+enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3 };
+
+// Inputs that lie side by side for each output.
+constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::PAIRS ? 2 : 1; }
 
 // Memory at the start of a page, in large pages where the system has them: fewer misses when streaming.
 class Bytes {
@@ -70,27 +82,38 @@ inline int rounded_up(int value, int unit) { return (value + unit - 1) / unit * 
 // Rows of numbers as the product reads them: input by input, the rows side by side.
 struct Rows {
     int count;
-    const float* values;    // [inputs][count]
-    const int32_t* quads;   // [inputs / 4][count], unsigned bytes around 128
-    const float* scales;    // [count], of the quads
+    const float* values;   // [inputs][count]
+    const int32_t* words;  // [inputs / 4][count], unsigned bytes around 128, or [inputs / 2][count], bf16
+    const float* scales;   // [count], of the bytes
 };
 
 // Room for sixteen rows, and how they get there.
 class Arranged {
 public:
     explicit Arranged(int widest)
-        : values_(size_t(ROWS) * widest), quads_(size_t(ROWS) * rounded_up(widest, QUAD) / QUAD), scales_(ROWS) {}
+        : values_(size_t(ROWS) * widest), words_(size_t(ROWS) * rounded_up(widest, LANES) / 2), scales_(ROWS) {}
 
     // `count` rows of `width` numbers (a multiple of sixteen), as `kind` reads them.
     Rows arrange(Kind kind, const float* from, int count, int width) {
         if (kind == Kind::INT8) quantise(from, count, width);
+        else if (kind == Kind::PAIRS) round(from, count, width);
         else
             for (int k = 0; k < width; ++k)
                 for (int r = 0; r < count; ++r) values_[size_t(k) * count + r] = from[size_t(r) * width + k];
-        return {count, values_.data(), quads_.data(), scales_.data()};
+        return {count, values_.data(), words_.data(), scales_.data()};
     }
 
 private:
+    void round(const float* from, int count, int width) {
+        for (int r = 0; r < count; ++r, from += width)
+            for (int k = 0; k < width; k += LANES) {
+                const Halves halves = narrow(load(from + k));
+                int32_t words[LANES / 2];
+                std::memcpy(words, &halves, sizeof words);
+                for (int q = 0; q < LANES / 2; ++q) words_[size_t(k / 2 + q) * count + r] = words[q];
+            }
+    }
+
     // Each row by its own largest value, to bytes around 128; see int8.py.
     void quantise(const float* from, int count, int width) {
         for (int r = 0; r < count; ++r, from += width) {
@@ -107,13 +130,13 @@ private:
                 const auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
                 int32_t words[LANES / QUAD];
                 std::memcpy(words, &bytes, sizeof words);
-                for (int q = 0; q < LANES / QUAD; ++q) quads_[size_t(k / QUAD + q) * count + r] = words[q];
+                for (int q = 0; q < LANES / QUAD; ++q) words_[size_t(k / QUAD + q) * count + r] = words[q];
             }
         }
     }
 
     std::vector<float> values_;
-    std::vector<int32_t> quads_;
+    std::vector<int32_t> words_;
     std::vector<float> scales_;
 };
 
@@ -133,7 +156,7 @@ public:
           outputs(outputs),
           inputs(inputs),
           panels((outputs + LANES - 1) / LANES),
-          depth(kind == Kind::INT8 ? rounded_up(inputs, QUAD) : inputs),
+          depth(rounded_up(inputs, unit(kind))),
           weights_(size_t(panels) * depth * LANES * width()),
           scales_(size_t(panels) * LANES * sizeof(float)),
           sums_(size_t(panels) * LANES * sizeof(int32_t)),
@@ -157,19 +180,19 @@ public:
                 auto to = weights_.as<int8_t>() + start;
                 int32_t sum = 0;
                 for (int k = 0; k < inputs; ++k) {
-                    to[(size_t(k / QUAD) * LANES + lane) * QUAD + k % QUAD] = from[k];
+                    to[place(k, lane)] = from[k];
                     sum += from[k];
                 }
                 sums_.as<int32_t>()[n] = sum;
                 scales_.as<float>()[n] = scales[row];
-            } else if (kind == Kind::BF16) {
-                auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
-                auto to = weights_.as<uint16_t>() + start;
-                for (int k = 0; k < inputs; ++k) to[size_t(k) * LANES + lane] = from[k];
-            } else {
+            } else if (kind == Kind::FP32) {
                 auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
                 auto to = weights_.as<float>() + start;
-                for (int k = 0; k < inputs; ++k) to[size_t(k) * LANES + lane] = from[k];
+                for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
+            } else {
+                auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
+                auto to = weights_.as<uint16_t>() + start;
+                for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
             }
         }
     }
@@ -181,16 +204,10 @@ public:
         size_t start = (size_t(n / LANES) * depth) * LANES;
         int lane = n % LANES;
         for (int k = 0; k < inputs; ++k) {
-            if (kind == Kind::INT8) {
-                int8_t value =
-                    weights_.as<int8_t>()[start + (size_t(k / QUAD) * LANES + lane) * QUAD + k % QUAD];
-                to[k] = value * scales_.as<float>()[n];
-            } else if (kind == Kind::BF16) {
-                uint32_t bits = uint32_t(weights_.as<uint16_t>()[start + size_t(k) * LANES + lane]) << 16;
-                std::memcpy(&to[k], &bits, sizeof bits);
-            } else {
-                to[k] = weights_.as<float>()[start + size_t(k) * LANES + lane];
-            }
+            const size_t at = start + place(k, lane);
+            if (kind == Kind::INT8) to[k] = weights_.as<int8_t>()[at] * scales_.as<float>()[n];
+            else if (kind == Kind::FP32) to[k] = weights_.as<float>()[at];
+            else to[k] = std::bit_cast<float>(uint32_t(weights_.as<uint16_t>()[at]) << 16);
         }
     }
 
@@ -200,6 +217,7 @@ public:
             case Kind::FP32: return tiled<Kind::FP32>(rows, first, end, to, stride);
             case Kind::BF16: return tiled<Kind::BF16>(rows, first, end, to, stride);
             case Kind::INT8: return tiled<Kind::INT8>(rows, first, end, to, stride);
+            case Kind::PAIRS: return tiled<Kind::PAIRS>(rows, first, end, to, stride);
         }
     }
 
@@ -207,7 +225,13 @@ public:
     const int outputs, inputs, panels;
 
 private:
-    size_t width() const { return kind == Kind::FP32 ? 4 : kind == Kind::BF16 ? 2 : 1; }
+    size_t width() const { return kind == Kind::FP32 ? 4 : kind == Kind::INT8 ? 1 : 2; }
+
+    // Where input k of an output lies within its panel.
+    size_t place(int k, int lane) const {
+        const int side = unit(kind);
+        return (size_t(k / side) * LANES + lane) * side + k % side;
+    }
 
     template <Kind K>
     void tiled(const Rows& rows, int first, int end, float* to, int stride) const {
@@ -252,7 +276,8 @@ private:
 
     template <Kind K, int R, int P>
     void floats(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
-        const auto* at = rows.values;
+        constexpr int SIDE = unit(K);
+        const auto* at = numbers<K>(rows);
         for (int r = 0; r < R; ++r)
             for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
         for (int start = 0; start < depth; start += CHUNK) {
@@ -260,21 +285,42 @@ private:
             Floats part[R][P];
             for (int r = 0; r < R; ++r)
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int k = start; k < end; ++k, at += R) {
+            for (int k = start; k < end; k += SIDE, at += R) {
                 Floats weight[P];
                 for (int p = 0; p < P; ++p) {
-                    size_t place = (size_t(panel + p) * depth + k) * LANES;
-                    if constexpr (K == Kind::BF16) weight[p] = widen(weights_.as<uint16_t>() + place);
-                    else weight[p] = load(weights_.as<float>() + place);
+                    const size_t place = (size_t(panel + p) * depth + k) * LANES;
+                    weight[p] = weights_at<K>(place);
                 }
-                for (int r = 0; r < R; ++r) {
-                    Floats value = all(at[r]);
-                    for (int p = 0; p < P; ++p) part[r][p] = fused(weight[p], value, part[r][p]);
-                }
+                for (int r = 0; r < R; ++r)
+                    for (int p = 0; p < P; ++p) part[r][p] = multiplied<K>(weight[p], at[r], part[r][p]);
             }
             for (int r = 0; r < R; ++r)
                 for (int p = 0; p < P; ++p) sum[r][p] = sum[r][p] + part[r][p];
         }
+    }
+
+    template <Kind K>
+    static auto numbers(const Rows& rows) {
+        if constexpr (K == Kind::PAIRS) return rows.words;
+        else return rows.values;
+    }
+
+    template <Kind K>
+    Floats weights_at(size_t place) const {
+        if constexpr (K == Kind::BF16) return widen(weights_.as<uint16_t>() + place);
+        else if constexpr (K == Kind::PAIRS) return load(reinterpret_cast<const float*>(weights_.as<uint16_t>() + place));
+        else return load(weights_.as<float>() + place);
+    }
+
+    // A row's next input, or two, times sixteen outputs' weights, added to `sum`.
+    template <Kind K, class Number>
+    static Floats multiplied(Floats weight, Number number, Floats sum) {
+#if defined(__AVX512BF16__)
+        if constexpr (K == Kind::PAIRS)
+            return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512((__m512)weight),
+                                            (__m512bh)_mm512_set1_epi32(number));
+#endif
+        return fused(weight, all(float(number)), sum);
     }
 
     template <int R, int P>
@@ -283,7 +329,7 @@ private:
         __m512i part[R][P];
         for (int r = 0; r < R; ++r)
             for (int p = 0; p < P; ++p) part[r][p] = _mm512_setzero_si512();
-        const auto* at = rows.quads;
+        const auto* at = rows.words;
         for (int quad = 0; quad < depth / QUAD; ++quad, at += R) {
             __m512i weight[P];
             for (int p = 0; p < P; ++p) {
@@ -308,7 +354,7 @@ private:
 #endif
     }
 
-    const int depth;  // inputs, padded to whole quads for int8
+    const int depth;  // inputs, padded to whole pairs or quads
     Bytes weights_, scales_, sums_, bias_;
 };
 

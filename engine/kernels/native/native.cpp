@@ -8,7 +8,14 @@ using namespace foretoken;
 
 extern "C" {
 
-int foretoken_has_int8() { return HAS_INT8; }
+// Whether the processor has instructions for this kind of weights.
+int foretoken_has(int kind) {
+    switch (static_cast<Kind>(kind)) {
+        case Kind::INT8: return HAS_INT8;
+        case Kind::PAIRS: return HAS_PAIRS;
+        default: return 1;
+    }
+}
 
 Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
 Matrix* foretoken_matrix(int kind, int outputs, int inputs) {

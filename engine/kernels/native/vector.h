@@ -44,6 +44,12 @@ inline uint16_t narrow(float value) {
     return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
+inline Halves narrow(Floats value) {
+    typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
+    const Bits bits = std::bit_cast<Bits>(value);
+    return __builtin_convertvector((bits + 0x7fff + ((bits >> 16) & 1)) >> 16, Halves);
+}
+
 // a * b + c, rounded once wherever the processor can: always the same way on one machine.
 inline Floats fused(Floats a, Floats b, Floats c) {
 #ifdef __AVX512F__

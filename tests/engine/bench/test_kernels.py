@@ -19,22 +19,23 @@ def test_every_quantisation_has_a_kernel_to_time() -> None:
 
 
 def test_what_is_timed_is_what_runs() -> None:
-    for kernel in KERNELS.values():
+    for kernel in kernels.kernels().values():
         linear = kernel.make(torch.randn(96, 64))
         assert is_row_independent(linear, torch.empty(0, 64, dtype=kernel.inputs))
 
 
 def test_times_and_bandwidth_belong_together() -> None:
+    known = kernels.kernels()
     memory = Memory(1_000_000)
     seen: list[tuple[int, int]] = []
     timings = kernels.run(
         memory, [(64, 128)], (1, 3), repeats=1, on_progress=lambda *at: seen.append(at)
     )
-    assert [(t.kernel, t.m) for t in timings] == [(name, m) for name in KERNELS for m in (1, 3)]
+    assert [(t.kernel, t.m) for t in timings] == [(name, m) for name in known for m in (1, 3)]
     for timing in timings:
-        size = 64 * 128 * KERNELS[timing.kernel].bytes_per_weight
+        size = 64 * 128 * known[timing.kernel].bytes_per_weight
         assert timing.gb_s == pytest.approx(size / timing.ms / 1e6)
-    assert seen[-1] == (len(KERNELS), len(KERNELS))
+    assert seen[-1] == (len(known), len(known))
     assert memory.bandwidth(repeats=2) > 0
 
 

@@ -19,8 +19,8 @@ SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
 
 def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, Tensor, Tensor]:
     """A matrix, its float weight, and sixteen rows."""
-    if kind is Kind.INT8 and not library.has_int8:
-        pytest.skip("this processor has no VNNI")
+    if kind in (Kind.INT8, Kind.PAIRS) and kind not in library.kinds.values():
+        pytest.skip("this processor has no such instructions")
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(shape, generator=generator)
     return Matrix(library, kind, weight), weight, torch.randn(16, shape[1], generator=generator)
@@ -39,6 +39,13 @@ def test_fp32_products_are_those_of_float64_within_rounding(
 def test_bf16_products_round_the_weight_alone(shape: tuple[int, int], library: Library) -> None:
     matrix, weight, x = made(Kind.BF16, shape, library)
     exact = (x.double() @ weight.bfloat16().double().T).float()
+    assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_pairs_round_both(shape: tuple[int, int], library: Library) -> None:
+    matrix, weight, x = made(Kind.PAIRS, shape, library)
+    exact = (x.bfloat16().double() @ weight.bfloat16().double().T).float()
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
 
 

@@ -185,6 +185,19 @@ def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatc
     assert all(torch.equal(one, found[0]) for one in found[1:])
 
 
+def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = tokens(100)
+    stored = compiled(PIP / "target", "fp32")
+    monkeypatch.setattr("engine.models.loader.keeps_stored", lambda *_: False)
+    wide = compiled(PIP / "target", "fp32")
+    assert torch.equal(
+        stored.forward(text, stored.new_cache(128), last=100),
+        wide.forward(text, wide.new_cache(128), last=100),
+    )
+
+
 def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
     write_family(tmp_path, "qwen2")  # heads of 8
     assert isinstance(load_model(tmp_path, dtype="fp32"), Decoder)
