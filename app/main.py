@@ -35,6 +35,7 @@ class Settings:
     port: int = DEFAULT_PORT
     pair: str = DEFAULT_PAIR
     quantization: str = "auto"
+    threads: int | None = None
     data_dir: Path | None = None
     api: bool = False
     api_key: str | None = None
@@ -62,7 +63,7 @@ def serve(settings: Settings) -> NoReturn:
 
     with (
         contextlib.closing(listener.socket),
-        contextlib.closing(create_runtime(data_dir)) as runtime,
+        contextlib.closing(create_runtime(data_dir, settings.threads)) as runtime,
     ):
         runtime.catalog.resolve(settings.pair)  # a misspelt pair is told now, not in the page
         app = create_app(runtime, switch, settings)

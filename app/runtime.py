@@ -101,12 +101,12 @@ def read_catalog(data_dir: Path) -> Catalog:
     return catalog
 
 
-def create_runtime(data_dir: Path) -> Runtime:
-    """Start an engine without a model. ``data_dir`` must exist."""
+def create_runtime(data_dir: Path, threads: int | None = None) -> Runtime:
+    """Start an engine without a model. ``data_dir`` must exist; ``threads`` as ``EngineService``."""
     from engine.service import EngineService
 
     catalog = read_catalog(data_dir)
-    return Runtime(EngineService(paths.remembered(data_dir)), catalog, data_dir)
+    return Runtime(EngineService(paths.remembered(data_dir), threads), catalog, data_dir)
 
 
 def open_pair(

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.errors import ModelError
-from engine.prequantised import NF4, STATE, auxiliary, check_scheme, nf4_state
+from engine.prequantised import NF4, STATE, auxiliary, check_names, check_scheme, nf4_state
 from engine.safetensors_header import StoredTensor, read_header
 from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
@@ -121,6 +121,7 @@ def inspect(folder: Path) -> Checkpoint:
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
     tensors, stored_bytes = _tensors(folder)
+    check_names(folder, tensors)
     text = _text_part(config)
     hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
     checkpoint = Checkpoint(

@@ -6,10 +6,13 @@ cache of both, together. Never imports torch; the caller of a GPU build passes i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import psutil
 
+from engine import cgroups
 from engine.catalog import ModelSpec
 from engine.checkpoint import Checkpoint
 
@@ -22,6 +25,9 @@ QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 LONGEST_CONTEXT = 32_768
 """Caches are allocated whole, so a model's 128k context is not taken for granted."""
 
+SHORTEST_CONTEXT = 512
+"""Below this a chat is no use; the pair is refused instead."""
+
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
@@ -30,8 +36,8 @@ OVERHEAD = 300_000_000
 class ModelSize:
     """What counts for memory in one model.
 
-    ``repeated`` are the weights of an embedding that is also the output head. Quantised, it is kept
-    twice: in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
+    ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
+    in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
     of ``WIDTHS`` or ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``) say how the model will be held;
     None is what ``fit`` is told.
     """
@@ -71,9 +77,8 @@ class ModelSize:
     def weight_bytes(self, dtype: str) -> int:
         """What all weights take, in ``dtype`` unless the model has its own."""
         kind = self.weights or dtype
-        if kind in QUANTISED_WIDTHS:
-            return int((self.parameters + self.repeated) * QUANTISED_WIDTHS[kind])
-        return self.parameters * WIDTHS[kind]
+        width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
+        return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
         """Keys and values of all layers; layers with a sliding window are counted in full."""
@@ -98,8 +103,10 @@ class Fit:
 
 
 def free_bytes() -> int:
-    """Memory that a process may take now without swapping."""
-    return int(psutil.virtual_memory().available)
+    """Memory that a process may take now without swapping, or without being ended by its container."""
+    available = int(psutil.virtual_memory().available)
+    left = cgroups.memory_left()
+    return available if left is None else min(available, left)
 
 
 def total_bytes() -> int:
@@ -115,12 +122,14 @@ def fit(
     dtype: str = "bfloat16",
     free: int | None = None,
     overhead: int = OVERHEAD,
+    instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
 ) -> Fit:
     """Whether target and draft fit in ``free`` bytes with ``context`` tokens.
 
-    ``context`` None is what the engine would take: the target's own, up to ``LONGEST_CONTEXT``.
-    ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for models that do not say how they
-    will be held.
+    ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
+    sentence says what these would need. ``context`` None is what the engine would take: the target's
+    own, up to ``LONGEST_CONTEXT``. ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for
+    models that do not say how they will be held.
     """
     models = [target] if draft is None else [target, draft]
     limit = min(target.context, LONGEST_CONTEXT)
@@ -130,6 +139,11 @@ def fit(
     kv = sum(_kv_bytes(model, asked, dtype) for model in models)
     needed = weights + kv + overhead
     largest = _largest_context(models, limit, dtype, room - weights - overhead)
+    others = {
+        kind: fit(*held, context=context, dtype=dtype, free=room, overhead=overhead)
+        for kind, held in instead.items()
+        if sum(model.weight_bytes(dtype) for model in held) < weights
+    }
     return Fit(
         needed=needed,
         free=room,
@@ -137,7 +151,7 @@ def fit(
         weights=weights,
         kv=kv,
         context=largest,
-        sentence=_sentence(models, asked, needed, room, largest),
+        sentence=_sentence(models, asked, needed, room, largest, others),
     )
 
 
@@ -168,7 +182,14 @@ def _largest_context(models: list[ModelSize], limit: int, dtype: str, room: int)
     return low if room >= 0 else 0
 
 
-def _sentence(models: list[ModelSize], asked: int, needed: int, free: int, largest: int) -> str:
+def _sentence(
+    models: list[ModelSize],
+    asked: int,
+    needed: int,
+    free: int,
+    largest: int,
+    others: Mapping[str, Fit],
+) -> str:
     names = " and ".join(model.name for model in models)
     if not all(model.parameters for model in models):
         return f"The files of {names} are not here, so what they need is not known yet."
@@ -179,7 +200,23 @@ def _sentence(models: list[ModelSize], asked: int, needed: int, free: int, large
     smaller = (
         "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
     )
-    remedy = f"choose {smaller}, or close other programs."
+    told = _told(others)
+    helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
+    quantised = "that quantization, " if helps else ""
+    remedy = f"choose {quantised}{smaller}, or close other programs."
     if largest:
-        return f"{need} Only a context of up to {largest:,} tokens fits: for more, {remedy}"
-    return f"{need} Not even the weights fit: {remedy}"
+        return f"{need} Only a context of up to {largest:,} tokens fits.{told} For more, {remedy}"
+    return f"{need} Not even the weights fit.{told} To load it, {remedy}"
+
+
+def _told(others: Mapping[str, Fit]) -> str:
+    """What the first of ``others`` that fits would need; if none does, what the last would."""
+    for kind, other in others.items():
+        if other.fits:
+            return f" {kind} would need {human(other.needed)}."
+    for kind, other in others.items():
+        if other.context >= SHORTEST_CONTEXT:
+            return f" {kind} would fit with a context of up to {other.context:,} tokens."
+    return "".join(
+        f" Even {kind} would need {human(other.needed)}." for kind, other in [*others.items()][-1:]
+    )

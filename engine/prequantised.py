@@ -9,7 +9,7 @@ Never imports torch.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,16 @@ NF4 = "NF4"
 STATE = ".quant_state.bitsandbytes__nf4"
 _BESIDE = (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", STATE)
 _BLOCK = 64
+_PACKED = {
+    ".qweight": "GPTQ or AWQ",
+    ".qzeros": "GPTQ or AWQ",
+    ".weight_packed": "compressed-tensors",
+    ".weight_scale_inv": "fp8",
+    ".weight_scale": "fp8 or compressed-tensors",
+    ".SCB": "bitsandbytes in 8 bits (LLM.int8)",
+    ".quant_state.bitsandbytes__fp4": "bitsandbytes in fp4",
+}
+"""What tensors are called that only such schemes have."""
 _REMEDY = (
     "Use the original model in bf16, fp16 or fp32; with --quantization int8 or nf4 it is quantised "
     "while it loads."
@@ -47,6 +57,20 @@ def check_scheme(folder: Path, config: Mapping[str, Any]) -> None:
         if name is not None:
             raise ModelError(
                 f"{folder} is quantised by {name} (config.json, {key}), which is not read here. {_REMEDY}"
+            )
+
+
+def check_names(folder: Path, names: Iterable[str]) -> None:
+    """Raises ModelError if the tensors are of a scheme that config.json does not tell of.
+
+    GPTQ and AWQ kept their settings in files of their own before transformers knew them.
+    """
+    for name in names:
+        end = next((end for end in _PACKED if name.endswith(end)), None)
+        if end is not None:
+            raise ModelError(
+                f"{folder} is quantised by {_PACKED[end]} (it holds {name}), which is not read here. "
+                f"{_REMEDY}"
             )
 
 

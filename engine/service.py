@@ -13,13 +13,13 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from engine import memory, proposers
+from engine import memory, proposers, threads
 from engine.checkpoint import Checkpoint, caution, fingerprint, inspect, why_not
 from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
 from engine.events import Event, Failed, Finished, FinishReason, Queued
@@ -30,8 +30,11 @@ from engine.models.loader import (
     choose_dtype,
     compute_dtype,
     draft_dtype,
+    gpu_free_bytes,
     load_model,
+    packs,
     quantisation_note,
+    quantisations,
 )
 from engine.models.native import NativeDecoder
 from engine.proposers.base import Resources
@@ -41,9 +44,6 @@ from engine.text import TextCodec
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-SHORTEST_CONTEXT = 512
-"""Below this a chat is no use; the pair is refused instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +115,17 @@ class _Call:
 class EngineService:
     """Loads pairs and runs requests, one at a time, in arrival order."""
 
-    def __init__(self, remembered: Path | None = None) -> None:
-        """``remembered``: a folder for what proposers learn, where a request asks them to."""
-        self._remembered = remembered
+    def __init__(self, remembered: Path | None = None, threads: int | None = None) -> None:
+        """``remembered``: a folder for what proposers learn, where a request asks them to.
+
+        ``threads`` that compute; None is one for each physical core.
+        """
+        self._remembered, self._threads = remembered, threads
         self._waiting: deque[Generation | _Call | None] = deque()
         self._lock = threading.Condition()
         self._numbers = itertools.count(1)
         self._running: Generation | _Call | None = None
         self._closed = False
-        self._threads = torch.get_num_threads()
         self._session: Session | None = None
         self._loaded: Loaded | None = None
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
@@ -282,7 +284,7 @@ class EngineService:
 
     def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
         pair = _plan(target, draft, dtype)
-        torch.set_num_threads(self._threads)
+        threads.use(self._threads)  # each thread has its own setting, so it is made in this one
         codec = TextCodec(target)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
@@ -366,12 +368,13 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
     asked = min(ours.context, memory.LONGEST_CONTEXT)
     fit = memory.fit(
-        _size(ours, kind),
-        None if theirs is None else _size(theirs, draft_kind),
+        *_sizes(ours, theirs, kind),
         context=asked,
+        free=gpu_free_bytes(),
+        instead={other: _sizes(ours, theirs, other) for other in quantisations(ours)},
     )
     context = min(asked, fit.context)
-    if context < min(asked, SHORTEST_CONTEXT):
+    if context < min(asked, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(fit.sentence)
     notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
     if context < ours.context:
@@ -380,8 +383,15 @@ def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
     return _Pair(kind, draft_kind, context, tuple(note for note in notes if note))
 
 
+def _sizes(target: Checkpoint, draft: Checkpoint | None, kind: str) -> list[memory.ModelSize]:
+    """What the models of a pair will take, the target in ``kind``."""
+    drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
+    return [_size(target, kind), *drafting]
+
+
 def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
     """What the model will take, its weights held as ``kind``."""
     cache = {"fp32": "float32", "bf16": "bfloat16"}[compute_dtype(checkpoint, kind)]
     weights = kind if kind in memory.QUANTISED_WIDTHS else cache
-    return memory.ModelSize.of(checkpoint, weights, cache)
+    size = memory.ModelSize.of(checkpoint, weights, cache)
+    return size if packs(checkpoint) else replace(size, repeated=0)

@@ -26,6 +26,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.tokenizer_files",
         "engine.kernels",
         "engine.noise",
+        "engine.cgroups",
+        "engine.threads",
         "engine.context",
         "engine.prefix",
         "engine.suffix_automaton",

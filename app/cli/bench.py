@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_for_command
 from app.cli.tables import table
+from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
 from engine.request import (
     FIXED_DEPTH,
@@ -26,10 +28,14 @@ from engine.request import (
     Speculation,
     controller_named,
 )
+from engine.threads import check as check_threads
+from engine.threads import use as use_threads
 
 if TYPE_CHECKING:
     from engine.bench.compare import Row
     from engine.bench.kernels import Step, Timing
+    from engine.bench.lossless import Divergence
+    from engine.bench.lossless import Row as Compared
     from engine.bench.quality import Miss, Score
 
 cli = typer.Typer(
@@ -70,20 +76,21 @@ def compare(
     quantization: options.QuantizationOption = "auto",
     native: options.NativeOption = True,
     as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
     from engine.bench import compare as bench
     from engine.bench import prompts, verify_cost
 
-    dtype = options.check_quantization(quantization)
+    dtype, computing = options.check_quantization(quantization), check_threads(threads)
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = options.acceptance_rule(acceptance)
     sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
-    with open_for_command(pair, paths.data_folder(data_dir), dtype) as service:
+    with open_for_command(pair, paths.data_folder(data_dir), dtype, computing) as service:
         loaded = service.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.proposers if name != bench.PLAIN]
@@ -116,12 +123,14 @@ def quality(
     seed: Annotated[int, typer.Option(help="Decides which questions are drawn.")] = 7,
     misses: Annotated[bool, typer.Option(help="Print the replies that failed.")] = True,
     as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Grade Pip on wordings that it was not trained on."""
     from engine.bench import quality as bench
 
-    with open_for_command(pair, paths.data_folder(data_dir)) as service:
+    computing = check_threads(threads)
+    with open_for_command(pair, paths.data_folder(data_dir), threads=computing) as service:
         examples = bench.questions(count, seed)
         with _progress("Asking") as on_progress:
             scores, failed = bench.run(service, examples, on_progress)
@@ -148,6 +157,7 @@ def kernels(
     ] = None,
     repeats: Annotated[int, typer.Option(min=1, help="Each time is their median.")] = 9,
     as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Matrix kernels and whole steps: time for M rows, and how near to the memory's bandwidth."""
@@ -157,11 +167,12 @@ def kernels(
     shapes = [_shape(text) for text in shape or ()] or bench.SHAPES
     kinds = [options.check_quantization(kind) for kind in quantization or bench.KERNELS]
     counts = sorted(set(rows or ROWS))
-    with open_for_command(pair, paths.data_folder(data_dir), kinds[0]) as service:
-        steps = service.measure(lambda model: bench.steps(model, counts, repeats))
-    for kind in kinds[1:]:
-        with open_for_command(pair, paths.data_folder(data_dir), kind) as service:
+    folder, computing = paths.data_folder(data_dir), check_threads(threads)
+    steps: list[Step] = []
+    for kind in kinds:
+        with open_for_command(pair, folder, kind, computing) as service:
             steps += service.measure(lambda model: bench.steps(model, counts, repeats))
+    use_threads(computing)  # what follows runs in this thread, not in the engine's
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
     with _progress("Timing") as on_progress:
@@ -169,6 +180,52 @@ def kernels(
     _print_kernels(timings, bandwidth, steps)
     if as_json:
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))
+
+
+@cli.command()
+def lossless(
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    count: Annotated[
+        int, typer.Option("--prompts", min=1, help="How many; 1,000 take minutes.")
+    ] = 100,
+    quantization: Annotated[
+        list[str] | None,
+        typer.Option(help="fp32, bf16, int8 or nf4. Repeatable. Default: all that the pair has."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Decides which prompts and depths are drawn.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of each reply.")] = 24,
+    as_json: options.JsonOption = False,
+    native: options.NativeOption = True,
+    threads: options.ThreadsOption = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Compare the words of every proposer with plain decoding's; status 1 if any differ."""
+    from engine.bench import lossless as bench
+
+    folder, computing = paths.data_folder(data_dir), check_threads(threads)
+    kinds = [options.check_quantization(kind) for kind in quantization or QUANTIZATIONS[1:]]
+    rows: list[Compared] = []
+    divergences: list[Divergence] = []
+    for kind in kinds:
+        with contextlib.ExitStack() as stack:
+            try:
+                service = stack.enter_context(open_for_command(pair, folder, kind, computing))
+            except InvalidRequest as error:  # this model or machine lacks it
+                if quantization:
+                    raise
+                print(f"Note: {error}", file=sys.stderr)
+                continue
+            on_progress = stack.enter_context(_progress(kind))
+            more, differ = bench.run(
+                service, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
+            )
+        rows += more
+        divergences += differ
+    _print_compared(rows, divergences)
+    if as_json:
+        print(json.dumps(bench.as_json(rows, divergences), ensure_ascii=False))
+    if divergences:
+        raise typer.Exit(1)
 
 
 def _depth(proposer: str, control: Control) -> int:
@@ -243,6 +300,35 @@ def _print_kernels(timings: Sequence[Timing], bandwidth: float, steps: Sequence[
             frozenset({2, 3}),
         )
     )
+
+
+def _print_compared(rows: Sequence[Compared], divergences: Sequence[Divergence]) -> None:
+    head = ("quantization", "proposer", "rule", "prompts", "tokens", "accepted", "divergences")
+    print(
+        table(
+            head,
+            [
+                (
+                    row.quantization,
+                    row.proposer,
+                    row.rule,
+                    f"{row.prompts:,}",
+                    f"{row.tokens:,}",
+                    f"{row.accepted / row.drafted:.1%}" if row.drafted else "-",
+                    f"{row.divergences:,}",
+                )
+                for row in rows
+            ],
+            frozenset(range(3, 7)),
+        )
+    )
+    for one in divergences:
+        print(
+            f"\n{one.quantization}, {one.proposer}, {one.rule}, depth {one.depth}, temperature "
+            f"{one.temperature}, seed {one.seed}: {one.prompt}\n  token {one.position} of the reply: "
+            f"plain decoding wrote {one.expected} (logit {one.expected_logit}), {one.proposer} "
+            f"{one.found} (logit {one.found_logit})"
+        )
 
 
 def _print_scores(scores: Sequence[Score]) -> None:

@@ -20,6 +20,7 @@ from engine import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.threads import check as check_threads
 
 if TYPE_CHECKING:
     from engine.service import EngineService
@@ -73,6 +74,7 @@ def chat(
         bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
     ] = False,
     quantization: options.QuantizationOption = "auto",
+    threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
     marks: Annotated[
         bool,
@@ -87,7 +89,7 @@ def chat(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
-    dtype = options.check_quantization(quantization)
+    dtype, count = options.check_quantization(quantization), check_threads(threads)
     conversations = prompts.collect(prompt, prompts_file)
     sampling = Sampling(
         temperature=temperature,
@@ -106,7 +108,7 @@ def chat(
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
-    with trace_to(trace) as write_event, open_for_command(pair, folder, dtype) as service:
+    with trace_to(trace) as write_event, open_for_command(pair, folder, dtype, count) as service:
         loaded = service.loaded
         name = proposer or proposers.preferred(loaded.proposers if loaded else ())
         wish = replies.Wish(

@@ -52,14 +52,16 @@ def describe(progress: Progress) -> str:
 
 
 @contextlib.contextmanager
-def open_for_command(pair: str, data_dir: Path, dtype: str = "auto") -> Iterator[EngineService]:
+def open_for_command(
+    pair: str, data_dir: Path, dtype: str = "auto", threads: int | None = None
+) -> Iterator[EngineService]:
     """An engine with ``pair`` loaded, closed again at the end."""
     from app import paths
     from app.runtime import open_pair, read_catalog
     from engine.service import EngineService
 
     catalog = read_catalog(data_dir)
-    with contextlib.closing(EngineService(paths.remembered(data_dir))) as service:
+    with contextlib.closing(EngineService(paths.remembered(data_dir), threads)) as service:
         with Status() as status:
             _compile(status)
             status.say(f"Loading {pair} ...")

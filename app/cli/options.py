@@ -45,6 +45,10 @@ OriginOption = Annotated[
 QuantizationOption = Annotated[
     str, typer.Option(help="auto (what suits model and machine), fp32, bf16, int8 or nf4.")
 ]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(help="Threads that compute. Default: one for each physical core."),
+]
 ControllerOption = Annotated[
     str | None,
     typer.Option(

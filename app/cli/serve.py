@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app import main
 from app.cli import options
+from engine.threads import check as check_threads
 
 
 def serve(
@@ -12,6 +13,7 @@ def serve(
     pair: options.PairOption = main.DEFAULT_PAIR,
     data_dir: options.DataDirOption = None,
     quantization: options.QuantizationOption = "auto",
+    threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
@@ -23,6 +25,7 @@ def serve(
             port=port,
             pair=pair,
             quantization=options.check_quantization(quantization),
+            threads=check_threads(threads),
             data_dir=data_dir,
             api=True,
             api_key=api_key,

@@ -8,6 +8,7 @@ import typer
 
 from app import main
 from app.cli import options
+from engine.threads import check as check_threads
 
 
 def ui(
@@ -22,6 +23,7 @@ def ui(
     ] = False,
     pair: options.PairOption = main.DEFAULT_PAIR,
     quantization: options.QuantizationOption = "auto",
+    threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
@@ -33,6 +35,7 @@ def ui(
             port=port,
             pair=pair,
             quantization=options.check_quantization(quantization),
+            threads=check_threads(threads),
             data_dir=data_dir,
             api=api,
             api_key=api_key,

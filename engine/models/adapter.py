@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from engine.models import experts
 from engine.models.base import Cache, ModelInfo
 
 WINDOW = 16
@@ -44,6 +45,7 @@ class TransformersModel:
 
     def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
         self.model: Any = model.eval()
+        self.model.set_experts_implementation(experts.NAME)  # nothing to do for a dense model
         self._info = info
 
     @property

@@ -18,7 +18,7 @@ from engine.models.base import Model, ModelInfo
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
 from engine.models.native import NativeDecoder, is_row_independent, keeps_stored, runs
-from engine.models.tensors import FLOATS, Tensors
+from engine.models.tensors import FLOATS, Tensors, check_finite
 from engine.models.weights import Names, tensor_shapes
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,11 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
 def choose_device() -> torch.device:
     """CUDA where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def gpu_free_bytes() -> int | None:
+    """What is free of the memory of the GPU that models are loaded to; None without one."""
+    return int(torch.cuda.mem_get_info()[0]) if choose_device().type == "cuda" else None
 
 
 def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
@@ -127,6 +132,16 @@ def why_not_quantised(checkpoint: Checkpoint) -> str | None:
             "here. Choose bf16 or fp32."
         )
     return None
+
+
+def packs(checkpoint: Checkpoint) -> bool:
+    """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
+    return why_not_quantised(checkpoint) is None
+
+
+def quantisations(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What this model can be shrunk to on this machine, from wide to narrow."""
+    return ("bf16", *QUANTISED) if why_not_quantised(checkpoint) is None else ("bf16",)
 
 
 def _unquantised(checkpoint: Checkpoint) -> str:
@@ -249,6 +264,8 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limi
             f"{checkpoint.architecture} keeps a recurrent state that cannot be rolled back to drop "
             "rejected tokens. Choose a model whose memory is a KV cache."
         )
+    for name, weight in model.named_parameters():
+        check_finite(checkpoint.folder, name, weight)
     context = min(checkpoint.context, limit)
     context -= context % WINDOW  # windows are whole
     model.to(device)

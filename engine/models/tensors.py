@@ -51,7 +51,7 @@ class Tensors:
     def __call__(self, name: str) -> Tensor:
         """Raises KeyError for a tensor that is not there, ModelError for one that is no use."""
         tensor = self._nf4(name) if name + STATE in self.places else self._read(name)
-        self._check_finite(name, tensor)
+        check_finite(self.folder, name, tensor)
         if self.as_stored and tensor.dim() > 1:
             return tensor.to(self.device)
         return tensor.to(self.device, self.dtype)
@@ -83,13 +83,15 @@ class Tensors:
             )
         return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
 
-    def _check_finite(self, name: str, tensor: Tensor) -> None:
-        if not tensor.is_floating_point() or not tensor.numel():
-            return
-        low, high = tensor.aminmax()  # NaN comes through both; nothing is copied
-        if not bool(low.isfinite() & high.isfinite()):
-            kind = "NaN" if bool(low.isnan()) else "an infinite number"
-            raise ModelError(
-                f"In {self.folder}, the tensor {name} holds {kind}: the model is damaged, or diverged "
-                "in training. Download it again, or use another checkpoint."
-            )
+
+def check_finite(folder: Path, name: str, tensor: Tensor) -> None:
+    """Raises ModelError that names the tensor if one of its numbers is none."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return
+    low, high = tensor.detach().aminmax()  # NaN comes through both; nothing is copied
+    if not bool(low.isfinite() & high.isfinite()):
+        kind = "NaN" if bool(low.isnan()) else "an infinite number"
+        raise ModelError(
+            f"In {folder}, the tensor {name} holds {kind}: the model is damaged, or diverged "
+            "in training. Download it again, or use another checkpoint."
+        )

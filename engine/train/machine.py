@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from engine import threads
 from engine.train.recipe import Budget, Recipe, RecipeError
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc malloc.h
@@ -29,7 +29,7 @@ def choose_device(recipe: Recipe) -> torch.device:
         torch.set_num_threads(recipe.threads)
     if recipe.device == "cuda" or (recipe.device == "auto" and has_cuda):
         return torch.device("cuda")
-    torch.set_num_threads(min(torch.get_num_threads(), _usable_cores()))
+    threads.use(min(torch.get_num_threads(), threads.physical_cores()))
     keep_freed_memory()
     return torch.device("cpu")
 
@@ -43,12 +43,6 @@ def keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, 1 << 30)
         mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
         mallopt(_M_TOP_PAD, 1 << 26)
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Clock:

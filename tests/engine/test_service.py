@@ -8,16 +8,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import engine.prefix
 from engine import proposers
 from engine.checkpoint import fingerprint
-from engine.errors import ContextExceeded, IncompatiblePair, InvalidRequest, ModelError, NotLoaded
+from engine.errors import (
+    ContextExceeded,
+    IncompatiblePair,
+    InvalidRequest,
+    ModelError,
+    NotLoaded,
+    OutOfMemory,
+)
 from engine.events import (
     Emitted,
     Event,
@@ -151,6 +160,29 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
         (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
     ],
 )
+def test_the_engines_thread_computes_with_as_many_threads_as_it_was_given(
+    pair: tuple[Path, Path],
+) -> None:
+    """The setting is each thread's own: made in the main thread, it would not count."""
+    with closing(EngineService(threads=1)) as made:
+        made.load(*pair, name="Random")
+        assert made.measure(lambda model: torch.get_num_threads()) == 1
+
+
+def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit(
+    service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = service.loaded
+    monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+    monkeypatch.setattr("engine.memory.free_bytes", lambda: 300_230_000)
+    with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
+        service.load(*pair, name="Big", dtype="fp32")
+    monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
+    with pytest.raises(OutOfMemory, match=r"Even nf4 would need 300 MB\."):
+        service.load(*pair, name="Big", dtype="fp32")
+    assert service.loaded == before
+
+
 def test_a_broken_configuration_is_named_and_not_the_tokenizer(
     pair: tuple[Path, Path], tmp_path: Path, role: int, broken: dict[str, Any], said: str
 ) -> None:

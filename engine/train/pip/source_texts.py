@@ -364,7 +364,6 @@ _CLOSINGS = (
     "Take care",
     "Greetings",
 )
-_PATHS = ("home", "var", "data", "srv", "tmp", "mnt", "opt", "media")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from engine.errors import ModelError
+from engine.models import experts
 from engine.models.adapter import WINDOW, TransformersModel
 from engine.models.loader import load_model
 from engine.request import Request, Sampling, Speculation
@@ -18,6 +21,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "cohere2": {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]},
     "starcoder2": {"sliding_window": 24},
     "gpt_neox": {},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "norm_topk_prob": True,
+    },
 }
 """Architectures that the own decoder does not run."""
 
@@ -50,6 +60,19 @@ def test_logits_are_those_of_the_plain_forward(model: TransformersModel) -> None
     ours = model.forward(text, model.new_cache(256), last=150)
     with torch.inference_mode():
         expected = model.model(torch.tensor([text])).logits[0].float()
+    assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
+
+
+def test_experts_are_those_of_transformers(model: TransformersModel) -> None:
+    """The plain forward above runs through our own mixture of experts as well."""
+    text = tokens(40)
+    ours = model.forward(text, model.new_cache(256), last=40)
+    model.model.set_experts_implementation("eager")
+    try:
+        with torch.inference_mode():
+            expected = model.model(torch.tensor([text])).logits[0].float()
+    finally:
+        model.model.set_experts_implementation(experts.NAME)
     assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
 
 
@@ -109,6 +132,16 @@ def test_a_call_that_fails_inside_leaves_a_cache_that_can_be_cropped(
     handle.remove()
     cache.crop(40)
     assert torch.equal(model.forward(text[40:], cache, last=20), expected[40:])
+
+
+def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
+    write_random(tmp_path, "olmo2")
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.self_attn.v_proj.weight"
+    tensors[name][3, 2] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"{name} holds NaN"):
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

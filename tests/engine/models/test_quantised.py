@@ -15,9 +15,11 @@ from engine.checkpoint import inspect
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED
+from engine.memory import ModelSize
 from engine.models.loader import choose_dtype, load_model, quantisation_note
 from engine.models.tensors import Tensors
 from engine.testing.checkpoints import VOCABULARY, write_random
+from engine.testing.folders import tokenizer_json
 
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
 TEXT = [index * 7 % VOCABULARY for index in range(40)]
@@ -124,6 +126,11 @@ def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
         ({"quant_method": "gptq", "bits": 4}, "'gptq'"),
         ({"quant_method": "awq"}, "'awq'"),
         ({"quant_method": "fp8"}, "'fp8'"),
+        (
+            {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+            "'compressed-tensors'",
+        ),
+        ({"quant_method": "mxfp4"}, "'mxfp4'"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "'bitsandbytes' in fp4"),
     ],
@@ -137,6 +144,30 @@ def test_an_unknown_scheme_is_named_with_a_remedy(
     with pytest.raises(ModelError, match="Use the original model") as caught:
         load_model(tmp_path)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        ("qweight", "GPTQ or AWQ"),
+        ("weight_packed", "compressed-tensors"),
+        ("weight_scale_inv", "fp8"),
+        ("SCB", "LLM.int8"),
+    ],
+)
+def test_a_scheme_that_the_configuration_hides_is_named(
+    end: str, name: str, tmp_path: Path
+) -> None:
+    """AutoGPTQ and AutoAWQ kept their settings beside config.json: a tensor was said to be missing."""
+    write_random(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    moved = "model.layers.0.mlp.up_proj."
+    tensors[moved + end] = tensors.pop(moved + "weight").to(torch.int32)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match="Use the original model") as caught:
+        load_model(tmp_path)
+    assert name in str(caught.value)
+    assert moved + end in str(caught.value)
 
 
 def test_bytes_that_are_no_floats_are_refused_before_loading(tmp_path: Path) -> None:
@@ -186,34 +217,82 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 PEAK = """
 import resource, sys
 from pathlib import Path
-import torch
 from engine.models.loader import load_model
 load_model(Path(sys.argv[1]), dtype=sys.argv[3])  # whatever loading allocates once
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 model = load_model(Path(sys.argv[2]), dtype=sys.argv[3], context=256)
-print(1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before))
+print(1024 * before, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """365 MB of bf16 in five files; the same random layer over and over, to be quick."""
+    folder = tmp_path_factory.mktemp("sharded")
+    hidden, width, keys, rows, layers = 1024, 2816, 256, 24_000, 14
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": rows,
+        "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
+        "num_attention_heads": 16, "num_key_value_heads": 4, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 512, "tie_word_embeddings": True, "hidden_act": "silu",
+        "eos_token_id": 1,
+    }  # fmt: skip
+    shapes = {
+        "self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (keys, hidden),
+        "self_attn.v_proj": (keys, hidden), "self_attn.o_proj": (hidden, hidden),
+        "mlp.gate_proj": (width, hidden), "mlp.up_proj": (width, hidden),
+        "mlp.down_proj": (hidden, width), "input_layernorm": (hidden,),
+        "post_attention_layernorm": (hidden,),
+    }  # fmt: skip
+    layer = {name: torch.randn(size).bfloat16() for name, size in shapes.items()}
+    shards: list[dict[str, torch.Tensor]] = [
+        {
+            "model.embed_tokens.weight": torch.randn(rows, hidden).bfloat16(),
+            "model.norm.weight": torch.ones(hidden).bfloat16(),
+        }
+    ]
+    shards += [
+        {
+            f"model.layers.{index}.{name}.weight": tensor
+            for index in range(first, min(first + 4, layers))
+            for name, tensor in layer.items()
+        }
+        for first in range(0, layers, 4)
+    ]
+    places = {}
+    for number, tensors in enumerate(shards, start=1):
+        file = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        # A clone each: the library refuses tensors that share their memory.
+        save_file({name: each.clone() for name, each in tensors.items()}, folder / file)
+        places |= dict.fromkeys(tensors, file)
+    index = {"metadata": {}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(tokenizer_json([f"t{n}" for n in range(rows)]))
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux only")
 @pytest.mark.parametrize("kind", QUANTISED)
-def test_loading_never_holds_the_float_model(kind: str, tmp_path: Path) -> None:
-    """150 MB in float32, in shards: the peak is the quantised model and one matrix of its floats."""
-    sizes = {"hidden_size": 512, "intermediate_size": 1408, "head_dim": 64}
-    write_random(tmp_path / "small")
-    write_random(
-        tmp_path / "big", shard="30MB", num_hidden_layers=16, num_attention_heads=8, **sizes
-    )
-    big = inspect(tmp_path / "big")
-    assert big.bytes > 150_000_000
+def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path: Path) -> None:
+    """The issue's bound is 1.2 x the quantised size + 1 GB for the whole process.
+
+    At this size the float model would pass that too, so what loading adds is held to less: the
+    quantised model, its largest matrix in floats, and one part of it that is being quantised.
+    """
+    write_random(tmp_path, **WIDE)
+    found = inspect(sharded)
+    assert found.bytes > 350_000_000
     done = subprocess.run(
-        [sys.executable, "-c", PEAK, str(tmp_path / "small"), str(tmp_path / "big"), kind],
+        [sys.executable, "-c", PEAK, str(tmp_path), str(sharded), kind],
         capture_output=True,
         text=True,
         check=True,
         cwd=Path(__file__).resolve().parents[3],
     )
-    quantised = big.parameters * {"int8": 1.0, "nf4": 0.54}[kind]
-    # A fused matrix of 1408 x 2 x 512 in float32, its parts, and the allocator's slack.
-    assert int(done.stdout) < 1.2 * quantised + 40_000_000
+    before, peak = map(int, done.stdout.split())
+    quantised = ModelSize.of(found, kind, "bfloat16").weight_bytes("bfloat16")
+    print(f"{kind}: {quantised / 1e6:.0f} MB quantised; {before / 1e6:.0f} -> {peak / 1e6:.0f} MB")
+    assert peak < 1.2 * quantised + 1e9
+    assert peak - before < 1.2 * quantised + 200e6 < quantised + found.bytes

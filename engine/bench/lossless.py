@@ -1,0 +1,241 @@
+"""Does speculation change a word? Many prompts, every proposer, and plain decoding as the judge.
+
+Each prompt is answered by ``none`` and by every proposer, at temperature 0 (``greedy``) and at a drawn
+one (``coupled``), drafting a drawn number of tokens a round. Prompts come from the generators that Pip
+learns from. Everything is drawn from one seed, so a divergence comes again when it is asked for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from engine.bench.compare import PLAIN
+from engine.errors import ForetokenError
+from engine.events import Failed, Finished, Started
+from engine.models.base import Model
+from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.service import EngineService
+from engine.stats import Tally
+from engine.train.pip.mixture import DataPaths, available_weights, examples, sources
+
+LONGEST_PROMPT = 600
+"""Characters; a long prompt takes time and says no more."""
+RULES = (AcceptanceRule.GREEDY, AcceptanceRule.COUPLED)
+_CUTS: tuple[dict[str, float], ...] = (
+    {},
+    {},
+    {"top_p": 0.9},
+    {"top_k": 20, "min_p": 0.02},
+    {"repetition_penalty": 1.2, "frequency_penalty": 0.3},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One prompt, how far to draft, and how to choose tokens under the two rules."""
+
+    messages: tuple[Message, ...]
+    depth: int
+    samplings: tuple[Sampling, Sampling]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One proposer under one rule: replies compared with plain decoding, and how many differ."""
+
+    quantization: str
+    proposer: str
+    rule: str
+    prompts: int = 0
+    tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    divergences: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first token that differs from plain decoding's, and both logits after the same text.
+
+    ``position`` counts the reply's tokens from 0. A token is None where a reply has ended already.
+    """
+
+    quantization: str
+    proposer: str
+    rule: str
+    depth: int
+    temperature: float
+    seed: int
+    prompt: str
+    position: int
+    expected: int | None
+    found: int | None
+    expected_logit: float | None
+    found_logit: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    prompt: tuple[int, ...]
+    tokens: tuple[int, ...]
+    drafted: int
+    accepted: int
+
+
+def cases(count: int, seed: int, longest: int = LONGEST_PROMPT) -> list[Case]:
+    """``count`` prompts of at most ``longest`` characters, no two of them alike."""
+    rng = random.Random(seed)
+    return [_case(rng, messages) for messages in _prompts(count, seed, longest)]
+
+
+def run(
+    service: EngineService,
+    count: int,
+    *,
+    seed: int = 1,
+    max_tokens: int = 24,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[list[Row], list[Divergence]]:
+    """Compares on the loaded pair; a row for each proposer and rule. Raises ForetokenError."""
+    loaded = service.loaded
+    assert loaded is not None
+    names = (PLAIN, *(name for name in loaded.proposers if name != PLAIN))
+    rows = {(name, rule): Row(loaded.dtype, name, rule) for name in names for rule in RULES}
+    found: list[Divergence] = []
+    # At worst a character is a token, and the template has some of its own.
+    for index, case in enumerate(cases(count, seed, min(LONGEST_PROMPT, loaded.context // 2))):
+        for rule, sampling in zip(RULES, case.samplings, strict=True):
+            plain = None
+            for name in names:
+                reply = _ask(service, case, name, rule, sampling, max_tokens)
+                plain = plain or reply
+                rows[name, rule] = _counted(rows[name, rule], reply, plain)
+                if reply.tokens != plain.tokens:
+                    row = rows[name, rule]
+                    found.append(_divergence(service, case, row, sampling, plain, reply))
+        on_progress(index + 1, count)
+    return list(rows.values()), found
+
+
+def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str, Any]:
+    """For programs: the keys are those of the dataclasses."""
+    return {
+        "results": [asdict(row) for row in rows],
+        "divergences": [asdict(divergence) for divergence in divergences],
+    }
+
+
+def _prompts(count: int, seed: int, longest: int) -> Iterator[tuple[Message, ...]]:
+    known = sources(DataPaths())
+    met: set[tuple[Message, ...]] = set()
+    for example in examples(seed, available_weights(known), known):
+        # Some templates know no system prompt.
+        said = [message for message in example.prompt if message.role != "system"]
+        messages = tuple(Message(message.role, message.content) for message in said)
+        if len(met) == count:
+            return
+        if messages not in met and sum(len(m.content) for m in messages) <= longest:
+            met.add(messages)
+            yield messages
+
+
+def _case(rng: random.Random, messages: tuple[Message, ...]) -> Case:
+    seed = rng.getrandbits(32)
+    penalty = rng.choice((1.0, 1.0, 1.0, 1.1))
+    cuts: dict[str, Any] = dict(rng.choice(_CUTS))
+    temperature = round(rng.uniform(0.3, 1.5), 1)
+    return Case(
+        messages,
+        rng.randint(1, MAX_DEPTH),
+        (
+            Sampling(repetition_penalty=penalty, seed=seed),
+            Sampling(temperature=temperature, seed=seed, **cuts),
+        ),
+    )
+
+
+def _ask(
+    service: EngineService,
+    case: Case,
+    proposer: str,
+    rule: AcceptanceRule,
+    sampling: Sampling,
+    max_tokens: int,
+) -> _Reply:
+    depth = None if proposer == PLAIN else case.depth
+    request = Request(
+        messages=case.messages,
+        sampling=sampling,
+        speculation=Speculation(proposer=proposer, depth=depth, acceptance=rule),
+        max_tokens=max_tokens,
+        ignore_eos=True,
+    )
+    tally = Tally()
+    prompt: tuple[int, ...] = ()
+    for event in service.submit(request):
+        tally.add(event)
+        match event:
+            case Started():
+                prompt = event.prompt_tokens
+            case Failed():
+                raise ForetokenError(event.message)
+            case Finished():
+                total = tally.statistics()
+                return _Reply(prompt, event.token_ids, total.drafted, total.accepted)
+    raise AssertionError("a generation ends with Finished or Failed")
+
+
+def _counted(row: Row, reply: _Reply, plain: _Reply) -> Row:
+    return replace(
+        row,
+        prompts=row.prompts + 1,
+        tokens=row.tokens + len(reply.tokens),
+        drafted=row.drafted + reply.drafted,
+        accepted=row.accepted + reply.accepted,
+        divergences=row.divergences + (reply.tokens != plain.tokens),
+    )
+
+
+def _divergence(
+    service: EngineService,
+    case: Case,
+    row: Row,
+    sampling: Sampling,
+    plain: _Reply,
+    reply: _Reply,
+) -> Divergence:
+    pairs = zip(plain.tokens, reply.tokens, strict=False)
+    shorter = min(len(plain.tokens), len(reply.tokens))
+    position = next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
+    text = (*plain.prompt, *plain.tokens[:position])
+
+    def logits_of(model: Model) -> list[float]:
+        """After ``text``, its last token alone in the pass, as plain decoding has it."""
+        cache = model.new_cache(model.info.context)
+        model.forward(text[:-1], cache, last=0)
+        result: list[float] = model.forward(text[-1:], cache, last=1)[0].tolist()
+        return result
+
+    logits = service.measure(logits_of)
+    expected, found = (_at(one.tokens, position) for one in (plain, reply))
+    return Divergence(
+        quantization=row.quantization,
+        proposer=row.proposer,
+        rule=row.rule,
+        depth=case.depth,
+        temperature=sampling.temperature,
+        seed=sampling.seed or 0,
+        prompt=case.messages[-1].content,
+        position=position,
+        expected=expected,
+        found=found,
+        expected_logit=None if expected is None else logits[expected],
+        found_logit=None if found is None else logits[found],
+    )
+
+
+def _at(tokens: Sequence[int], position: int) -> int | None:
+    return tokens[position] if position < len(tokens) else None

@@ -1,0 +1,48 @@
+"""``foretoken bench lossless``: its table, its JSON, and a status that scripts can go by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.bench import lossless
+from tests.app.cli.conftest import Foretoken
+
+SHORT = ("--prompts", 2, "--max-tokens", 6, "--quantization", "fp32", "--json")
+
+
+def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, stories: Path) -> None:
+    result = foretoken("bench", "lossless", "--pair", stories, *SHORT)
+    assert result.status == 0, result.err
+    assert "divergences" in result.out
+    value = result.last_json
+    assert value["divergences"] == []
+    assert {(row["proposer"], row["rule"]) for row in value["results"]} == {
+        (name, rule) for name in ("none", "ngram", "suffix") for rule in ("greedy", "coupled")
+    }
+    assert all(row["prompts"] == 2 and row["divergences"] == 0 for row in value["results"])
+
+
+def test_a_divergence_is_printed_and_status_1(
+    foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = lossless.Row("fp32", "ngram", "greedy", 2, 12, 4, 3, 1)
+    differs = lossless.Divergence(
+        "fp32", "ngram", "greedy", 5, 0.0, 77, "Hello there", 3, 40, 41, 2.5, 2.25
+    )
+    monkeypatch.setattr(lossless, "run", lambda *_, **__: ([row], [differs]))
+    result = foretoken("bench", "lossless", "--pair", stories, *SHORT)
+    assert result.status == 1
+    assert "Hello there" in result.out
+    assert "token 3 of the reply: plain decoding wrote 40 (logit 2.5), ngram 41" in result.out
+    assert result.last_json["divergences"][0]["seed"] == 77
+
+
+def test_what_the_model_lacks_is_told_where_it_was_asked_for(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    adapted = stories.parent / "tiny-chat-gptneo"
+    result = foretoken("bench", "lossless", "--pair", adapted, "--quantization", "int8")
+    assert result.status == 2
+    assert "runs through transformers" in result.err

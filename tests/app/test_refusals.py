@@ -1,0 +1,70 @@
+"""A model that cannot be loaded is refused in the same words by page, API and command line."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
+from app.server.errors import ApiError
+from app.server.models import Models
+from engine.errors import ForetokenError
+from engine.testing.folders import write_model
+from tests.app.cli.conftest import Foretoken, foretoken
+
+__all__ = ["foretoken"]  # a fixture
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    with contextlib.closing(create_runtime(tmp_path)) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("scheme", ("'gptq'", "Use the original model", "--quantization int8 or nf4")),
+        ("machine", ("quantization is 'int8'", "on the CPU only", "Choose bf16 or fp32")),
+        ("memory", ("needs 300 MB", "1 kB are free", "nf4 would need 300 MB", "a smaller model")),
+    ],
+)
+def test_the_words_are_the_same_everywhere(
+    case: str,
+    words: tuple[str, ...],
+    runtime: Runtime,
+    foretoken: Foretoken,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheme = {"quantization_config": {"quant_method": "gptq"}} if case == "scheme" else {}
+    folder = str(write_model(tmp_path / "model", config=scheme))
+    dtype = "int8" if case == "machine" else "fp32"
+    if case == "machine":
+        monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
+    monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+
+    with pytest.raises(ForetokenError) as told:
+        open_pair(runtime.service, runtime.catalog, folder, dtype=dtype)
+    message = str(told.value)
+    assert all(word in message for word in words), message
+
+    open_in_background(runtime, folder, dtype).join(timeout=60)
+    assert runtime.opening.status.state is OpeningState.FAILED
+    assert runtime.opening.status.message == message
+    with pytest.raises(ApiError) as answered:
+        Models(runtime).find(None)
+    assert (answered.value.status, answered.value.message) == (
+        503,
+        f"No model is loaded. {message}",
+    )
+
+    result = foretoken("chat", "Hello", "--pair", folder, "--quantization", dtype)
+    assert result.status == 2
+    assert result.err.strip().endswith(message)
+    assert "Traceback" not in result.err

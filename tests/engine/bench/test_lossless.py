@@ -1,0 +1,93 @@
+"""Zero divergences, over every proposer, rule and quantisation; and that one would be told.
+
+The full run is ``foretoken bench lossless --prompts 1000``; these are the same code on few prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine import proposers
+from engine.acceptance import Acceptance
+from engine.bench import lossless
+from engine.checkpoint import QUANTIZATIONS
+from engine.events import Origin, Tree
+from engine.request import MAX_DEPTH
+from engine.service import EngineService
+
+PIP = Path(__file__).resolve().parents[3] / "assets" / "pip"
+
+
+@pytest.fixture
+def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
+    with closing(EngineService()) as service:
+        service.load(*pair, name="random")
+        yield service
+
+
+@pytest.mark.parametrize("kind", QUANTIZATIONS[1:])
+def test_the_embedded_pair_never_diverges(kind: str) -> None:
+    if not (PIP / "draft" / "model.safetensors").is_file():
+        pytest.skip("the embedded pair's weights are not here")
+    with closing(EngineService()) as service:
+        service.load(PIP / "target", PIP / "draft", name="Pip", dtype=kind)
+        rows, divergences = lossless.run(service, 4, max_tokens=16)
+    assert not divergences
+    assert [(row.proposer, row.rule) for row in rows] == [
+        (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
+    ]
+    assert {(row.quantization, row.prompts, row.tokens) for row in rows} == {(kind, 4, 64)}
+    drafted = {
+        name: sum(r.drafted for r in rows if r.proposer == name) for name in ("none", "draft")
+    }
+    assert drafted["none"] == 0 < drafted["draft"]
+
+
+def test_a_random_pair_never_diverges(service: EngineService) -> None:
+    """Its rounds end everywhere: the draft is wrong as often as right."""
+    told: list[tuple[int, int]] = []
+    rows, divergences = lossless.run(
+        service, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
+    )
+    assert not divergences
+    assert told == [(index, 6) for index in range(1, 7)]
+    draft = next(row for row in rows if row.proposer == "draft")
+    assert 0 < draft.accepted < draft.drafted
+
+
+def test_a_divergence_is_told_with_its_place_and_both_logits(
+    service: EngineService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that takes whatever comes first, right or wrong."""
+
+    def gullible(choices: list[int], tree: Tree) -> Acceptance:
+        if not tree.tokens:
+            return Acceptance((), choices[0], Origin.BONUS)
+        return Acceptance((0,), choices[1], Origin.CORRECTION)
+
+    monkeypatch.setattr("engine.judge.follow", gullible)
+    rows, divergences = lossless.run(service, 2, seed=3)
+    assert sum(row.divergences for row in rows) == len(divergences) > 0
+    greedy = next(one for one in divergences if one.rule == "greedy" and one.proposer == "draft")
+    assert greedy.expected != greedy.found
+    assert greedy.expected_logit is not None and greedy.found_logit is not None
+    assert {one.proposer for one in divergences} <= {"draft", "ngram", "suffix"}
+    value = lossless.as_json(rows, divergences)
+    assert value["divergences"][0]["prompt"] == divergences[0].prompt
+    assert value["results"][0]["divergences"] == 0
+
+
+def test_prompts_depths_and_temperatures_are_drawn_and_come_again() -> None:
+    drawn = lossless.cases(200, seed=1)
+    assert drawn == lossless.cases(200, seed=1) != lossless.cases(200, seed=2)
+    assert len({case.messages for case in drawn}) == 200
+    assert {case.depth for case in drawn} == set(range(1, MAX_DEPTH + 1))
+    for case in drawn:
+        greedy, coupled = case.samplings
+        assert greedy.temperature == 0 < coupled.temperature
+    length = max(sum(len(m.content) for m in case.messages) for case in drawn)
+    assert length <= lossless.LONGEST_PROMPT
