@@ -19,7 +19,7 @@ from engine.bench.peers.base import (
 )
 from engine.bench.peers.llama_steps import LlamaSteps
 from engine.bench.peers.server import HOST, Server
-from engine.errors import PeerFailed
+from engine.errors import ModelError, PeerFailed
 from engine.export.gguf_file import export, why_not_installed
 from engine.request import FIXED_DEPTH
 
@@ -60,8 +60,11 @@ class LlamaCpp:
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
         kind = TYPES[case.dtype]
-        target = export(case.target, workspace / "target.gguf", kind).file
-        draft = case.draft and export(case.draft, workspace / "draft.gguf", kind).file
+        try:
+            target = export(case.target, workspace / "target.gguf", kind).file
+            draft = case.draft and export(case.draft, workspace / "draft.gguf", kind).file
+        except ModelError as error:
+            raise PeerFailed(f"llama.cpp cannot be given these weights. {error}") from error
         files = Files(target, draft, kind)
         assert self.folder is not None
         server = find(self.folder, SERVER)

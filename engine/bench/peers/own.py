@@ -52,10 +52,16 @@ class Own:
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
         """Plain decoding, then every way of drafting that the case allows. They share the weights."""
         service = EngineService()
+        try:
+            return self._load(service, case)
+        except BaseException:
+            service.close()
+            raise
+
+    def _load(self, service: EngineService, case: Case) -> list[Contender]:
         simulated = case.acceptance is not None
-        service.load(
-            case.target, None if simulated else case.draft, name=case.name, dtype=case.dtype
-        )
+        draft = None if simulated else case.draft  # the service is to have nothing of it
+        service.load(case.target, draft, name=case.name, dtype=case.dtype)
         plain = OwnContender(service, PLAIN, case)
         if simulated:
             return [plain, SimulatedContender(service, plain, case)] if case.draft else [plain]
