@@ -120,7 +120,7 @@ def _models(text: str, data_dir: Path, status: Status) -> Models:
 
     pairing = read_catalog(data_dir).resolve(text)
     target = fetch(pairing.target, status.on_progress)
-    draft = pairing.draft and fetch(pairing.draft, status.on_progress)
+    draft = None if pairing.draft is None else fetch(pairing.draft, status.on_progress)
     return Models(text, target, draft, pairing.target.quantization)
 
 
