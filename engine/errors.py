@@ -54,3 +54,11 @@ class NotLoaded(ForetokenError):
 
 class OutOfMemory(ForetokenError):
     """The model does not fit; the message says what is needed and what is free."""
+
+
+class NotInstalled(ForetokenError):
+    """Something optional is not on this machine; the message says how to get it."""
+
+
+class PeerFailed(ForetokenError):
+    """Another engine, which is measured beside this one, failed; the message has its last words."""

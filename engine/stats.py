@@ -140,3 +140,13 @@ class Tally:
             ),
             decision=self._decision,
         )
+
+
+def expected_tokens(acceptance: float, depth: int) -> float:
+    """Tokens of a round that drafts ``depth``, each accepted with this probability if those before were.
+
+    1 + a + a^2 + ... + a^depth = (1 - a^(depth + 1)) / (1 - a).
+    """
+    if acceptance == 1.0:
+        return depth + 1.0
+    return (1 - acceptance ** (depth + 1)) / (1 - acceptance)

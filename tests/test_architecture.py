@@ -45,6 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine.models", "engine.catalog_file"),
     ("engine.catalog",),
     ("engine.memory", "engine.hub", "engine.target", "engine.proposers", "engine.controllers"),
+    ("engine.export",),
     ("engine.judge",),
     ("engine.decode",),
     ("engine.session",),

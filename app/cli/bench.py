@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from app import main, paths
 from app.cli import options
+from app.cli.bench_peers import peers
 from app.cli.loading import open_for_command
+from app.cli.progress import progress
 from app.cli.tables import table
 from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 cli = typer.Typer(
     help="Measure speed, acceptance and quality.", no_args_is_help=True, rich_markup_mode=None
 )
+cli.command()(peers)
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 LARGEST_SHAPE = 500_000_000
@@ -106,7 +107,7 @@ def compare(
             max_tokens=max_tokens,
             repeats=repeats,
         )
-        with _progress("Comparing") as on_progress:
+        with progress("Comparing") as on_progress:
             rows = bench.run(service, held, plan, on_progress)
         cost = service.measure(verify_cost.measure)
     _print_rows(rows, cost)
@@ -132,7 +133,7 @@ def quality(
     computing = check_threads(threads)
     with open_for_command(pair, paths.data_folder(data_dir), threads=computing) as service:
         examples = bench.questions(count, seed)
-        with _progress("Asking") as on_progress:
+        with progress("Asking") as on_progress:
             scores, failed = bench.run(service, examples, on_progress)
     if misses:
         _print_misses(failed)
@@ -175,7 +176,7 @@ def kernels(
     use_threads(computing)  # what follows runs in this thread, not in the engine's
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
-    with _progress("Timing") as on_progress:
+    with progress("Timing") as on_progress:
         timings = bench.run(memory, shapes, counts, repeats, on_progress)
     _print_kernels(timings, bandwidth, steps)
     if as_json:
@@ -215,7 +216,7 @@ def lossless(
                     raise
                 print(f"Note: {error}", file=sys.stderr)
                 continue
-            on_progress = stack.enter_context(_progress(kind))
+            on_progress = stack.enter_context(progress(kind))
             more, differ = bench.run(
                 service, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
             )
@@ -242,15 +243,6 @@ def _shape(text: str) -> tuple[int, int]:
             f"{LARGEST_SHAPE:,} weights.",
         )
     return int(n), int(k)
-
-
-@contextlib.contextmanager
-def _progress(task: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error."""
-    columns = (TextColumn(task), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        number = bar.add_task(task, total=None)
-        yield lambda done, total: bar.update(number, completed=done, total=total)
 
 
 def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:

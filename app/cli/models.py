@@ -10,14 +10,17 @@ import typer
 
 from app import paths
 from app.cli import options
+from app.cli.export import export_gguf
 from app.cli.tables import table
 
 if TYPE_CHECKING:
     from engine.catalog import Catalog, ModelSpec
 
 cli = typer.Typer(
-    help="List, check and download models. Without a command: list.", rich_markup_mode=None
+    help="List, check, download and export models. Without a command: list.",
+    rich_markup_mode=None,
 )
+cli.command("export-gguf")(export_gguf)
 
 
 def _catalog(data_dir: Path | None) -> Catalog:

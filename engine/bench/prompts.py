@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,17 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
     if not prompts:
         raise InvalidRequest("prompts", f"{file} holds no prompts: one JSON object a line.")
     return prompts
+
+
+def first_of_each(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
+    """The first ``count`` prompts of every kind, in their order; 0 takes all."""
+    seen: Counter[str] = Counter()
+    chosen = []
+    for prompt in prompts:
+        seen[prompt.kind] += 1
+        if not count or seen[prompt.kind] <= count:
+            chosen.append(prompt)
+    return chosen
 
 
 def _parse(file: Path, number: int, line: str) -> Prompt:

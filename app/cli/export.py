@@ -1,0 +1,42 @@
+"""``foretoken models export-gguf``: a model for llama.cpp."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+
+
+def export_gguf(
+    model: Annotated[
+        str, typer.Argument(help="A model folder, or a model or pair of the catalog.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    draft: Annotated[
+        bool, typer.Option("--draft", help="The pair's draft, not its target.")
+    ] = False,
+    kind: Annotated[str, typer.Option("--type", help="f32, f16, bf16, q8_0 or q4_0.")] = "f16",
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
+    from app.cli.loading import Status
+    from app.runtime import fetch, read_catalog
+    from engine.errors import InvalidRequest
+    from engine.export.gguf_file import export
+    from engine.memory import human
+
+    pairing = read_catalog(paths.data_folder(data_dir)).resolve(model)
+    spec = pairing.draft if draft else pairing.target
+    if spec is None:
+        raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")
+    with Status() as status:
+        folder = fetch(spec, status.on_progress)
+        status.say(f"Writing {output} ...")
+        done = export(folder, output, kind)
+    print(f"{spec.name} is in {done.file} ({human(done.bytes)}).")
+    for note in done.notes:
+        print(f"Note: {note}")

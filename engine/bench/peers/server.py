@@ -1,0 +1,124 @@
+"""A program that answers HTTP on this machine, from its start to its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from engine.errors import PeerFailed
+
+HOST = "127.0.0.1"
+_TAIL = 12
+"""Lines of a log that a message quotes."""
+_ANSWER_S = 600.0
+
+
+class Server:
+    """Started and ready once it is made. ``port`` is put where the command says ``{port}``."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        patience_s: float = 300.0,
+    ) -> None:
+        """Raises PeerFailed with the end of ``log`` where it does not get ready."""
+        self.name, self.log = name, log
+        port = free_port()
+        self.address = f"http://{HOST}:{port}"
+        with log.open("wb") as output:
+            try:
+                self.process = subprocess.Popen(
+                    [word.replace("{port}", str(port)) for word in command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **(environment or {})},
+                )
+            except OSError as error:
+                raise PeerFailed(f"{name} cannot be started: {error}.") from error
+        try:
+            self._wait(patience_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer's JSON. Raises PeerFailed."""
+        with self._open(path, body) as response:
+            return json.load(response)
+
+    def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[tuple[float, Any]]:
+        """Server-sent events as they come: when (in seconds), and the JSON. Raises PeerFailed."""
+        with self._open(path, body) as response:
+            for line in response:
+                data = line.decode().strip().removeprefix("data:").strip()
+                if data.startswith("{"):
+                    yield perf_counter(), json.loads(data)
+
+    def close(self) -> None:
+        """Ends the program, by force if it does not listen."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    def _open(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.address + path, data, {"Content-Type": "application/json"}
+        )
+        # No proxy: a request to this machine must not leave it.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            return opener.open(request, timeout=_ANSWER_S)
+        except urllib.error.HTTPError as error:
+            with error:
+                told = error.read().decode(errors="replace")[:500]
+            raise PeerFailed(f"{self.name} answered {error.code}: {told}") from error
+        except OSError as error:
+            raise PeerFailed(
+                f"{self.name} does not answer: {error}. {self._last_words()}"
+            ) from error
+
+    def _wait(self, patience_s: float) -> None:
+        """Until /health says that the model is loaded."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                status = self.process.returncode
+                raise PeerFailed(f"{self.name} ended with status {status}. {self._last_words()}")
+            try:
+                self._open("/health").close()
+            except PeerFailed:
+                time.sleep(0.05)
+            else:
+                return
+        raise PeerFailed(
+            f"{self.name} was not ready after {patience_s:.0f} seconds. {self._last_words()}"
+        )
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+        return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
+
+
+def free_port() -> int:
+    """A port that nothing listens on right now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,82 @@
+"""Stands in for llama-server, llama-batched-bench and vllm: speaks as they are documented to.
+
+Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+HELP = "--spec-type none,draft-simple,ngram-simple --spec-draft-n-max N --spec-synth-rates P0,P1"
+TOKENS = json.loads(os.environ.get("FAKE_TOKENS", "[5, 6, 7, 1]"))
+
+
+class Answers(BaseHTTPRequestHandler):
+    """/health, llama-server's /completion, the OpenAI API's /v1/completions."""
+
+    def do_GET(self) -> None:
+        self._send(200, {"status": "ok"})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if os.environ.get("FAKE_REFUSES"):
+            self._send(500, {"error": {"code": 500, "message": "no room in the context"}})
+        elif self.path == "/completion":
+            self._complete(body)
+        else:
+            self._stream(body)
+
+    def _complete(self, body: dict[str, Any]) -> None:
+        assert body["temperature"] == 0 and body["cache_prompt"] is False
+        tokens = TOKENS[: body["n_predict"]]
+        timings = {
+            "prompt_n": len(body["prompt"]),
+            "predicted_n": len(tokens),
+            "predicted_ms": 100.0,
+        }
+        self._send(200, {"content": "", "tokens": tokens, "timings": timings})
+
+    def _stream(self, body: dict[str, Any]) -> None:
+        assert body["return_token_ids"] and body["stream"]
+        self.send_response(200)
+        self.end_headers()
+        for token in TOKENS[: body["max_tokens"]]:
+            chunk = {"choices": [{"index": 0, "text": "x", "token_ids": [token]}]}
+            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _send(self, status: int, value: dict[str, Any]) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+def batched_bench(rows: list[int]) -> None:
+    """A step of n rows takes 10 + n milliseconds."""
+    print("main: a line that is no JSON")
+    for count in rows:
+        print(json.dumps({"pp": 32, "tg": 8, "pl": count, "t_tg": 8 * (10 + count) / 1e3}))
+
+
+def main(words: list[str]) -> None:
+    if "--help" in words:
+        print(HELP)
+    elif "-npl" in words:
+        batched_bench([int(count) for count in words[words.index("-npl") + 1].split(",")])
+    elif os.environ.get("FAKE_FAILS"):
+        sys.exit("error: unknown model architecture")
+    else:
+        port = int(words[words.index("--port") + 1])
+        HTTPServer(("127.0.0.1", port), Answers).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
