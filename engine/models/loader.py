@@ -162,11 +162,14 @@ def _compiled_in_bf16(checkpoint: Checkpoint) -> bool:
     library = native.ready() if choose_device().type == "cpu" else None
     if library is None or library.kinds["bf16"] is not native.Kind.PAIRS:
         return False
-    if checkpoint.architecture not in FAMILIES:
-        return False
     stored = {kind for _, _, kind in checkpoint.tensors.values()}
-    architecture = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
-    return stored == {"BF16"} and runs(architecture, "bf16", library)
+    if checkpoint.architecture not in FAMILIES or stored != {"BF16"}:
+        return False
+    try:
+        architecture = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
+    except (ModelError, AttributeError, KeyError, TypeError, ValueError):
+        return False  # loading it will say what is wrong
+    return runs(architecture, "bf16", library)
 
 
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:

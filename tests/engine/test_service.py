@@ -150,16 +150,6 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
     assert finished(service.submit(asked())).token_ids == expected
 
 
-@pytest.mark.parametrize(
-    ("role", "broken", "said"),
-    [
-        (0, {"rms_norm_eps": "small"}, "'rms_norm_eps' expected float, got str (value: 'small')"),
-        (0, {"hidden_size": 31}, "not a multiple of the number of attention heads"),
-        (0, {"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "'big'"),
-        (1, {"rms_norm_eps": "small"}, "'small'"),
-        (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
-    ],
-)
 def test_the_engines_thread_computes_with_as_many_threads_as_it_was_given(
     pair: tuple[Path, Path],
 ) -> None:
@@ -183,6 +173,16 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
     assert service.loaded == before
 
 
+@pytest.mark.parametrize(
+    ("role", "broken", "said"),
+    [
+        (0, {"rms_norm_eps": "small"}, "'rms_norm_eps' expected float, got str (value: 'small')"),
+        (0, {"hidden_size": 31}, "not a multiple of the number of attention heads"),
+        (0, {"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "'big'"),
+        (1, {"rms_norm_eps": "small"}, "'small'"),
+        (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
+    ],
+)
 def test_a_broken_configuration_is_named_and_not_the_tokenizer(
     pair: tuple[Path, Path], tmp_path: Path, role: int, broken: dict[str, Any], said: str
 ) -> None:
