@@ -1,0 +1,92 @@
+"""A model that runs interpreted until the compiled step is built, and compiled from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine.events import Finished
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
+from engine.request import Request
+from engine.service import EngineService
+
+PIP = Path(__file__).resolve().parents[2] / "assets" / "pip"
+
+
+class Machine:
+    """Where the step is not built yet; ``finish`` is the end of the build."""
+
+    def __init__(self) -> None:
+        self.library: Library | None = None
+        self.waiting: list[Callable[[], None]] = []
+
+    def finish(self, library: Library) -> None:
+        self.library = library
+        while self.waiting:
+            self.waiting.pop()()
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(native, "ready", lambda: made.library)
+    monkeypatch.setattr(native, "build_behind", made.waiting.append)
+    return made
+
+
+@pytest.fixture
+def service(machine: Machine) -> Iterator[EngineService]:
+    with closing(EngineService()) as made:
+        made.load(PIP / "target", PIP / "draft", name="Pip", dtype="fp32")
+        yield made
+
+
+def answer(service: EngineService) -> str:
+    *_, last = service.submit(Request(prompt="Once upon a time", max_tokens=40))
+    assert isinstance(last, Finished)
+    return last.text
+
+
+def compiled(service: EngineService) -> bool:
+    assert service.loaded is not None
+    return service.loaded.compiled
+
+
+def test_the_compiled_step_takes_over_when_it_is_built(
+    service: EngineService, machine: Machine, library: Library
+) -> None:
+    assert not compiled(service)
+    before = answer(service)
+    machine.finish(library)
+    assert compiled(service)
+    assert answer(service) == before
+
+
+def test_it_is_not_built_again_once_it_runs(
+    service: EngineService, machine: Machine, library: Library
+) -> None:
+    machine.finish(library)
+    service.load(PIP / "target", None, name="Alone", dtype="fp32")
+    assert compiled(service)
+    assert machine.waiting == []
+
+
+def test_another_pair_that_was_loaded_meanwhile_stays(
+    service: EngineService, machine: Machine, library: Library
+) -> None:
+    first = machine.waiting.pop()
+    service.load(PIP / "draft", None, name="Small", dtype="fp32")
+    machine.library = library
+    first()
+    assert service.loaded is not None and service.loaded.name == "Small"
+
+
+def test_a_service_that_was_closed_meanwhile_is_left_alone(
+    service: EngineService, machine: Machine, library: Library
+) -> None:
+    service.close()
+    machine.finish(library)
