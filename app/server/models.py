@@ -65,5 +65,6 @@ class Models:
             "target": loaded.target,
             "draft": loaded.draft,
             "quantization": loaded.dtype,
+            "compiled": loaded.compiled,
             "proposers": list(loaded.proposers),
         }

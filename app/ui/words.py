@@ -133,7 +133,7 @@ class Words:
             f"target {loaded.target}",
             f"draft {loaded.draft}" if loaded.draft else "no draft",
             f"{count(loaded.parameters)} parameters",
-            f"{loaded.dtype} on {loaded.device}",
+            f"{loaded.dtype} on {loaded.device}{', compiled' if loaded.compiled else ''}",
             f"context {loaded.context}",
             f"vocabulary {loaded.vocabulary}",
         ]
