@@ -42,6 +42,8 @@ class Auto:
     def budget(self) -> Budget:
         if not self.experience.verify.known or not self.deepest:
             return Budget(0, 0)  # what a plain round takes is what all others are compared with
+        if self._paused and self._wait > 0 and not self._tried:
+            return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
         if speeds[best] <= self._gain_needed * speeds[0]:

@@ -95,8 +95,10 @@ def compute_dtype(checkpoint: Checkpoint, kind: str) -> str:
 def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
     """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
 
-    A draft only proposes, so that nobody needs to be told.
+    Compiled, a draft in int8 takes half the time. It only proposes, so that nobody needs to be told.
     """
+    if kind in DTYPES and _compiled(checkpoint, "int8"):
+        return "int8"
     if kind in QUANTISED and why_not_quantised(checkpoint) is not None:
         return _unquantised(checkpoint)
     return kind
@@ -159,17 +161,22 @@ def _interpreted(checkpoint: Checkpoint) -> str:
 
 def _compiled_in_bf16(checkpoint: Checkpoint) -> bool:
     """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
-    library = native.ready() if choose_device().type == "cpu" else None
-    if library is None or library.kinds["bf16"] is not native.Kind.PAIRS:
-        return False
     stored = {kind for _, _, kind in checkpoint.tensors.values()}
-    if checkpoint.architecture not in FAMILIES or stored != {"BF16"}:
+    library = native.ready()
+    pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
+    return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16")
+
+
+def _compiled(checkpoint: Checkpoint, kind: str) -> bool:
+    """Whether the compiled step would run the model in ``kind``."""
+    library = native.ready() if choose_device().type == "cpu" else None
+    if library is None or checkpoint.architecture not in FAMILIES:
         return False
     try:
         architecture = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
     except (ModelError, AttributeError, KeyError, TypeError, ValueError):
         return False  # loading it will say what is wrong
-    return runs(architecture, "bf16", library)
+    return runs(architecture, kind, library)
 
 
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
