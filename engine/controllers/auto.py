@@ -1,6 +1,6 @@
 """``auto``: the depth with most tokens a second expected, by measured times and acceptance.
 
-    tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted))
+    tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
 
 Both expectations follow from two rates for each position: that one more token is drafted, and that
 it stands; each is estimated from judged tokens of the last rounds, so it is calibrated by itself,
@@ -11,6 +11,7 @@ decoding: where nothing is faster, drafting pauses, and is tried again after 8, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from engine.controllers.experience import Experience
 from engine.events import Budget, Decision, Round
@@ -26,9 +27,12 @@ _SETTLED = 16
 class Auto:
     """Learns into ``experience``, which outlives it."""
 
-    def __init__(self, depth: int, experience: Experience) -> None:
+    def __init__(
+        self, depth: int, experience: Experience, clock: Callable[[], float] = perf_counter
+    ) -> None:
         self.deepest = depth
         self.experience = experience
+        self._clock, self._ended = clock, 0.0  # when the last round ended; 0: there was none
         self._paused = False
         self._pause = _FIRST_WAIT  # rounds between two tries
         self._wait = 0  # rounds to the next try
@@ -40,6 +44,8 @@ class Auto:
         experience.drafter.begin()
 
     def budget(self) -> Budget:
+        if self._ended:
+            self.experience.between.learn(0, self._clock() - self._ended)
         if not self.experience.verify.known or not self.deepest:
             return Budget(0, 0)  # what a plain round takes is what all others are compared with
         if self._paused and self._wait > 0 and not self._tried:
@@ -68,6 +74,7 @@ class Auto:
             self._judge_try(round) if drafted else self._pass_round(asked)
         self._steady += asked
         self._warm = asked
+        self._ended = self._clock()
 
     @property
     def _gain_needed(self) -> float:
@@ -90,8 +97,9 @@ class Auto:
     def _judge_try(self, round: Round) -> None:
         """A try that paid is followed by another, until the estimates have seen enough."""
         drafted, verify = len(round.tree), self.experience.verify
-        takes = self.experience.drafter.drafts(drafted) + verify(1 + drafted)
-        if (1 + len(round.accepted_path)) * verify(1) <= takes:
+        between = self.experience.between(0)
+        takes = self.experience.drafter.drafts(drafted) + verify(1 + drafted) + between
+        if (1 + len(round.accepted_path)) * (verify(1) + between) <= takes:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)
             self._wait = self._pause
 
@@ -108,16 +116,17 @@ class Auto:
         """Tokens a second at depth 0, 1, ... ``deepest``, at the machine's usual pace."""
         goes_on = self.experience.drafter.goes_on()
         verify, drafts = self.experience.verify, self.experience.drafter.drafts
-        speeds = [1 / verify(1)]
+        between = self.experience.between(0)
+        speeds = [1 / (verify(1) + between)]
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
-        takes = verify(1) + drafts(0)
+        takes = verify(1) + drafts(0) + between
         for depth in range(1, self.deepest + 1):
             on, stand = goes_on[depth - 1], stands[depth - 1]
             stopped += reached * (1 - on) * takes  # drafts that end before this token
             reached *= on
             alive *= on * stand
             tokens += alive
-            takes = verify(1 + depth) + drafts(depth)
+            takes = verify(1 + depth) + drafts(depth) + between
             speeds.append(tokens / (stopped + reached * takes))
         return speeds
 

@@ -94,12 +94,16 @@ class Drafter:
 
 @dataclass(slots=True)
 class Experience:
-    """What a controller starts from: ``verify`` are times by rows, the pending token included."""
+    """What a controller starts from: ``verify`` are times by rows, the pending token included.
+
+    ``between`` is what lies between two rounds, whatever they drafted: text, events, the page.
+    """
 
     verify: Times = field(default_factory=lambda: Times(proportional=False))
+    between: Times = field(default_factory=lambda: Times(proportional=False))
     pace: Pace = field(default_factory=Pace)
     drafter: Drafter = field(default_factory=Drafter)
 
     def of(self, drafter: Drafter) -> Experience:
         """The same machine and model with another drafter."""
-        return Experience(self.verify, self.pace, drafter)
+        return Experience(self.verify, self.between, self.pace, drafter)

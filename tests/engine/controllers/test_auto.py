@@ -142,6 +142,15 @@ def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
         assert last.expected is not None and last.expected < last.needed
 
 
+def test_what_lies_between_rounds_speaks_for_drafting() -> None:
+    """A round costs its text and events too: fewer rounds save them."""
+    machine = Machine(STEEP, 0.3, 0.9)  # alone, not even a perfect draft would pay
+    now = itertools.count()
+    slow = Auto(15, warm(machine), clock=lambda: 5.0 * next(now))  # five seconds from call to call
+    late = play(machine, slow, 400)[200:]
+    assert sum(r.budget.depth > 0 for r in late) > 0.9 * len(late)
+
+
 def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
     last = told(play(machine, Auto(15, Experience()), 400))[-1]
