@@ -145,7 +145,8 @@ class Matrix:
 
     def set_bias(self, bias: Tensor) -> None:
         """Adds ``bias (out,)`` to every result from now on."""
-        self._library.bias(self.pointer, bias.float().contiguous().data_ptr())
+        wide = bias.float().contiguous()  # lives until it is copied
+        self._library.bias(self.pointer, wide.data_ptr())
 
     def __call__(self, x: Tensor) -> Tensor:
         """float32 ``(rows, in)`` -> float32 ``(rows, out)``."""

@@ -262,7 +262,11 @@ private:
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;
             Floats bias = load(bias_.as<float>() + n);
-            for (int r = 0; r < R; ++r) finish(to + size_t(r) * stride + n, sum[r][p] + bias, n);
+            for (int r = 0; r < R; ++r) {
+                // Said here and not left to the compiler, which might fuse for one number of rows alone.
+                const Floats result = K == Kind::INT8 ? fused(sum[r][p], all(rows.scales[r]), bias) : sum[r][p] + bias;
+                finish(to + size_t(r) * stride + n, result, n);
+            }
         }
     }
 
@@ -348,7 +352,7 @@ private:
             Floats scale = load(scales_.as<float>() + n);
             for (int r = 0; r < R; ++r) {
                 auto exact = (Floats)_mm512_cvtepi32_ps(_mm512_sub_epi32(part[r][p], centre));
-                sum[r][p] = exact * scale * all(rows.scales[r]);
+                sum[r][p] = exact * scale;  // the row's own scale comes with the bias
             }
         }
 #endif

@@ -54,6 +54,9 @@ inline Halves narrow(Floats value) {
 inline Floats fused(Floats a, Floats b, Floats c) {
 #ifdef __AVX512F__
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FP_FAST_FMAF)
+    for (int lane = 0; lane < LANES; ++lane) c[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
+    return c;
 #else
     return a * b + c;
 #endif

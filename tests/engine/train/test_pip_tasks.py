@@ -229,20 +229,6 @@ def test_a_filled_form_has_no_blank_left() -> None:
         assert not re.search(r"____|\[\w|\[ \]|<\w|\{|__\w", form.filled), form
 
 
-def test_words_meant_for_the_end_of_each_line_go_there() -> None:
-    """ "End each line with ..." once put the word at the start."""
-    rng = random.Random(6)
-    task = next(task for task in rewrites.TASKS if task.name == "add_to_each")
-    for _ in range(300):
-        source = task.make(rng)
-        edit = task.edit(rng, False, source)
-        if edit is not None and edit.instruction.startswith("End "):
-            assert all(
-                line.startswith(unit)
-                for line, unit in zip(edit.result.units, source.units, strict=True)
-            )
-
-
 def test_word_banks_are_wide_and_without_repeats() -> None:
     least = {
         "FIRST_NAMES": 400,
