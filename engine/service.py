@@ -147,7 +147,8 @@ class EngineService:
         Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; the old pair then stays.
         """
         loaded: Loaded = self._call(lambda: self._load(target, draft, name, dtype))
-        self._compile_behind(loaded, lambda: self._load(target, draft, name, dtype))
+        # Not ``dtype``: "auto" may choose another one once a step is compiled, and with it other words.
+        self._compile_behind(loaded, lambda: self._load(target, draft, name, loaded.dtype))
         return loaded
 
     def unload(self) -> None:

@@ -12,11 +12,13 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import Status
+from app.cli.loading import Status, compile_first
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.errors import InvalidRequest
 from engine.request import Speculation
+from engine.threads import check as check_threads
+from engine.threads import use as use_threads
 
 if TYPE_CHECKING:
     from engine.bench.peers.cases import Models
@@ -65,14 +67,16 @@ def peers(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of random weights and simulated mistakes.")] = 1,
     quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
     as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """This engine beside transformers, llama.cpp and vLLM: same weights, same prompts, in turns."""
     from engine.bench import prompts as held_prompts
     from engine.bench.peers import cases, field, run
 
-    dtype = options.check_quantization(quantization)
+    dtype, computing = options.check_quantization(quantization), use_threads(check_threads(threads))
     Speculation(depth=depth)  # told before anything is loaded
     if weights == RANDOM_1B and prompts_file is not None:
         raise InvalidRequest(
@@ -100,7 +104,9 @@ def peers(
             depth=depth,
             acceptance=acceptance,
             seed=seed,
+            threads=computing,
         )
+        compile_first(status)
         known = field.peers(llama_cpp, vllm)
         with field.line_up(known, case, workspace, status.say) as line:
             with progress("Taking turns") as on_progress:

@@ -63,7 +63,7 @@ def open_for_command(
     catalog = read_catalog(data_dir)
     with contextlib.closing(EngineService(paths.remembered(data_dir), threads)) as service:
         with Status() as status:
-            _compile(status)
+            compile_first(status)
             status.say(f"Loading {pair} ...")
             loaded = open_pair(service, catalog, pair, status.on_progress, dtype=dtype)
         for note in loaded.notes:
@@ -71,7 +71,7 @@ def open_for_command(
         yield service
 
 
-def _compile(status: Status) -> None:
+def compile_first(status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
     from engine.kernels.native import build
 

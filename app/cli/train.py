@@ -30,6 +30,12 @@ def train(
         list[str] | None, typer.Option(help="Only this stage: tokenizer, target or draft.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", help="The folder of a trained target to go on from: assets/pip/target."
+        ),
+    ] = None,
 ) -> None:
     """Train the models of a recipe. Run again after a stop, it goes on from the last checkpoint."""
     stages = tuple(stage or STAGES)
@@ -49,6 +55,7 @@ def train(
             data=data or paths.project_root().parent / "shared" / "data",
             resume=not fresh,
             stages=stages,
+            start=start,
         )
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)

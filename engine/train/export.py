@@ -12,7 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
+LOG_FILE = "training.jsonl"
+"""The curve in numbers, beside the weights, so that a later run can go on with it."""
 _CURVE_ROWS = 16
+_LOG_ROWS = 256
 _SHAPE = (
     "num_hidden_layers",
     "hidden_size",
@@ -58,7 +61,12 @@ def export_model(model: Any, tokenizer: Path, folder: Path) -> None:
 def write_card(
     folder: Path, title: str, about: str, log: Sequence[Mapping[str, Any]], evaluation: Path
 ) -> None:
-    """README.md: data, licences, training curve, and the figures in `evaluation` if it is there."""
+    """README.md: data, licences, training curve, and the figures in `evaluation` if it is there.
+
+    Beside it LOG_FILE: what a later run needs of the log, at most some 256 lines of it and its last.
+    """
+    lines = "".join(json.dumps(entry) + "\n" for entry in _thinned(log))
+    (folder / LOG_FILE).write_text(lines, encoding="utf-8")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     parts = [
         f"{_FRONT_MATTER}# {title}\n\n{about}",
@@ -68,6 +76,15 @@ def write_card(
         f"## Evaluation\n\n{_evaluation(evaluation)}",
     ]
     (folder / "README.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", "utf-8")
+
+
+def _thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Every so many losses, the last held-out losses, and the last entry whatever it is."""
+    losses = [entry for entry in log if "loss" in entry]
+    held_out = [entry for entry in log if "held_out" in entry]
+    kept = (*losses[:: len(losses) // _LOG_ROWS + 1], *held_out[-1:], *log[-1:])
+    chosen = {id(entry) for entry in kept}
+    return [entry for entry in log if id(entry) in chosen]
 
 
 def _shape_table(config: Mapping[str, Any]) -> str:

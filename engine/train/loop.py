@@ -87,6 +87,10 @@ class Loop:
         self._clock = Clock(stage.budget)
         self._step = 0
 
+    def begin_at(self, clock: Clock) -> None:
+        """Counts this run's tokens and time from there, where the weights come from an earlier one."""
+        self._clock = clock
+
     def restore(self) -> None:
         """Goes on from the latest checkpoint, if there is one."""
         state = load_checkpoint(self._checkpoint)

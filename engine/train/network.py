@@ -1,7 +1,8 @@
 """The training pass of a Llama decoder: transformers' weights, a quicker route through them.
 
-`LlamaForCausalLM` owns the parameters in fp32. `Network` computes in bf16 with the projections of a layer
-joined, attention in blocks that skip most of the masked half, and the head only where a label is learned.
+`LlamaForCausalLM` owns the parameters in fp32. `Network` computes in bf16 where that is fast, with the
+projections of a layer joined, attention in blocks that skip most of the masked half, and the head only
+where a label is learned.
 On a CPU this trains about twice as fast as transformers' own forward under autocast: fused attention
 reaches a fifth of the speed of plain matrix products there (Zen 4, torch 2.13, 2026-11).
 """
@@ -19,6 +20,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.train.data import IGNORE, Batch
+from engine.train.machine import pass_dtype
 from engine.train.recipe import Shape
 
 BLOCK = 128  # queries per attention block
@@ -95,9 +97,10 @@ class Network:
     """Hidden states and losses of a LlamaForCausalLM. Holds no weights of its own."""
 
     def __init__(
-        self, model: Any, dtype: torch.dtype = torch.bfloat16, compiled: bool = False
+        self, model: Any, dtype: torch.dtype | None = None, compiled: bool = False
     ) -> None:
-        self.model, self.dtype = model, dtype
+        """`dtype` of the pass; None for the one that the model's device is fastest in."""
+        self.model, self.dtype = model, dtype or pass_dtype(model.device)
         config = model.config
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim, self._width = config.head_dim, config.intermediate_size

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.train.machine import pass_dtype
 from engine.train.recipe import OptimizerStage
 
 _MOMENTUM = 0.95
@@ -25,7 +26,7 @@ def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
     """(count, m, n) -> about U V^T of each matrix, singular values near one."""
     first, second, third = _QUINTIC
     wide = stack if stack.shape[1] <= stack.shape[2] else stack.transpose(1, 2)
-    value = wide.to(torch.bfloat16)
+    value = wide.to(pass_dtype(stack.device))
     value = value / (value.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         square = value @ value.transpose(1, 2)

@@ -16,6 +16,7 @@ from engine.train.loop import Paths
 from engine.train.machine import choose_device
 from engine.train.progress import report
 from engine.train.recipe import Recipe, load_recipe
+from engine.train.start import take_over
 from engine.train.target import train_target
 from engine.train.tokenizer import save_tokenizer, train_tokenizer
 
@@ -36,14 +37,20 @@ def run(
     data: Path,
     resume: bool = True,
     stages: Sequence[str] = STAGES,
+    start: Path | None = None,
 ) -> None:
-    """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data)."""
+    """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data).
+
+    `start`: the folder of a trained target to go on from; the budget counts what it had already.
+    """
     recipe = load_recipe(recipe_path)
     if not data.is_dir():
         raise DataError(
             f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k."
         )
     paths = Paths(out)
+    if start is not None:
+        take_over(start, paths)
     device = choose_device(recipe)
 
     def wanted(stage: str, result: Path) -> bool:
@@ -52,7 +59,7 @@ def run(
     if wanted("tokenizer", paths.tokenizer / "tokenizer.json"):
         make_tokenizer(recipe, paths, data)
     if wanted("target", paths.target / "model.safetensors"):
-        model = train_target(recipe, paths, data, device, resume)
+        model = train_target(recipe, paths, data, device, resume, start)
         export_model(model, paths.tokenizer, paths.target)
         _card(paths, "target", recipe)
     if wanted("draft", paths.draft / "model.safetensors"):
@@ -121,6 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--stage", action="append", choices=STAGES, help="only this stage; may repeat"
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
+    parser.add_argument(
+        "--from", dest="start", type=Path, help="folder of a trained target to go on from"
+    )
     given = parser.parse_args(arguments)
     try:
         run(
@@ -129,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data=given.data,
             resume=not given.fresh,
             stages=given.stage or STAGES,
+            start=given.start,
         )
     except ForetokenError as error:
         print(error, file=sys.stderr)

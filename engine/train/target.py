@@ -15,18 +15,29 @@ from engine.train.loop import Loop, Loss, Paths
 from engine.train.machine import Clock
 from engine.train.network import Network, config_of, new_model, place
 from engine.train.recipe import Phase, Recipe, RowsStage, Shape
+from engine.train.start import clock_of, load_weights
 from engine.train.tokenizer import Document, Encoder
 
 _HELD_OUT_EACH = 24  # examples of every kind
 
 
 def train_target(
-    recipe: Recipe, paths: Paths, data: Path, device: torch.device, resume: bool
+    recipe: Recipe,
+    paths: Paths,
+    data: Path,
+    device: torch.device,
+    resume: bool,
+    start: Path | None = None,
 ) -> Any:
-    """A trained LlamaForCausalLM in fp32. Writes checkpoints and the log under `paths`."""
+    """A trained LlamaForCausalLM in fp32. Writes checkpoints and the log under `paths`.
+
+    `start`: the folder of an exported model to go on from, unless there is a checkpoint.
+    """
     stage = recipe.target
     tokenizer = load_tokenizer(paths)
     model = untrained(stage.model, tokenizer, recipe.seed).to(device)
+    if start is not None:
+        load_weights(start, model)
     network = Network(model, compiled=recipe.compile)
     material = Material(data, recipe.weights)
     held_out = held_out_batches(material, Encoder(tokenizer), stage.rows, recipe.seed)
@@ -34,6 +45,12 @@ def train_target(
     with Feed(spec) as feed:
         task = TargetTask(network, feed, stage.phases, held_out)
         loop = Loop("target", model, stage, task, paths)
+        if start is not None:
+            clock = clock_of(paths.journal("target"), stage.budget)
+            loop.begin_at(clock)
+            # Other examples than those it has learned from.
+            block = clock.tokens // stage.rows.block_tokens
+            feed.start_at(FeedState(block, 0, text_share(stage.phases, clock.progress)))
         if resume:
             loop.restore()
         loop.run()

@@ -66,6 +66,16 @@ def test_the_compiled_step_takes_over_when_it_is_built(
     assert answer(service) == before
 
 
+def test_what_auto_chose_before_the_build_stays_behind_it(
+    service: EngineService, machine: Machine, library: Library
+) -> None:
+    """A race that spanned the change once compared fp32 with bf16: ``auto`` was resolved again."""
+    before = service.load(PIP / "target", None, name="Pip", dtype="auto")
+    machine.finish(library)
+    assert compiled(service)
+    assert service.loaded is not None and service.loaded.dtype == before.dtype
+
+
 def test_it_is_not_built_again_once_it_runs(
     service: EngineService, machine: Machine, library: Library
 ) -> None:

@@ -64,8 +64,12 @@ def make(
     depth: int | None = None,
     acceptance: float | None = None,
     seed: int = 1,
+    threads: int | None = None,
 ) -> Case:
-    """Raises InvalidRequest where ``dtype`` does not suit, or the context is too short."""
+    """``threads``: None for as many as torch uses here.
+
+    Raises InvalidRequest where ``dtype`` does not suit, or the context is too short.
+    """
     checkpoint = inspect(models.target)
     longest = max(map(len, prompts)) + limit + _MARGIN
     if longest > checkpoint.context:
@@ -83,7 +87,7 @@ def make(
         dtype=choose_dtype(checkpoint, models.quantization if dtype == AUTO else dtype),
         eos=frozenset(checkpoint.eos_ids),
         longest=longest,
-        threads=torch.get_num_threads(),
+        threads=threads or torch.get_num_threads(),
         depth=depth,
         acceptance=acceptance,
         seed=seed,

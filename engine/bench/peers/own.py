@@ -51,7 +51,7 @@ class Own:
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
         """Plain decoding, then every way of drafting that the case allows. They share the weights."""
-        service = EngineService()
+        service = EngineService(threads=case.threads)
         try:
             return self._load(service, case)
         except BaseException:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import logging
 import os
 import platform
 import shutil
@@ -12,8 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-
-log = logging.getLogger(__name__)
 
 SOURCE = Path(__file__).parent
 COMPILERS = ("g++", "clang++", "c++")

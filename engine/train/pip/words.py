@@ -423,11 +423,6 @@ def phone(rng: random.Random) -> str:
     return f"{rng.randint(201, 989)}-{rng.randint(0, 9999):04}"
 
 
-def different(rng: random.Random, bank: Sequence[str], count: int) -> list[str]:
-    """`count` different words of a bank."""
-    return rng.sample(bank, count)
-
-
 def joined(items: Sequence[str], last: str = "and") -> str:
     """`a, b and c`."""
     if len(items) < 2:

@@ -21,6 +21,7 @@ from engine.request import Request, Speculation
 from engine.session import Session
 from engine.testing.checkpoints import VOCABULARY, open_session, write_random
 from engine.testing.families import LLAMA3, MODELS, OTHERS, write_family
+from engine.testing.sameness import check_parts, check_rollback, check_rows
 
 WIDE: dict[str, Any] = {
     "hidden_size": 256,
@@ -206,41 +207,15 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("start", [5, 250, 272])
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
     """In the middle of a KV block, across the border of one, and of what a window leaves in sight."""
-    text = tokens(start + 16)
-    cache = model.new_cache(512)
-    model.forward(text[:start], cache, last=0)
-    alone = torch.cat([model.forward([token], cache, last=1) for token in text[start:]])
-    for rows in range(1, 17):
-        cache.crop(start)
-        together = model.forward(text[start : start + rows], cache, last=rows)
-        assert torch.equal(together, alone[:rows]), rows
+    check_rows(model, tokens(start + 16), start)
 
 
 def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> None:
-    text = tokens(270)
-    used, fresh = model.new_cache(512), model.new_cache(512)
-    model.forward(text[:250], used, last=0)
-    for seed in range(3):  # rounds that are rejected from their second token on
-        start = used.length
-        model.forward([text[start], *tokens(15, seed)], used, last=16)
-        used.crop(start + 1)
-    model.forward(text[:253], fresh, last=0)
-    assert torch.equal(
-        model.forward(text[253:], used, last=17), model.forward(text[253:], fresh, last=17)
-    )
+    check_rollback(model, tokens(270), [tokens(15, seed) for seed in range(3)])
 
 
 def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
-    """A follow-up finds tokens in the cache that were decoded, not prefilled."""
-    text = tokens(300)
-    expected = None
-    for size in (1, 7, 16, 100, 128, 300):
-        cache = model.new_cache(512)
-        for at in range(0, 290, size):
-            model.forward(text[at : min(at + size, 290)], cache, last=0)
-        last = model.forward(text[290:], cache, last=10)
-        expected = last if expected is None else expected
-        assert torch.equal(last, expected), size
+    check_parts(model, tokens(300), (1, 7, 16, 100, 128, 300))
 
 
 def test_only_the_asked_logits_are_returned(model: Model) -> None:

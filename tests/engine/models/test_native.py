@@ -16,6 +16,7 @@ from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
 from engine.testing.checkpoints import VOCABULARY
 from engine.testing.families import LONGROPE, MODELS, OTHERS, write_family
+from engine.testing.sameness import check_parts, check_rollback, check_rows
 
 PIP = Path(__file__).resolve().parents[3] / "assets" / "pip"
 WIDTHS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 80}
@@ -106,40 +107,15 @@ def model(
 
 @pytest.mark.parametrize("start", [5, 250, 300])
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
-    text = tokens(start + 16)
-    cache = model.new_cache(512)
-    model.forward(text[:start], cache, last=0)
-    alone = torch.cat([model.forward([token], cache, last=1) for token in text[start:]])
-    for rows in range(1, 17):
-        cache.crop(start)
-        together = model.forward(text[start : start + rows], cache, last=rows)
-        assert torch.equal(together, alone[:rows]), rows
+    check_rows(model, tokens(start + 16), start)
 
 
 def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> None:
-    text = tokens(270)
-    used, fresh = model.new_cache(512), model.new_cache(512)
-    model.forward(text[:250], used, last=0)
-    for seed in range(3):  # rounds that are rejected from their second token on
-        start = used.length
-        model.forward([text[start], *tokens(15, seed)], used, last=16)
-        used.crop(start + 1)
-    model.forward(text[:253], fresh, last=0)
-    assert torch.equal(
-        model.forward(text[253:], used, last=17), model.forward(text[253:], fresh, last=17)
-    )
+    check_rollback(model, tokens(270), [tokens(15, seed) for seed in range(3)])
 
 
 def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
-    text = tokens(120)
-    expected = None
-    for size in (1, 7, 16, 100, 110):
-        cache = model.new_cache(512)
-        for at in range(0, 110, size):
-            model.forward(text[at : min(at + size, 110)], cache, last=0)
-        found = model.forward(text[110:], cache, last=10)
-        expected = found if expected is None else expected
-        assert torch.equal(found, expected), size
+    check_parts(model, tokens(120), (1, 7, 16, 100, 110))
 
 
 @pytest.mark.parametrize("rows", [1, 16, 17, 40])

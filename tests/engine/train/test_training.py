@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from engine.train import machine
 from engine.train.data import (
     IGNORE,
     OPENING_TOKENS,
@@ -26,7 +28,7 @@ from engine.train.data import (
 )
 from engine.train.export import export_model, write_card
 from engine.train.loop import Paths
-from engine.train.machine import Journal
+from engine.train.machine import Journal, pass_dtype
 from engine.train.network import Labels, Network, Teacher, config_of, head_loss, new_model, place
 from engine.train.optim import Muon, orthogonalise, schedule
 from engine.train.pip.example import Example, Message, chat
@@ -367,6 +369,7 @@ def test_a_tiny_run_overfits_and_exports_what_transformers_loads(
     assert model.config.tie_word_embeddings
     assert {path.name for path in (out / "target").iterdir()} == {
         *("config.json", "generation_config.json", "model.safetensors", "README.md"),
+        "training.jsonl",
         *("tokenizer.json", "tokenizer_config.json"),
     }
     tokenizer = AutoTokenizer.from_pretrained(out / "target")
@@ -376,6 +379,55 @@ def test_a_tiny_run_overfits_and_exports_what_transformers_loads(
 
 
 @pytest.mark.usefixtures("fake_feed")
+@pytest.mark.usefixtures("fake_feed")
+def test_a_run_goes_on_from_a_finished_model(recipe_file: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    run(recipe_file, out=first, data=tmp_path, stages=("tokenizer", "target"))
+    before = Journal(first / "target.jsonl").read()[-1]
+    # The same budget is spent already, so the weights must come through as they are.
+    run(recipe_file, out=second, data=tmp_path, stages=("target",), start=first / "target")
+    ours, theirs = (
+        load_file(folder / "target" / "model.safetensors") for folder in (second, first)
+    )
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    longer = yaml.safe_load(recipe_file.read_text())
+    longer["target"]["budget"]["tokens"] *= 2
+    recipe_file.write_text(yaml.safe_dump(longer))
+    third = tmp_path / "third"
+    run(recipe_file, out=third, data=tmp_path, stages=("target",), start=first / "target")
+    log = Journal(third / "target.jsonl").read()
+    assert log[0] == Journal(first / "target" / "training.jsonl").read()[0]
+    assert log[-1]["tokens"] >= 2 * before["tokens"]
+    changed = load_file(third / "target" / "model.safetensors")
+    assert any(not torch.equal(changed[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.usefixtures("fake_feed")
+def test_what_cannot_be_gone_on_from_is_told(
+    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--from"]
+    assert main([str(recipe_file), *known, str(tmp_path)]) == 1
+    assert "no tokenizer.json" in capsys.readouterr().err
+    run(recipe_file, out=tmp_path / "first", data=tmp_path, stages=("tokenizer", "target"))
+    wider = yaml.safe_load(recipe_file.read_text())
+    wider["target"]["model"]["intermediate_size"] *= 2
+    recipe_file.write_text(yaml.safe_dump(wider))
+    assert main([str(recipe_file), *known, str(tmp_path / "first" / "target")]) == 1
+    assert "another shape" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fastest", [torch.float32, torch.bfloat16])
+def test_the_pass_is_in_what_the_processor_multiplies_fastest(
+    fastest: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "_product_seconds", lambda dtype: float(dtype != fastest))
+    pass_dtype.cache_clear()
+    assert pass_dtype(torch.device("cpu")) == fastest
+    pass_dtype.cache_clear()
+
+
 def test_a_run_stopped_halfway_ends_at_the_same_loss(recipe_file: Path, tmp_path: Path) -> None:
     run(recipe_file, out=tmp_path / "whole", data=tmp_path, stages=("tokenizer", "target"))
 
