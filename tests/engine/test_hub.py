@@ -17,7 +17,7 @@ from engine import hub
 from engine.catalog import ModelSpec
 from engine.checkpoint import inspect
 from engine.errors import DownloadError
-from engine.hub import DownloadCancelled, Progress
+from engine.hub import DownloadCancelled, Progress, progress, transfer
 from engine.testing.folders import model_files, write_files, write_model
 from engine.testing.hub_server import COMMIT, HostedRepository, HubServer
 
@@ -150,8 +150,8 @@ def test_speed_and_remaining_time_are_told_on_the_way(
 @pytest.fixture
 def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files, but many steps: read and report every block."""
-    monkeypatch.setattr(hub, "_CHUNK", 4096)
-    monkeypatch.setattr(hub, "_REPORT_S", 0.0)
+    monkeypatch.setattr(transfer, "_CHUNK", 4096)
+    monkeypatch.setattr(progress, "_REPORT_S", 0.0)
 
 
 @pytest.mark.usefixtures("big_steps")
@@ -384,7 +384,7 @@ def test_offline_mode_is_named_as_the_cause(
 def test_the_network_may_go_in_the_middle(
     server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "_ATTEMPTS", 2)
+    monkeypatch.setattr(transfer, "_ATTEMPTS", 2)
     repository.breaks["config.json"] = [100] + [0] * 50
     assert "what has arrived is kept" in failure()
     repository.breaks.clear()

@@ -1,0 +1,69 @@
+"""How far a download is, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_REPORT_S = 0.1
+_SPEED_WINDOW_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a model's download is. Bytes from an earlier try count; the speed is this try's."""
+
+    repository: str
+    file: str
+    bytes: int
+    total: int
+    bytes_per_s: float
+    eta_s: float | None
+
+    @property
+    def fraction(self) -> float:
+        return self.bytes / self.total if self.total else 0.0
+
+
+class Meter:
+    """Counts bytes and reports them, with the speed over the last seconds."""
+
+    def __init__(self, repository: str, on_progress: Callable[[Progress], None]) -> None:
+        self._repository = repository
+        self._on_progress = on_progress
+        self._bytes = 0
+        self._received = 0
+        self._marks = [(time.monotonic(), 0)]
+        self._reported = 0.0
+        self._total = 0
+
+    def expect(self, more: int) -> None:
+        """The total: what has arrived so far, and ``more`` bytes."""
+        self._total = self._bytes + more
+
+    def arrived(self, file: str, count: int, *, now: bool = True) -> None:
+        """``now`` False: the bytes were there before, and say nothing about the speed."""
+        self._bytes += count
+        if now:
+            self._received += count
+        self.report(file)
+
+    def report(self, file: str, *, force: bool = False) -> None:
+        time_now = time.monotonic()
+        if not force and time_now - self._reported < _REPORT_S:
+            return
+        self._reported = time_now
+        speed = self._speed(time_now)
+        left = max(self._total - self._bytes, 0)
+        eta = left / speed if speed > 0 else None
+        self._on_progress(
+            Progress(self._repository, file, min(self._bytes, self._total), self._total, speed, eta)
+        )
+
+    def _speed(self, time_now: float) -> float:
+        self._marks.append((time_now, self._received))
+        while len(self._marks) > 2 and time_now - self._marks[0][0] > _SPEED_WINDOW_S:
+            del self._marks[0]
+        start, received = self._marks[0]
+        return (self._received - received) / max(time_now - start, 1e-6)
