@@ -78,7 +78,7 @@ def kernels() -> dict[str, Kernel]:
     library = native.ready()
     if library is None:
         return KERNELS
-    sizes = {"fp32": 4.0, "bf16": 2.0, "int8": 1.0}
+    sizes = {name: kernel.bytes_per_weight for name, kernel in KERNELS.items()}
     return KERNELS | {
         f"compiled {name}": Kernel(
             functools.partial(native.Matrix, library, kind), sizes[name], torch.float32

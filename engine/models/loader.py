@@ -97,7 +97,7 @@ def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
 
     Compiled, a draft in int8 takes half the time. It only proposes, so that nobody needs to be told.
     """
-    if kind in DTYPES and _compiled(checkpoint, "int8"):
+    if kind != "int8" and _compiled(checkpoint, "int8"):
         return "int8"
     if kind in QUANTISED and why_not_quantised(checkpoint) is not None:
         return _unquantised(checkpoint)
@@ -106,10 +106,10 @@ def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
 
 def quantisation_note(kind: str, checkpoint: Checkpoint) -> str | None:
     """What this processor makes of ``kind``, where that is worth telling people."""
-    if kind == "nf4" and nf4.fused_kernel() is None:
+    if kind == "nf4" and nf4.fused_kernel() is None and not _compiled(checkpoint, kind):
         return (
-            "There is no NF4 kernel for this processor (it needs AVX-512 BF16 and bitsandbytes): weights "
-            "are widened as they are used. int8 is faster here."
+            "There is no NF4 kernel here (it needs a C++ compiler, or AVX-512 BF16 and bitsandbytes): "
+            "weights are widened as they are used. int8 is faster."
         )
     if kind != "int8":
         return None

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.cache import Positions
+from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
@@ -41,10 +42,16 @@ def runs(architecture: Architecture, kind: str, library: Library) -> bool:
         architecture.intermediate,
         architecture.head_dim,
     )
+    inputs = (
+        architecture.hidden,
+        architecture.intermediate,
+        architecture.heads * architecture.head_dim,
+    )
     return (
         kind in library.kinds
         and architecture.activation in native.GATES
         and all(width % native.LANES == 0 for width in widths)
+        and (kind != "nf4" or all(width % nf4.BLOCK == 0 for width in inputs))
     )
 
 

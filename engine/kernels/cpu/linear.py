@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 ROWS = 16
 """Rows of one block: the pending token and up to 15 drafted ones."""
+_CANCELLED = 32
 
 
 class Linear(Protocol):
@@ -131,10 +132,10 @@ def _packs(weight: Tensor) -> bool:
 def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     """Whether ``linear`` gives the same bits for 1..16 and 64 rows, and in every slot.
 
-    ``weight`` tells what it takes. A few milliseconds for a small one; asked once for each shape.
+    ``weight (outputs, in)`` tells what it takes, and what it multiplies by: a few outputs are enough,
+    none make a weak trial. A few milliseconds for a small one; asked once for each shape.
     """
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(64, weight.shape[1], generator=generator).to(weight)
+    x = _trial(weight)
     reference = linear(x)
     return (
         all(torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40))
@@ -142,4 +143,19 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
             torch.equal(linear(x[slot : slot + ROWS]), reference[slot : slot + ROWS])
             for slot in (1, 7)
         )
+        and all(torch.equal(linear(x[row : row + 1])[0], reference[row]) for row in range(ROWS))
     )
+
+
+def _trial(weight: Tensor) -> Tensor:
+    """(64, in): random rows for which the first outputs nearly vanish.
+
+    Another order of summing changes the last of 24 bits, and rounding to bf16 leaves 8 of them: with
+    plain random rows a processor without bf16 instructions passed, and differed once in 12,000 outputs.
+    Where large terms cancel, what is left is all made of those last bits.
+    """
+    generator = torch.Generator().manual_seed(0)
+    width = weight.shape[1]
+    x = torch.randn(64, width, generator=generator, dtype=torch.float64)
+    near = weight[: min(_CANCELLED, width // 4)].double().cpu()
+    return (x - x @ torch.linalg.pinv(near) @ near).to(weight)

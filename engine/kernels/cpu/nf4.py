@@ -254,10 +254,17 @@ def _fuses(weight: Nf4Weight) -> bool:
         _row_independent[weight.shape] = (
             width % BLOCK == 0
             and fused_kernel() is not None
-            and is_row_independent(Nf4Fused(weight), torch.empty(0, width, dtype=torch.bfloat16))
+            and is_row_independent(Nf4Fused(weight), _first_rows(weight))
             and _is_right(width)
         )
     return _row_independent[weight.shape]
+
+
+def _first_rows(weight: Nf4Weight) -> Tensor:
+    """Some of it in bf16: what a trial of a product needs. Each row has whole blocks."""
+    out, width = weight.shape
+    rows = min(out, LANES)
+    return dequantise(weight.packed, weight.absmax, rows * width).view(rows, width)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu import int8
+from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 
 log = logging.getLogger(__name__)
@@ -31,9 +31,15 @@ class Kind(IntEnum):
     INT8 = 2
     PAIRS = 3
     """bf16 weights for rows that are rounded to bf16 too."""
+    NF4 = 4
 
 
-KINDS = {"fp32": (Kind.FP32,), "bf16": (Kind.PAIRS, Kind.BF16), "int8": (Kind.INT8,)}
+KINDS = {
+    "fp32": (Kind.FP32,),
+    "bf16": (Kind.PAIRS, Kind.BF16),
+    "int8": (Kind.INT8,),
+    "nf4": (Kind.NF4,),
+}
 """What ``--quantization`` asks for: the first that the processor has instructions for."""
 GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
 """As in decoder.h, by transformers' names."""
@@ -128,20 +134,26 @@ class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
     def __init__(self, library: Library, kind: Kind, weight: Tensor) -> None:
-        """Copies ``weight (out, in)`` of any float dtype, a part at a time."""
+        """Copies ``weight (out, in)`` of any float dtype, a part at a time.
+
+        Raises ValueError for NF4 where ``in`` is no multiple of 64: each row has whole blocks.
+        """
         self.outputs, self.inputs = weight.shape
+        if kind is Kind.NF4 and self.inputs % nf4.BLOCK:
+            raise ValueError(f"{self.inputs} inputs are no multiple of {nf4.BLOCK}")
         self.kind, self._library = kind, library
         self.pointer = _made(library.new_matrix(kind, self.outputs, self.inputs))
         weakref.finalize(self, library.free_matrix, self.pointer)
         for start in range(0, self.outputs, int8.CHUNK_ROWS):
             part = weight[start : start + int8.CHUNK_ROWS]
-            if kind is Kind.INT8:
-                quantised = int8.quantise(part)
-                rows, scales = quantised.values, quantised.scale.data_ptr()
-            else:
-                dtype = torch.float32 if kind is Kind.FP32 else torch.bfloat16
-                rows, scales = part.to(dtype).contiguous(), None
-            library.pack(self.pointer, rows.data_ptr(), scales, start, len(part))
+            rows, scales = _held(kind, part)
+            library.pack(
+                self.pointer,
+                rows.data_ptr(),
+                None if scales is None else scales.data_ptr(),
+                start,
+                len(part),
+            )
 
     def set_bias(self, bias: Tensor) -> None:
         """Adds ``bias (out,)`` to every result from now on."""
@@ -157,6 +169,18 @@ class Matrix:
                 self.pointer, self._library.pool, given.data_ptr(), len(given), made.data_ptr()
             )
         return result
+
+
+def _held(kind: Kind, weight: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Some rows of a weight as ``Matrix::pack`` reads them, and their scales."""
+    if kind is Kind.INT8:
+        whole = int8.quantise(weight)
+        return whole.values, whole.scale
+    if kind is Kind.NF4:
+        halves = nf4.quantise(weight)
+        return halves.packed, halves.absmax
+    dtype = torch.float32 if kind is Kind.FP32 else torch.bfloat16
+    return weight.to(dtype).contiguous(), None
 
 
 @functools.cache

@@ -25,6 +25,7 @@ namespace foretoken {
 constexpr int ROWS = 16;
 constexpr int CHUNK = 512;
 constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
+constexpr int BLOCK = 64;  // inputs that share a scale in NF4
 
 #if defined(__AVX512VNNI__)
 constexpr bool HAS_INT8 = true;
@@ -45,11 +46,25 @@ constexpr int REGISTERS = 4;
 #endif
 
 // FP32 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
-// multiply twice as many at once; INT8 takes rows rounded to bytes.
-enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3 };
+// multiply twice as many at once; INT8 takes rows rounded to bytes. NF4 looks weights up in a table of sixteen
+// and takes rows as they are.
+enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4 };
 
-// Inputs that lie side by side for each output.
-constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::PAIRS ? 2 : 1; }
+// Inputs that lie side by side for each output; in NF4 they share a byte, the first in its lower half.
+constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::PAIRS || kind == Kind::NF4 ? 2 : 1; }
+
+// What so many weights take.
+constexpr size_t bytes_of(Kind kind, size_t count) {
+    return kind == Kind::FP32 ? count * 4 : kind == Kind::INT8 ? count : kind == Kind::NF4 ? count / 2 : count * 2;
+}
+
+// The quantiles of NF4, as in nf4.py.
+constexpr float NF4_CODE[LANES] = {
+    -1.0f, -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f,
+    -0.28444138169288635f, -0.18477343022823334f, -0.09105003625154495f, 0.0f,
+    0.07958029955625534f, 0.16093020141124725f, 0.24611230194568634f, 0.33791524171829224f,
+    0.44070982933044434f, 0.5626170039176941f, 0.7229568362236023f, 1.0f,
+};
 
 // Memory at the start of a page, in large pages where the system has them: fewer misses when streaming.
 class Bytes {
@@ -157,20 +172,22 @@ public:
           inputs(inputs),
           panels((outputs + LANES - 1) / LANES),
           depth(rounded_up(inputs, unit(kind))),
-          weights_(size_t(panels) * depth * LANES * width()),
-          scales_(size_t(panels) * LANES * sizeof(float)),
+          weights_(bytes_of(kind, size_t(panels) * depth * LANES)),
+          scales_(size_t(panels) * LANES * (kind == Kind::NF4 ? inputs / BLOCK * sizeof(uint16_t) : sizeof(float))),
           sums_(size_t(panels) * LANES * sizeof(int32_t)),
           bias_(size_t(panels) * LANES * sizeof(float)) {
-        std::memset(weights_.as<char>(), 0, size_t(panels) * depth * LANES * width());
+        std::memset(weights_.as<char>(), 0, bytes_of(kind, size_t(panels) * depth * LANES));
+        if (kind == Kind::NF4) std::memset(scales_.as<char>(), 0, size_t(panels) * LANES * (inputs / BLOCK) * sizeof(uint16_t));
         for (int n = 0; n < panels * LANES; ++n) {
-            scales_.as<float>()[n] = 1;
+            if (kind != Kind::NF4) scales_.as<float>()[n] = 1;
             sums_.as<int32_t>()[n] = 0;
             bias_.as<float>()[n] = 0;
         }
     }
 
-    // Takes over outputs first .. first + count - 1 from rows of `inputs` numbers.
-    void pack(const void* rows, const float* scales, int first, int count) {
+    // Takes over outputs first .. first + count - 1 from rows of `inputs` numbers. `scales`: for INT8 a float
+    // a row; for NF4, whose rows are bytes of two numbers, the first in the upper half, a bf16 a block.
+    void pack(const void* rows, const void* scales, int first, int count) {
         for (int row = 0; row < count; ++row) {
             int n = first + row;
             size_t start = (size_t(n / LANES) * depth) * LANES;
@@ -184,7 +201,14 @@ public:
                     sum += from[k];
                 }
                 sums_.as<int32_t>()[n] = sum;
-                scales_.as<float>()[n] = scales[row];
+                scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
+            } else if (kind == Kind::NF4) {
+                auto from = static_cast<const uint8_t*>(rows) + size_t(row) * inputs / 2;
+                auto to = weights_.as<uint8_t>() + start / 2;
+                for (int k = 0; k < inputs / 2; ++k) to[size_t(k) * LANES + lane] = uint8_t(from[k] << 4 | from[k] >> 4);
+                const int blocks = inputs / BLOCK;
+                auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * blocks;
+                for (int b = 0; b < blocks; ++b) *peak(n / LANES, b, lane) = peaks[b];
             } else if (kind == Kind::FP32) {
                 auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
                 auto to = weights_.as<float>() + start;
@@ -206,8 +230,12 @@ public:
         for (int k = 0; k < inputs; ++k) {
             const size_t at = start + place(k, lane);
             if (kind == Kind::INT8) to[k] = weights_.as<int8_t>()[at] * scales_.as<float>()[n];
+            else if (kind == Kind::NF4) {
+                const int both = weights_.as<uint8_t>()[start / 2 + size_t(k / 2) * LANES + lane];
+                to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*peak(n / LANES, k / BLOCK, lane));
+            }
             else if (kind == Kind::FP32) to[k] = weights_.as<float>()[at];
-            else to[k] = std::bit_cast<float>(uint32_t(weights_.as<uint16_t>()[at]) << 16);
+            else to[k] = widen(weights_.as<uint16_t>()[at]);
         }
     }
 
@@ -218,6 +246,7 @@ public:
             case Kind::BF16: return tiled<Kind::BF16>(rows, first, end, to, stride);
             case Kind::INT8: return tiled<Kind::INT8>(rows, first, end, to, stride);
             case Kind::PAIRS: return tiled<Kind::PAIRS>(rows, first, end, to, stride);
+            case Kind::NF4: return tiled<Kind::NF4>(rows, first, end, to, stride);
         }
     }
 
@@ -225,7 +254,10 @@ public:
     const int outputs, inputs, panels;
 
 private:
-    size_t width() const { return kind == Kind::FP32 ? 4 : kind == Kind::INT8 ? 1 : 2; }
+    // The scale, in bf16, of a block of inputs of one output.
+    uint16_t* peak(int panel, int block, int lane) const {
+        return scales_.as<uint16_t>() + (size_t(panel) * (inputs / BLOCK) + block) * LANES + lane;
+    }
 
     // Where input k of an output lies within its panel.
     size_t place(int k, int lane) const {
@@ -258,6 +290,7 @@ private:
     void block(const Rows& rows, int panel, float* to, int stride) const {
         Floats sum[R][P];
         if constexpr (K == Kind::INT8) integers<R, P>(rows, panel, sum);
+        else if constexpr (K == Kind::NF4) codes<R, P>(rows, panel, sum);
         else floats<K, R, P>(rows, panel, sum);
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;
@@ -325,6 +358,36 @@ private:
                                             (__m512bh)_mm512_set1_epi32(number));
 #endif
         return fused(weight, all(float(number)), sum);
+    }
+
+    // A block's sum is of table entries; the scale comes once, with the sum over the blocks.
+    template <int R, int P>
+    void codes(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
+        const Floats table = load(NF4_CODE);
+        const float* at = rows.values;
+        for (int r = 0; r < R; ++r)
+            for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
+        for (int block = 0; block < inputs / BLOCK; ++block) {
+            Floats part[R][P];
+            for (int r = 0; r < R; ++r)
+                for (int p = 0; p < P; ++p) part[r][p] = Floats{};
+            for (int k = block * BLOCK; k < (block + 1) * BLOCK; k += 2, at += 2 * R) {
+                Floats first[P], second[P];
+                for (int p = 0; p < P; ++p) {
+                    const Ints both = widen(weights_.as<uint8_t>() + (size_t(panel + p) * depth + k) * LANES / 2);
+                    first[p] = lookup(table, both);
+                    second[p] = lookup(table, both >> 4);
+                }
+                for (int r = 0; r < R; ++r)
+                    for (int p = 0; p < P; ++p) part[r][p] = fused(first[p], all(at[r]), part[r][p]);
+                for (int r = 0; r < R; ++r)
+                    for (int p = 0; p < P; ++p) part[r][p] = fused(second[p], all(at[R + r]), part[r][p]);
+            }
+            for (int p = 0; p < P; ++p) {
+                const Floats scale = widen(peak(panel + p, block, 0));
+                for (int r = 0; r < R; ++r) sum[r][p] = fused(part[r][p], scale, sum[r][p]);
+            }
+        }
     }
 
     template <int R, int P>

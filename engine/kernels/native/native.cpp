@@ -25,7 +25,7 @@ Matrix* foretoken_matrix(int kind, int outputs, int inputs) {
         return nullptr;
     }
 }
-void foretoken_pack(Matrix* matrix, const void* rows, const float* scales, int first, int count) {
+void foretoken_pack(Matrix* matrix, const void* rows, const void* scales, int first, int count) {
     matrix->pack(rows, scales, first, count);
 }
 void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }

@@ -38,6 +38,26 @@ inline Floats widen(const uint16_t* from) {
     return std::bit_cast<Floats>(wide);
 }
 
+inline float widen(uint16_t half) { return std::bit_cast<float>(uint32_t(half) << 16); }
+
+inline Ints widen(const uint8_t* from) {
+    typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
+    Bytes16 bytes;
+    std::memcpy(&bytes, from, sizeof bytes);
+    return __builtin_convertvector(bytes, Ints);
+}
+
+// The entries of a table of sixteen that the lower four bits of each lane name.
+inline Floats lookup(Floats table, Ints index) {
+#ifdef __AVX512F__
+    return (Floats)_mm512_permutexvar_ps((__m512i)index, (__m512)table);
+#else
+    Floats found;
+    for (int lane = 0; lane < LANES; ++lane) found[lane] = table[index[lane] & 15];
+    return found;
+#endif
+}
+
 inline uint16_t narrow(float value) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);

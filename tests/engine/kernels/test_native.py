@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu import int8
+from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Kind, Library, Matrix
@@ -21,6 +21,8 @@ def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, 
     """A matrix, its float weight, and sixteen rows."""
     if kind in (Kind.INT8, Kind.PAIRS) and kind not in library.kinds.values():
         pytest.skip("this processor has no such instructions")
+    if kind is Kind.NF4:  # whole blocks
+        shape = shape[0], shape[1] + -shape[1] % nf4.BLOCK
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(shape, generator=generator)
     return Matrix(library, kind, weight), weight, torch.randn(16, shape[1], generator=generator)
@@ -57,6 +59,22 @@ def test_int8_products_have_the_bits_of_the_reference(
     x[3] = 0
     x[4] *= 1e4
     assert torch.equal(matrix(x), int8.Int8Reference(int8.quantise(weight))(x))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_nf4_products_are_those_of_the_widened_weight(
+    shape: tuple[int, int], library: Library
+) -> None:
+    matrix, weight, x = made(Kind.NF4, shape, library)
+    held = nf4.quantise(weight)
+    wide = nf4.dequantise(held.packed, held.absmax, weight.numel(), torch.float64)
+    exact = (x.double() @ wide.view(weight.shape).T).float()
+    assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
+
+
+def test_nf4_in_parts_of_blocks_is_refused(library: Library) -> None:
+    with pytest.raises(ValueError, match="multiple of 64"):
+        Matrix(library, Kind.NF4, torch.zeros(16, 96))
 
 
 @pytest.mark.parametrize("kind", Kind)

@@ -109,7 +109,7 @@ def test_every_kernel_means_what_the_reference_means(shape: tuple[int, int]) -> 
 @pytest.mark.parametrize("shape", [*WHOLE, *ODD], ids=str)
 def test_rows_and_slots_do_not_matter(shape: tuple[int, int], dtype: torch.dtype) -> None:
     for linear in (*kernels(shape), Nf4Reference(quantise(weight_of(shape)))):
-        assert is_row_independent(linear, torch.empty(shape, dtype=dtype)), linear
+        assert is_row_independent(linear, whole(quantise(weight_of(shape))).to(dtype)), linear
 
 
 @fused
