@@ -33,7 +33,7 @@ def train(
     start: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="The folder of a trained target to go on from: assets/pip/target."
+            "--from", help="A folder with a trained target, and its draft, to go on from: assets/pip."
         ),
     ] = None,
 ) -> None:

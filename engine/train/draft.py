@@ -28,11 +28,12 @@ from engine.train.data import (
     subseed,
 )
 from engine.train.loop import Loop, Loss, Paths
-from engine.train.machine import Clock
+from engine.train.machine import Clock, pass_dtype
 from engine.train.network import HEAD_ROWS, Network, Teacher, head_loss, place
 from engine.train.progress import report
 from engine.train.recipe import DraftStage, Recipe
 from engine.train.replies import Reply, collect
+from engine.train.start import load_weights
 from engine.train.target import load_tokenizer, pack_all, untrained
 from engine.train.tokenizer import Encoder
 
@@ -40,19 +41,30 @@ _TEXT_SHARE = 0.05  # of the mixture's blocks
 
 
 def train_draft(
-    recipe: Recipe, paths: Paths, data: Path, device: torch.device, resume: bool
+    recipe: Recipe,
+    paths: Paths,
+    data: Path,
+    device: torch.device,
+    resume: bool,
+    start: Path | None = None,
 ) -> Any:
-    """A trained draft in fp32, from the target in `paths.target`."""
+    """A trained draft in fp32, from the target in `paths.target`.
+
+    `start`: the folder of an earlier draft; it is gone on from if it is there.
+    """
     stage = recipe.draft
     tokenizer = load_tokenizer(paths)
     encoder = Encoder(tokenizer)
-    target = load_target(paths).to(device)
+    target = load_target(paths, device).to(device)
     if not resume:
         paths.replies.unlink(missing_ok=True)
     material = Material(data, recipe.weights)
     replies = collect(target, encoder, material, stage, recipe.seed, paths.replies)
     draft = untrained(stage.model, tokenizer, recipe.seed).to(device)
-    start_from(draft, target)
+    if start is not None and start.is_dir():
+        load_weights(start, draft)
+    else:
+        start_from(draft, target)
     teacher = Network(target, compiled=recipe.compile)
     network = Network(draft, compiled=recipe.compile)
     spec = DataSpec(
@@ -69,11 +81,11 @@ def train_draft(
     return draft
 
 
-def load_target(paths: Paths) -> Any:
-    """The exported target as it is used, in bf16, and fixed."""
+def load_target(paths: Paths, device: torch.device) -> Any:
+    """The exported target, its bf16 weights in what this processor is fastest in, and fixed."""
     if not (paths.target / "model.safetensors").exists():
         raise DataError(f"{paths.target}: no target there; train the stage target first.")
-    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=torch.bfloat16)
+    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=pass_dtype(device))
     return model.eval().requires_grad_(False)
 
 

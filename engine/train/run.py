@@ -41,7 +41,8 @@ def run(
 ) -> None:
     """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data).
 
-    `start`: the folder of a trained target to go on from; the budget counts what it had already.
+    `start`: a folder with a trained `target`, and its `draft` if there is one, to go on from. The
+    target's budget counts what it had already; the draft's begins again, since its target has changed.
     """
     recipe = load_recipe(recipe_path)
     if not data.is_dir():
@@ -50,7 +51,7 @@ def run(
         )
     paths = Paths(out)
     if start is not None:
-        take_over(start, paths)
+        take_over(start / "target", paths)
     device = choose_device(recipe)
 
     def wanted(stage: str, result: Path) -> bool:
@@ -59,11 +60,11 @@ def run(
     if wanted("tokenizer", paths.tokenizer / "tokenizer.json"):
         make_tokenizer(recipe, paths, data)
     if wanted("target", paths.target / "model.safetensors"):
-        model = train_target(recipe, paths, data, device, resume, start)
+        model = train_target(recipe, paths, data, device, resume, start and start / "target")
         export_model(model, paths.tokenizer, paths.target)
         _card(paths, "target", recipe)
     if wanted("draft", paths.draft / "model.safetensors"):
-        draft = train_draft(recipe, paths, data, device, resume)
+        draft = train_draft(recipe, paths, data, device, resume, start and start / "draft")
         export_model(draft, paths.tokenizer, paths.draft)
         _card(paths, "draft", recipe)
 
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     parser.add_argument(
-        "--from", dest="start", type=Path, help="folder of a trained target to go on from"
+        "--from", dest="start", type=Path, help="folder of a trained target and draft to go on from"
     )
     given = parser.parse_args(arguments)
     try:

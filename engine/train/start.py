@@ -24,17 +24,17 @@ class StartError(ForetokenError):
 
 
 def take_over(start: Path, paths: Paths) -> None:
-    """Copies the tokenizer and the target's log of `start` into a run that has none yet.
+    """Copies tokenizer and log of the target in `start` into a run that has none yet.
 
-    Raises StartError where `start` is not a folder that training exported.
+    Raises StartError where that is not a folder that training exported.
     """
     lacking = [
         name for name in (*TOKENIZER_FILES, "model.safetensors") if not (start / name).exists()
     ]
     if lacking:
         raise StartError(
-            f"{start}: no {' and no '.join(lacking)} there; --from names the folder of a trained "
-            "target, such as assets/pip/target."
+            f"{start}: no {' and no '.join(lacking)} there; --from names a folder with a trained "
+            "target in it, such as assets/pip."
         )
     if not (paths.tokenizer / "tokenizer.json").exists():
         paths.tokenizer.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def load_weights(start: Path, model: Any) -> None:
     ]
     if wrong:
         raise StartError(
-            f"{start}: {wrong[0]} is missing or has another shape than the recipe's target.model; "
+            f"{start}: {wrong[0]} is missing or has another shape than in the recipe; "
             "a run can only go on from a model of its own shape."
         )
     model.load_state_dict(tensors, strict=False)

@@ -41,10 +41,15 @@ inline Floats widen(const uint16_t* from) {
 inline float widen(uint16_t half) { return std::bit_cast<float>(uint32_t(half) << 16); }
 
 inline Ints widen(const uint8_t* from) {
+#ifdef __AVX512F__
+    // GCC 12 converts bytes one by one if left to itself.
+    return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
     typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
     Bytes16 bytes;
     std::memcpy(&bytes, from, sizeof bytes);
     return __builtin_convertvector(bytes, Ints);
+#endif
 }
 
 // The entries of a table of sixteen that the lower four bits of each lane name.

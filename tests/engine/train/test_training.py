@@ -385,7 +385,7 @@ def test_a_run_goes_on_from_a_finished_model(recipe_file: Path, tmp_path: Path) 
     run(recipe_file, out=first, data=tmp_path, stages=("tokenizer", "target"))
     before = Journal(first / "target.jsonl").read()[-1]
     # The same budget is spent already, so the weights must come through as they are.
-    run(recipe_file, out=second, data=tmp_path, stages=("target",), start=first / "target")
+    run(recipe_file, out=second, data=tmp_path, stages=("target",), start=first)
     ours, theirs = (
         load_file(folder / "target" / "model.safetensors") for folder in (second, first)
     )
@@ -395,7 +395,7 @@ def test_a_run_goes_on_from_a_finished_model(recipe_file: Path, tmp_path: Path) 
     longer["target"]["budget"]["tokens"] *= 2
     recipe_file.write_text(yaml.safe_dump(longer))
     third = tmp_path / "third"
-    run(recipe_file, out=third, data=tmp_path, stages=("target",), start=first / "target")
+    run(recipe_file, out=third, data=tmp_path, stages=("target",), start=first)
     log = Journal(third / "target.jsonl").read()
     assert log[0] == Journal(first / "target" / "training.jsonl").read()[0]
     assert log[-1]["tokens"] >= 2 * before["tokens"]
@@ -414,7 +414,7 @@ def test_what_cannot_be_gone_on_from_is_told(
     wider = yaml.safe_load(recipe_file.read_text())
     wider["target"]["model"]["intermediate_size"] *= 2
     recipe_file.write_text(yaml.safe_dump(wider))
-    assert main([str(recipe_file), *known, str(tmp_path / "first" / "target")]) == 1
+    assert main([str(recipe_file), *known, str(tmp_path / "first")]) == 1
     assert "another shape" in capsys.readouterr().err
 
 
