@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -41,9 +41,11 @@ SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)
 CAPACITY = 150  # the last split and the last chunk are not full
 
 few = settings(
-    max_examples=8 if INTERPRETED else 60,
+    max_examples=7 if INTERPRETED else 60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     derandomize=True,
+    # Interpreted, looking for a smaller case would outlast the test.
+    phases=(Phase.explicit, Phase.generate) if INTERPRETED else tuple(Phase),
 )
 
 
@@ -71,6 +73,10 @@ class Case:
     cap: float | None = None
     tiling: Tiling = SMALL
     capacity: int = CAPACITY
+
+    def __str__(self) -> str:
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{self.heads}on{self.kv_heads}x{self.head_dim}-{kind}-{self.window}-{self.cap}"
 
     @property
     def heads(self) -> int:
@@ -194,6 +200,8 @@ def test_a_cache_cannot_be_longer_than_its_capacity() -> None:
 @pytest.mark.gpu
 @few
 @given(case=cases, start=borders, rows=rows_of_a_call)
+@example(case=Case(window=20), start=50, rows=2)  # row 0 sees a split's last position, row 1 none
+@example(case=Case(window=33, dtype=FP8), start=64, rows=1)  # a window that begins with a split
 def test_attention_agrees_with_the_reference(
     device: torch.device, case: Case, start: int, rows: int
 ) -> None:
