@@ -44,8 +44,8 @@ class Tiling:
 def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
     """Eight rows with all query heads of a KV head in one tile, so that its cache is read once.
 
-    64 lanes are where the accumulator of a 128 wide head still fits in registers; wider heads get
-    more warps, and shorter tiles so that two of them fit in the shared memory of a consumer's card.
+    Heads wider than 128 get shorter tiles, so that those of keys and values fit in the shared memory
+    of a consumer's card; 64 lanes get 8 warps, since with 4 their sums spill on Blackwell.
     """
     rows = min(max(_power(8 * heads // kv_heads), _LEAST), 64)
     wide = head_dim > 128

@@ -33,7 +33,8 @@ def turn_and_store(
     kv_heads, capacity, head_dim = cache.keys.shape
     heads = qkv.shape[1] // head_dim - 2 * kv_heads
     assert qkv.is_contiguous() and cache.keys.is_contiguous() and cache.values.is_contiguous()
-    assert rotation is None or rotation.shape[0] >= capacity
+    assert norm is None or norm.is_contiguous()
+    assert rotation is None or (rotation.is_contiguous() and rotation.shape[0] >= capacity)
     scaled = cache.key_scales is not None
     query = torch.empty(rows, heads, head_dim, dtype=qkv.dtype, device=qkv.device)
     kernels.turn_and_store[(rows, heads + 2 * kv_heads)](
