@@ -13,6 +13,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 
+from engine.kernels.cuda.products import ROUNDING
+
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)")
 
 
@@ -42,7 +44,9 @@ def compile_kernel(
         constexprs=constants,
         attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
     )
-    return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
+    return triton.compile(
+        source, target=GPUTarget("cuda", arch, 32), options={**options, **ROUNDING}
+    )
 
 
 def resources(compiled: CompiledKernel) -> Resources:
