@@ -20,7 +20,7 @@ from engine.kernels.cuda.parts import (
 )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def bf16_product(
     x, weight, norm, bias, residual, result, partial, squares, arrivals,
     rows, outputs, width, span, epsilon,

@@ -65,7 +65,7 @@ def _part(x, norm, row, start, width, DEPTH: tl.constexpr):
     return values, square
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def int8_product(
     values, scales, weight, weight_scales, bias, residual, result, partial, arrivals,
     rows, outputs, width, span,

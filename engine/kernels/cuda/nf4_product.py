@@ -61,7 +61,12 @@ def decoded(packed, codes):
     """
     if codes is None:
         return tl.inline_asm_elementwise(
-            DECODE, "=r,=r,=r,=r,r", [packed], dtype=(tl.bfloat16, tl.bfloat16), is_pure=True, pack=4
+            DECODE,
+            "=r,=r,=r,=r,r",
+            [packed],
+            dtype=(tl.bfloat16, tl.bfloat16),
+            is_pure=True,
+            pack=4,
         )
     else:
         wide = packed.to(tl.int32)
@@ -71,12 +76,12 @@ def decoded(packed, codes):
 @triton.jit
 def _scales(absmax, start, column, outputs, width):
     """The scales of the block of inputs at ``start``: (columns,) float32. Asked for one step ahead."""
-    block = tl.minimum(start, width - BLOCK) // BLOCK  # after the last step nothing is left to ask for
+    block = tl.minimum(start, width - BLOCK) // BLOCK  # the last step asks for nothing new
     place = block.to(tl.int64) * outputs + column
     return tl.load(absmax + place, mask=column < outputs, other=0.0).to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def nf4_product(
     x, packed, absmax, codes, norm, bias, residual, result, partial, squares, arrivals,
     rows, outputs, width, span, epsilon,

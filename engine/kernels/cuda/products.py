@@ -18,6 +18,8 @@ from engine.kernels.cuda.tiles import Tile, choose_tile
 ROW_BLOCK = 16
 MOST_ROWS = 128
 """Rows of one launch; more take several."""
+ALIGNMENT = 16
+"""Bytes; what Triton takes into account of an address."""
 ROUNDING = {"enable_fp_fusion": False}
 """Multiplying and adding round twice, as in the reference, unless a kernel says ``fma``."""
 
@@ -65,6 +67,8 @@ class _Launched:
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = x.contiguous()
+        if x.data_ptr() % ALIGNMENT:  # Triton would compile other loads, and a norm other sums
+            x = x.clone()
         out = self.outputs // 2 if self.around.gated else self.outputs
         result = torch.empty(x.shape[0], out, dtype=x.dtype, device=x.device)
         if residual is not None:
@@ -124,9 +128,7 @@ class Int8Product(_Launched):
 class Nf4Product(_Launched):
     """With ``Nf4Weight`` of rows of whole blocks, in bitsandbytes' layout; only scales are reordered."""
 
-    def __init__(
-        self, weight: Nf4Weight, around: Around = PLAIN, tile: Tile | None = None
-    ) -> None:
+    def __init__(self, weight: Nf4Weight, around: Around = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
         assert self.width % BLOCK == 0
         self.packed, self.around = weight.packed, around

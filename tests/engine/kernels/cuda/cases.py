@@ -68,7 +68,9 @@ def make(
     generator = torch.Generator().manual_seed(seed)
     outputs = 2 * out if gated else out
     around = Around(
-        Norm((1 + 0.1 * torch.randn(width, generator=generator)).bfloat16(), 1e-5) if norm else None,
+        Norm((1 + 0.1 * torch.randn(width, generator=generator)).bfloat16(), 1e-5)
+        if norm
+        else None,
         torch.randn(outputs, generator=generator).bfloat16() if bias else None,
         gated,
     )

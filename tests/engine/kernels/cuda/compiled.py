@@ -15,6 +15,7 @@ from triton.compiler import ASTSource, CompiledKernel
 
 from engine.kernels.cuda.products import ROUNDING
 
+SIZES = ("outputs", "width", "span")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)")
 
 
@@ -35,9 +36,7 @@ def compile_kernel(
 
     Pointers and widths count as multiples of 16, which a launch finds out from their values.
     """
-    aligned = [
-        name for name, kind in signature.items() if kind.startswith("*") or name in ("width", "span")
-    ]
+    aligned = [name for name, kind in signature.items() if kind.startswith("*") or name in SIZES]
     source = ASTSource(
         fn=kernel,
         signature=signature,

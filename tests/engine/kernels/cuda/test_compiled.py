@@ -44,7 +44,8 @@ def check(
 ) -> None:  # fmt: skip
     """Compiles, writes what it takes into the report, and fails if it is too much."""
     signature = {
-        name: "constexpr" if name in constants else (TYPES | types)[name] for name in kernel.arg_names
+        name: "constexpr" if name in constants else (TYPES | types)[name]
+        for name in kernel.arg_names
     }
     compiled = compile_kernel(kernel, signature, constants, architecture, **options)
     taken = resources(compiled)

@@ -24,7 +24,8 @@ from tests.engine.kernels.cuda.interpreted import ROOT, Interpreter
 
 kinds = pytest.mark.parametrize("kind", KINDS)
 few = settings(
-    max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=12,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

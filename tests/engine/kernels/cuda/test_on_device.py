@@ -84,7 +84,9 @@ def test_every_byte_is_decoded() -> None:
     """A weight of all 256 bytes in every place, scales of one: rows with a single one read it back."""
     packed = torch.arange(256, dtype=torch.uint8).repeat(33)[: 128 * 32].view(128, 32)
     packed = torch.cat([packed.roll(shift, 1) for shift in range(8)])
-    weight = nf4.Nf4Weight(packed.reshape(-1), torch.ones(len(packed)).bfloat16(), (len(packed), 64))
+    weight = nf4.Nf4Weight(
+        packed.reshape(-1), torch.ones(len(packed)).bfloat16(), (len(packed), 64)
+    )
     expected = nf4.CODE.bfloat16()[nf4.unpack(weight.packed).int()].view(-1, 64).t()
     found = choose(on_device(weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
     assert torch.equal(found.cpu(), expected)

@@ -19,7 +19,9 @@ def test_every_input_is_in_one_split(outputs: int, width: int, kind: str) -> Non
     assert tile.splits == 1 or tile.span >= LEAST_STEPS * tile.depth
 
 
-@pytest.mark.parametrize("shape", [(4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336)], ids=str
+)
 def test_weights_of_8b_models_fill_a_device(shape: tuple[int, int]) -> None:
     for kind in KINDS:
         tile = choose_tile(*shape, kind)
