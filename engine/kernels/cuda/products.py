@@ -20,8 +20,13 @@ MOST_ROWS = 128
 """Rows of one launch; more take several."""
 ALIGNMENT = 16
 """Bytes; what Triton takes into account of an address."""
-ROUNDING = {"enable_fp_fusion": False}
+OPTIONS = {"enable_fp_fusion": False}
 """Multiplying and adding round twice, as in the reference, unless a kernel says ``fma``."""
+REGISTERS = {4: 168, 8: 128}
+"""What a thread may have, by warps: room for three programs of 4 warps, or two of 8.
+
+Left to itself, the assembler spills a few bytes to get by with 64 (bf16, 9.0).
+"""
 
 
 class Scratch:
@@ -55,7 +60,8 @@ class Scratch:
         tile = self.tile
         return {
             "COLUMNS": tile.columns, "DEPTH": tile.depth, "SPLITS": tile.splits, "GATED": gated,
-            "num_warps": tile.warps, "num_stages": tile.stages, **ROUNDING,
+            "num_warps": tile.warps, "num_stages": tile.stages,
+            "maxnreg": REGISTERS[tile.warps], **OPTIONS,
         }  # fmt: skip
 
 
@@ -159,6 +165,6 @@ def quantise_rows(x: Tensor, around: Around = PLAIN) -> tuple[Tensor, Tensor]:
     norm = around.norm
     int8_rows[(x.shape[0],)](
         x, norm and norm.weight, values, scales, x.shape[1], norm.epsilon if norm else 0.0,
-        DEPTH=1024, **ROUNDING,
+        DEPTH=1024, **OPTIONS,
     )  # fmt: skip
     return values, scales

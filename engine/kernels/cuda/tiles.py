@@ -34,12 +34,14 @@ class Tile:
     stages: int
 
 
-# Columns, inputs a step, warps, stages. A stage of weights is 8 to 16 KiB, of which two or three in
-# flight cover the latency of memory; with the rows' tiles they stay below the 99 KiB of shared memory
-# that consumer cards (8.6, 8.9, 12.0) give one program. Sixteen rows are read again for every tile of
-# columns, so narrow weights (NF4: half a byte) take wider tiles: or the rows would be most of the bytes.
+# Columns, inputs a step, warps, stages. A stage of weights is 4 to 16 KiB; the two to four in flight
+# cover the latency of memory, and several programs fit on a multiprocessor beside each other, also in
+# the 99 KiB of shared memory that consumer cards (8.6, 8.9, 12.0) give one program. Sixteen rows are read
+# again for every tile of columns, so narrow weights (NF4: half a byte) take wider tiles: or the rows
+# would be most of the bytes. With 4 warps the sums of all splits and a norm's squares do not fit into
+# the registers of a thread (bf16, NF4).
 _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
-    "bf16": (64, 128, 4, 3),
+    "bf16": (64, 128, 8, 3),
     "int8": (64, 128, 4, 4),
     "nf4": (128, 64, 8, 5),
 }

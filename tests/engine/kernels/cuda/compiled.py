@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, CompiledKernel
 
-from engine.kernels.cuda.products import ROUNDING
+from engine.kernels.cuda.products import OPTIONS
 
 SIZES = ("outputs", "width", "span")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+).*?LOCAL:(\d+)")
@@ -44,7 +44,7 @@ def compile_kernel(
         attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
     )
     return triton.compile(
-        source, target=GPUTarget("cuda", arch, 32), options={**options, **ROUNDING}
+        source, target=GPUTarget("cuda", arch, 32), options={**options, **OPTIONS}
     )
 
 

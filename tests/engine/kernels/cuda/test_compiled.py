@@ -17,6 +17,7 @@ pytest.importorskip("triton")
 from engine.kernels.cuda.float_product import bf16_product
 from engine.kernels.cuda.int8_product import int8_product, int8_rows
 from engine.kernels.cuda.nf4_product import DECODE, nf4_product
+from engine.kernels.cuda.products import REGISTERS
 from tests.engine.kernels.cuda.compiled import compile_kernel, resources
 
 ARCHITECTURES = (80, 86, 89, 90, 120)
@@ -69,6 +70,7 @@ def test_nothing_spills(kind: Kind, architecture: int, record_property: Any) -> 
     check(
         kernel, types, constants, architecture, record_property,
         num_warps=tile.warps, num_stages=tile.stages,
+        maxnreg=REGISTERS[tile.warps],
     )  # fmt: skip
 
 
@@ -83,8 +85,9 @@ def test_nothing_spills_where_nothing_stands_around(kind: Kind, record_property:
     constants |= {"norm": None} if kind != "int8" else {}
     constants |= {"codes": None} if kind == "nf4" else {}
     check(
-        kernel, types, constants, 90, record_property, num_warps=tile.warps, num_stages=tile.stages
-    )
+        kernel, types, constants, 90, record_property,
+        num_warps=tile.warps, num_stages=tile.stages, maxnreg=REGISTERS[tile.warps],
+    )  # fmt: skip
 
 
 @architectures
