@@ -1,4 +1,4 @@
 """Kernels for CUDA devices, each beside its torch reference.
 
-Modules that end in ``_kernel`` need Triton; all others import without it and without a device.
+``choose`` is where a weight becomes a product. Without CUDA or without Triton it gives the reference.
 """
