@@ -1,0 +1,1 @@
+"""Triton kernels for NVIDIA GPUs, each beside its plain torch reference; imported only where used."""

@@ -1,0 +1,330 @@
+"""Logits to truncated probabilities in two launches, without a sort.
+
+``adjust_kernel`` applies penalties, grammar mask and temperature, and finds each block's largest
+value. ``cut_kernel`` makes weights w = exp(x - max), and the last program of a row to finish finds
+the smallest weight that top-k, top-p and min-p leave.
+
+Both top-k and top-p keep from the smallest value v on for which what lies strictly above v has not
+reached a limit: k tokens, or the share top-p of the mass. So one search serves both: a histogram
+of 2,048 bins, filled by all programs of the row, tells the bin; the weights in it are gathered, and
+the bits of v are found by halving. Cuts are by value, as in ``engine.sampling``: equal tokens stay
+or go together.
+
+Mass is summed in integers, 2^44 to the weight 1. Integer sums have no order, so neither the number
+of rows nor the order in which programs finish can change a bit, and torch makes the same sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from engine.kernels.cuda.arithmetic import exp, exp_reference
+from engine.kernels.cuda.state import BINS, BLOCK, Distribution, Scratch, State
+from engine.request import Sampling
+
+_BLOCK, _BINS = tl.constexpr(BLOCK), tl.constexpr(BINS)
+_STEP = tl.constexpr(4096)
+"""What one program takes at once of a whole row."""
+_BIN_SHIFT = tl.constexpr(17)
+_BIN_WIDTH = tl.constexpr(1 << 17)
+_TOP_BIN = tl.constexpr(0x3F800000 >> 17)
+MASS_ONE = 2.0**44
+"""The mass of weight 1: a quarter of a million of them still fit 63 bits."""
+_MASS_ONE = tl.constexpr(MASS_ONE)
+
+
+@triton.jit
+def mass_of(weights: Any) -> Any:
+    """Float32 weights in [0, 1] as integers; what is under 2^-44 weighs nothing."""
+    return (weights * _MASS_ONE).to(tl.int64)
+
+
+@triton.jit
+def arrived_last(counter: Any, programs: Any) -> Any:
+    """Whether this is the last of so many programs to come here; it may then read what they wrote.
+
+    The barrier orders the stores of all threads before the atomic addition, which releases them to
+    whoever adds next. The last one leaves the counter at zero for the next launch.
+    """
+    tl.debug_barrier()
+    last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
+    if last:
+        tl.store(counter, 0)
+    tl.debug_barrier()
+    return last
+
+
+@triton.jit
+def adjust_kernel(
+    logits: Any,  # (rows, vocabulary) bf16, fp16 or fp32
+    stride: Any,
+    vocabulary: Any,
+    first: Any,  # the row's place in the round: how many drafted tokens come before row 0
+    numbers: Any,
+    settings: Any,
+    drafted: Any,
+    seen: Any,
+    allowed: Any,  # int32 (rows, words): a bit for each token; unused without MASKED
+    words: Any,
+    adjusted: Any,  # float32 (rows, vocabulary), written
+    peaks: Any,
+    peak_tokens: Any,
+    bins: Any,
+    totals: Any,
+    MASKED: tl.constexpr,
+    GREEDY: tl.constexpr,
+) -> None:
+    """Penalties, mask, temperature; grid (rows, blocks). Also empties the row's histogram."""
+    row, block, rows = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
+    tokens = block * _BLOCK + tl.arange(0, _BLOCK)
+    inside = tokens < vocabulary
+    x = tl.load(logits + row * stride + tokens, inside, other=float("-inf")).to(tl.float32)
+    repetition = tl.load(settings + 3).to(tl.float32)
+    presence = tl.load(settings + 4).to(tl.float32)
+    frequency = tl.load(settings + 5).to(tl.float32)
+    if (repetition != 1.0) | (presence != 0.0) | (frequency != 0.0):
+        marks = tl.load(seen + tokens, inside, other=0)
+        for place in range(0, first + row):
+            hit = (tokens == tl.load(drafted + place)).to(tl.int32)
+            marks = tl.maximum(marks, hit) + hit
+        scaled = tl.where(x > 0, tl.div_rn(x, repetition), x * repetition)
+        cost = (marks - 1).to(tl.float32) * frequency + presence
+        x = tl.where(marks > 0, scaled, x) - tl.where(marks > 1, cost, 0.0)
+    if MASKED:
+        bits = tl.load(allowed + row * words + tokens // 32, inside, other=0)
+        x = tl.where(((bits >> (tokens % 32)) & 1) != 0, x, float("-inf"))
+    if not GREEDY:
+        x = tl.div_rn(x, tl.load(settings).to(tl.float32))
+    tl.store(adjusted + row * vocabulary + tokens, x, inside)
+    broken = tl.max((x != x).to(tl.int32), 0)
+    peak, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
+    place = row * tl.num_programs(1) + block
+    tl.store(peaks + place, tl.where(broken != 0, float("inf"), peak))
+    tl.store(peak_tokens + place, block * _BLOCK + at)
+    each = tl.arange(0, _BINS)
+    mine = each % tl.num_programs(1) == block
+    tl.store(bins + row * _BINS + each, tl.zeros([_BINS], tl.int64), mine)
+    tl.store(bins + (rows + row) * _BINS + each, tl.zeros([_BINS], tl.int64), mine)
+    if block == 0:
+        tl.store(totals + row, tl.zeros([], tl.int64))
+
+
+@triton.jit
+def _bin_of(bits: Any) -> Any:
+    return tl.minimum(-(bits >> _BIN_SHIFT) + _TOP_BIN, _BINS - 1)
+
+
+@triton.jit
+def _gather(weights: Any, found: Any, gathered: Any, vocabulary: Any, wanted: Any) -> Any:
+    """Writes the bits of all weights in one bin to ``found``, in any order; how many there are.
+
+    A place is had by an atomic addition: few weights are wanted, and a prefix sum would make all
+    warps wait for one another at every step.
+    """
+    tl.store(gathered, 0)
+    tl.debug_barrier()
+    for start in range(0, vocabulary, _STEP):
+        tokens = start + tl.arange(0, _STEP)
+        inside = tokens < vocabulary
+        bits = tl.load(weights + tokens, inside, other=0.0).to(tl.int32, bitcast=True)
+        hit = inside & (_bin_of(bits) == wanted)
+        place = tl.atomic_add(gathered + tokens * 0, 1, hit, sem="relaxed")
+        tl.store(found + place, bits, hit)
+    tl.debug_barrier()
+    return tl.load(gathered, volatile=True)
+
+
+@triton.jit
+def _above(found: Any, count: Any, value: Any, BY_MASS: tl.constexpr) -> Any:
+    """Mass, or number, of the gathered weights whose bits exceed ``value``; int64."""
+    total = tl.zeros([], tl.int64)
+    for start in range(0, count, _BLOCK):
+        at = start + tl.arange(0, _BLOCK)
+        bits = tl.load(found + at, at < count, other=0)
+        size = (bits > value).to(tl.int64)
+        if BY_MASS:
+            size = size * mass_of(bits.to(tl.float32, bitcast=True))
+        total += tl.sum(size, 0)
+    return total
+
+
+@triton.jit
+def _threshold(
+    bins: Any, weights: Any, found: Any, gathered: Any, vocabulary: Any, limit: Any,
+    BY_MASS: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Bits of the smallest weight such that what lies strictly above has not reached ``limit``."""
+    each = tl.arange(0, _BINS)
+    sizes = tl.load(bins + each)
+    short = tl.cumsum(sizes, 0) < limit
+    wanted = tl.minimum(tl.sum(short.to(tl.int32), 0), _BINS - 1)
+    rest = limit - tl.sum(tl.where(each < wanted, sizes, 0), 0)
+    count = _gather(weights, found, gathered, vocabulary, wanted)
+    low = (-wanted + _TOP_BIN) << _BIN_SHIFT
+    high = low + (_BIN_WIDTH - 1)
+    if wanted == _BINS - 1:
+        low = low * 0  # the last bin reaches down to zero
+    while low < high:
+        middle = (low + high) // 2
+        if _above(found, count, middle, BY_MASS) < rest:
+            high = middle
+        else:
+            low = middle + 1
+    # Whoever gathers next writes where others may still read.
+    tl.debug_barrier()
+    return low
+
+
+@triton.jit
+def _mass_from(weights: Any, vocabulary: Any, cut: Any) -> Any:
+    """Mass of the weights whose bits reach ``cut``; int64."""
+    total = tl.zeros([_STEP], tl.int64)
+    for start in range(0, vocabulary, _STEP):
+        tokens = start + tl.arange(0, _STEP)
+        w = tl.load(weights + tokens, tokens < vocabulary, other=0.0)
+        kept = w.to(tl.int32, bitcast=True) >= cut
+        total += tl.where(kept, mass_of(w), 0)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+def _cut(
+    numbers: Any, settings: Any, bins: Any, rows: Any, weights: Any, found: Any,
+    gathered: Any, vocabulary: Any, total: Any,
+) -> Any:  # fmt: skip
+    """What top-k, top-p and min-p leave of one row: bits of the smallest weight, and the mass."""
+    top_k, top_p = tl.load(numbers + 2), tl.load(settings + 1)
+    cut = tl.zeros([], tl.int32)
+    mass = total
+    if (top_k > 0) & (top_k < vocabulary):
+        cut = _threshold(bins, weights, found, gathered, vocabulary, top_k, False)
+        mass = _mass_from(weights, vocabulary, cut)
+    if top_p < 1:
+        limit = tl.ceil(mass.to(tl.float64) * top_p).to(tl.int64)
+        mass_bins = bins + rows * _BINS
+        held = _threshold(mass_bins, weights, found, gathered, vocabulary, limit, True)
+        cut = tl.maximum(cut, held)
+    # The likeliest weighs 1, so its share min-p is min-p.
+    cut = tl.maximum(cut, tl.load(settings + 2).to(tl.float32).to(tl.int32, bitcast=True))
+    if cut > 0:
+        mass = _mass_from(weights, vocabulary, cut)
+    return cut, mass
+
+
+@triton.jit
+def cut_kernel(
+    vocabulary: Any,
+    numbers: Any,
+    settings: Any,
+    weights: Any,  # float32 (rows, vocabulary): adjusted logits, overwritten with weights
+    peaks: Any,
+    bins: Any,
+    totals: Any,
+    found: Any,
+    gathered: Any,
+    arrived: Any,
+    cuts: Any,  # int32 (rows,), written
+    masses: Any,  # float32 (rows,), written
+    BLOCKS: tl.constexpr,  # a power of two, no less than the programs of a row
+) -> None:
+    """Weights, and where the row is cut; grid (rows, blocks)."""
+    row, block, rows = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
+    blocks = tl.num_programs(1)
+    each = tl.arange(0, BLOCKS)
+    highest = tl.max(tl.load(peaks + row * blocks + each, each < blocks, other=float("-inf")), 0)
+    tokens = block * _BLOCK + tl.arange(0, _BLOCK)
+    inside = tokens < vocabulary
+    place = weights + row * vocabulary + tokens
+    w = tl.where(inside, exp(tl.load(place, inside, other=float("-inf")) - highest), 0.0)
+    tl.store(place, w, inside)
+    mass = mass_of(w)
+    tl.atomic_add(totals + row, tl.sum(mass, 0), sem="relaxed")
+    top_k = tl.load(numbers + 2)
+    at = bins + row * _BINS + _bin_of(w.to(tl.int32, bitcast=True))
+    if (top_k > 0) & (top_k < vocabulary):
+        tl.atomic_add(at, tl.full([_BLOCK], 1, tl.int64), inside, sem="relaxed")
+    if tl.load(settings + 1) < 1:
+        tl.atomic_add(at + rows * _BINS, mass, inside & (mass > 0), sem="relaxed")
+    if arrived_last(arrived + row, blocks):
+        bits, kept = _cut(
+            numbers, settings, bins + row * _BINS, rows, weights + row * vocabulary,
+            found + row * vocabulary, gathered + row, vocabulary, tl.load(totals + row),
+        )  # fmt: skip
+        tl.store(cuts + row, bits)
+        tl.store(masses + row, tl.div_rn(kept.to(tl.float32), _MASS_ONE))
+
+
+def distribute(
+    logits: Tensor,
+    state: State,
+    out: Distribution,
+    scratch: Scratch,
+    *,
+    first: int = 0,
+    allowed: Tensor | None = None,
+    greedy: bool = False,
+) -> None:
+    """Writes the truncated probabilities of ``logits`` (rows, at least vocabulary) to ``out``.
+
+    Row i follows ``first + i`` drafted tokens. ``allowed`` is a grammar's bitmask, int32 (rows,
+    ceil(vocabulary / 32)), lowest bit first. ``greedy`` leaves temperature out; the truncations
+    must then be off.
+    """
+    rows, vocabulary = len(logits), len(state.seen)
+    blocks = triton.cdiv(vocabulary, BLOCK)
+    grid = (rows, blocks)
+    mask = state.seen if allowed is None else allowed
+    adjust_kernel[grid](
+        logits, logits.stride(0), vocabulary, first,
+        state.numbers, state.settings, state.drafted, state.seen, mask, mask.stride(0),
+        out.weights, scratch.peaks, scratch.peak_tokens, scratch.bins, scratch.totals,
+        MASKED=allowed is not None, GREEDY=greedy, num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+    cut_kernel[grid](
+        vocabulary, state.numbers, state.settings, out.weights,
+        scratch.peaks, scratch.bins, scratch.totals, scratch.found, scratch.gathered,
+        scratch.arrived, out.cut, out.mass,
+        BLOCKS=triton.next_power_of_2(blocks), num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+
+
+def weights_reference(adjusted: Tensor) -> Tensor:
+    """Logits after penalties and mask, over the temperature, to weights: float32, same shape."""
+    return exp_reference(adjusted - adjusted.amax(-1, keepdim=True))
+
+
+def truncated_reference(weights: Tensor, sampling: Sampling) -> Distribution:
+    """The cuts that ``cut_kernel`` makes, by sorting; ``weights`` float32 (rows, vocabulary)."""
+    cuts = [_cut_reference(row, sampling) for row in weights]
+    masses = [
+        _mass_reference(row[row.view(torch.int32) >= cut]).sum()
+        for row, cut in zip(weights, cuts, strict=True)
+    ]
+    return Distribution(
+        weights,
+        torch.tensor(cuts, dtype=torch.int32),
+        torch.stack(masses).float() / MASS_ONE,
+    )
+
+
+def _cut_reference(row: Tensor, sampling: Sampling) -> int:
+    ranked = row.sort(descending=True).values
+    smallest = ranked.new_tensor(0.0)
+    if 0 < sampling.top_k < len(row):
+        smallest = ranked[sampling.top_k - 1]
+    if sampling.top_p < 1:
+        mass = _mass_reference(torch.where(ranked >= smallest, ranked, 0.0))
+        before = mass.cumsum(0) - mass
+        limit = (mass.sum().double() * sampling.top_p).ceil()
+        smallest = torch.maximum(smallest, ranked[before < limit].min())
+    smallest = torch.maximum(smallest, ranked.new_tensor(sampling.min_p))
+    return int(smallest.view(torch.int32))
+
+
+def _mass_reference(weights: Tensor) -> Tensor:
+    return (weights * MASS_ONE).long()
