@@ -13,7 +13,6 @@ to about 3e-7, so a token differs only where two clocks ring that close together
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import triton
@@ -41,7 +40,7 @@ _TINY = tl.constexpr(-87.0)
 
 
 @triton.jit
-def mix(x: Any) -> Any:
+def mix(x: tl.tensor) -> tl.tensor:
     """SplitMix64's finaliser; uint64."""
     x = (x ^ (x >> 30)) * _MIX_1
     x = (x ^ (x >> 27)) * _MIX_2
@@ -49,7 +48,7 @@ def mix(x: Any) -> Any:
 
 
 @triton.jit
-def noise_key(seed: Any, stream: Any, position: Any) -> Any:
+def noise_key(seed: tl.tensor, stream: tl.tensor, position: tl.tensor) -> tl.tensor:
     """The key of (seed int64, stream, position int64), as ``engine.noise`` chains it; uint64."""
     key = mix(seed.to(tl.uint64) + _GOLDEN)
     key = mix((key ^ stream) + _GOLDEN)
@@ -57,13 +56,13 @@ def noise_key(seed: Any, stream: Any, position: Any) -> Any:
 
 
 @triton.jit
-def uniform(key: Any) -> Any:
+def uniform(key: tl.tensor) -> tl.tensor:
     """A float64 in (0, 1)."""
     return ((mix(key + _GOLDEN) >> 12).to(tl.float64) + 0.5) * _UNIT
 
 
 @triton.jit
-def exponential(key: Any, tokens: Any) -> Any:
+def exponential(key: tl.tensor, tokens: tl.tensor) -> tl.tensor:
     """Exponential noise, float32, of each token under one position's key."""
     bits = (mix(key + (tokens + 1).to(tl.uint64) * _GOLDEN) >> 12).to(tl.int64)
     u = (bits.to(tl.float32) + 0.5) * _UNIT
@@ -84,7 +83,7 @@ def exponential(key: Any, tokens: Any) -> Any:
 
 
 @triton.jit
-def exp(x: Any) -> Any:
+def exp(x: tl.tensor) -> tl.tensor:
     """e^x for float32 ``x <= 0``; 0 below -87, where subnormal numbers are near."""
     x_ = tl.where(x > _TINY, x, 0.0)
     n = tl.floor(x_ * _LOG2_E + 0.5)

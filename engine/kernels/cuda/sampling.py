@@ -16,7 +16,6 @@ of rows nor the order in which programs finish can change a bit, and torch makes
 
 from __future__ import annotations
 
-from typing import Any
 
 import torch
 import triton
@@ -28,7 +27,7 @@ from engine.kernels.cuda.state import BINS, BLOCK, Distribution, Scratch, State
 from engine.request import Sampling
 
 _BLOCK, _BINS = tl.constexpr(BLOCK), tl.constexpr(BINS)
-_STEP = tl.constexpr(4096)
+_STEP = tl.constexpr(2048)
 """What one program takes at once of a whole row."""
 _BIN_SHIFT = tl.constexpr(17)
 _BIN_WIDTH = tl.constexpr(1 << 17)
@@ -39,13 +38,13 @@ _MASS_ONE = tl.constexpr(MASS_ONE)
 
 
 @triton.jit
-def mass_of(weights: Any) -> Any:
+def mass_of(weights: tl.tensor) -> tl.tensor:
     """Float32 weights in [0, 1] as integers; what is under 2^-44 weighs nothing."""
     return (weights * _MASS_ONE).to(tl.int64)
 
 
 @triton.jit
-def arrived_last(counter: Any, programs: Any) -> Any:
+def arrived_last(counter: tl.tensor, programs: tl.tensor) -> tl.tensor:
     """Whether this is the last of so many programs to come here; it may then read what they wrote.
 
     The barrier orders the stores of all threads before the atomic addition, which releases them to
@@ -61,21 +60,21 @@ def arrived_last(counter: Any, programs: Any) -> Any:
 
 @triton.jit
 def adjust_kernel(
-    logits: Any,  # (rows, vocabulary) bf16, fp16 or fp32
-    stride: Any,
-    vocabulary: Any,
-    first: Any,  # the row's place in the round: how many drafted tokens come before row 0
-    numbers: Any,
-    settings: Any,
-    drafted: Any,
-    seen: Any,
-    allowed: Any,  # int32 (rows, words): a bit for each token; unused without MASKED
-    words: Any,
-    adjusted: Any,  # float32 (rows, vocabulary), written
-    peaks: Any,
-    peak_tokens: Any,
-    bins: Any,
-    totals: Any,
+    logits: tl.tensor,  # (rows, vocabulary) bf16, fp16 or fp32
+    stride: tl.tensor,
+    vocabulary: tl.tensor,
+    first: tl.tensor,  # the row's place in the round: how many drafted tokens come before row 0
+    numbers: tl.tensor,
+    settings: tl.tensor,
+    drafted: tl.tensor,
+    seen: tl.tensor,
+    allowed: tl.tensor,  # int32 (rows, words): a bit for each token; unused without MASKED
+    words: tl.tensor,
+    adjusted: tl.tensor,  # float32 (rows, vocabulary), written
+    peaks: tl.tensor,
+    peak_tokens: tl.tensor,
+    bins: tl.tensor,
+    totals: tl.tensor,
     MASKED: tl.constexpr,
     GREEDY: tl.constexpr,
 ) -> None:
@@ -115,12 +114,12 @@ def adjust_kernel(
 
 
 @triton.jit
-def _bin_of(bits: Any) -> Any:
+def _bin_of(bits: tl.tensor) -> tl.tensor:
     return tl.minimum(-(bits >> _BIN_SHIFT) + _TOP_BIN, _BINS - 1)
 
 
 @triton.jit
-def _gather(weights: Any, found: Any, gathered: Any, vocabulary: Any, wanted: Any) -> Any:
+def _gather(weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor, wanted: tl.tensor) -> tl.tensor:
     """Writes the bits of all weights in one bin to ``found``, in any order; how many there are.
 
     A place is had by an atomic addition: few weights are wanted, and a prefix sum would make all
@@ -140,7 +139,7 @@ def _gather(weights: Any, found: Any, gathered: Any, vocabulary: Any, wanted: An
 
 
 @triton.jit
-def _above(found: Any, count: Any, value: Any, BY_MASS: tl.constexpr) -> Any:
+def _above(found: tl.tensor, count: tl.tensor, value: tl.tensor, BY_MASS: tl.constexpr) -> tl.tensor:
     """Mass, or number, of the gathered weights whose bits exceed ``value``; int64."""
     total = tl.zeros([], tl.int64)
     for start in range(0, count, _BLOCK):
@@ -155,9 +154,9 @@ def _above(found: Any, count: Any, value: Any, BY_MASS: tl.constexpr) -> Any:
 
 @triton.jit
 def _threshold(
-    bins: Any, weights: Any, found: Any, gathered: Any, vocabulary: Any, limit: Any,
+    bins: tl.tensor, weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor, limit: tl.tensor,
     BY_MASS: tl.constexpr,
-) -> Any:  # fmt: skip
+) -> tl.tensor:  # fmt: skip
     """Bits of the smallest weight such that what lies strictly above has not reached ``limit``."""
     each = tl.arange(0, _BINS)
     sizes = tl.load(bins + each)
@@ -181,7 +180,7 @@ def _threshold(
 
 
 @triton.jit
-def _mass_from(weights: Any, vocabulary: Any, cut: Any) -> Any:
+def _mass_from(weights: tl.tensor, vocabulary: tl.tensor, cut: tl.tensor) -> tl.tensor:
     """Mass of the weights whose bits reach ``cut``; int64."""
     total = tl.zeros([_STEP], tl.int64)
     for start in range(0, vocabulary, _STEP):
@@ -194,9 +193,9 @@ def _mass_from(weights: Any, vocabulary: Any, cut: Any) -> Any:
 
 @triton.jit
 def _cut(
-    numbers: Any, settings: Any, bins: Any, rows: Any, weights: Any, found: Any,
-    gathered: Any, vocabulary: Any, total: Any,
-) -> Any:  # fmt: skip
+    numbers: tl.tensor, settings: tl.tensor, bins: tl.tensor, rows: tl.tensor, weights: tl.tensor, found: tl.tensor,
+    gathered: tl.tensor, vocabulary: tl.tensor, total: tl.tensor,
+) -> tl.tensor:  # fmt: skip
     """What top-k, top-p and min-p leave of one row: bits of the smallest weight, and the mass."""
     top_k, top_p = tl.load(numbers + 2), tl.load(settings + 1)
     cut = tl.zeros([], tl.int32)
@@ -218,18 +217,18 @@ def _cut(
 
 @triton.jit
 def cut_kernel(
-    vocabulary: Any,
-    numbers: Any,
-    settings: Any,
-    weights: Any,  # float32 (rows, vocabulary): adjusted logits, overwritten with weights
-    peaks: Any,
-    bins: Any,
-    totals: Any,
-    found: Any,
-    gathered: Any,
-    arrived: Any,
-    cuts: Any,  # int32 (rows,), written
-    masses: Any,  # float32 (rows,), written
+    vocabulary: tl.tensor,
+    numbers: tl.tensor,
+    settings: tl.tensor,
+    weights: tl.tensor,  # float32 (rows, vocabulary): adjusted logits, overwritten with weights
+    peaks: tl.tensor,
+    bins: tl.tensor,
+    totals: tl.tensor,
+    found: tl.tensor,
+    gathered: tl.tensor,
+    arrived: tl.tensor,
+    cuts: tl.tensor,  # int32 (rows,), written
+    masses: tl.tensor,  # float32 (rows,), written
     BLOCKS: tl.constexpr,  # a power of two, no less than the programs of a row
 ) -> None:
     """Weights, and where the row is cut; grid (rows, blocks)."""
@@ -256,7 +255,8 @@ def cut_kernel(
             found + row * vocabulary, gathered + row, vocabulary, tl.load(totals + row),
         )  # fmt: skip
         tl.store(cuts + row, bits)
-        tl.store(masses + row, tl.div_rn(kept.to(tl.float32), _MASS_ONE))
+        # Only a row that is refused has no mass; it must not make NaN of what is read beside it.
+        tl.store(masses + row, tl.where(kept > 0, kept.to(tl.float32) * (1.0 / _MASS_ONE), 1.0))
 
 
 def distribute(

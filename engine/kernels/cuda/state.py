@@ -93,7 +93,7 @@ class Distribution:
 class Scratch:
     """What the kernels hand to one another within a round; ``blocks`` programs share a row.
 
-    The two counters are zero before and after every launch.
+    ``arrived`` and ``done`` are zero before and after every launch.
     """
 
     peaks: Tensor  # float32 (rows, blocks): each block's largest logit, inf if one is NaN
@@ -105,7 +105,8 @@ class Scratch:
     times: Tensor  # float32 (2, rows, blocks): first clocks to ring, of residual and of p
     winners: Tensor  # int32 (2, rows, blocks): whose they are
     residuals: Tensor  # int64 (rows, blocks): mass of the residual
-    arrived: Tensor  # int32 (rows + 1,): programs done, of a row and of a launch
+    arrived: Tensor  # int32 (rows,): programs of a row that are through
+    done: Tensor  # int32 (1,): programs of a launch that are through
 
     @classmethod
     def empty(cls, rows: int, vocabulary: int, device: torch.device | str) -> Scratch:
@@ -121,5 +122,6 @@ class Scratch:
             torch.zeros(2, rows, blocks, device=device),
             torch.zeros(2, rows, blocks, dtype=int32, device=device),
             torch.zeros(rows, blocks, dtype=int64, device=device),
-            torch.zeros(rows + 1, dtype=int32, device=device),
+            torch.zeros(rows, dtype=int32, device=device),
+            torch.zeros(1, dtype=int32, device=device),
         )
