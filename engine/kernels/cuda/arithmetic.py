@@ -105,13 +105,12 @@ def exponential_reference(
     raw = u.view(torch.int32) + (_ONE.value - _LOWEST.value)
     near = rest < 0.25
     k = torch.where(near, 0, (raw >> 23) - 127)
-    f = torch.where(
-        near, -rest, ((raw & 0x7FFFFF) + _LOWEST.value).view(torch.float32) - 1.0
-    )
+    f = torch.where(near, -rest, ((raw & 0x7FFFFF) + _LOWEST.value).view(torch.float32) - 1.0)
     s = f / (f + 2.0)
     z = s * s
     series = ((z * _NINTH.value + _SEVENTH.value) * z + _FIFTH.value) * z + _THIRD.value
-    return -(k.float() * _LN_2.value + (s * 2.0 + s * z * series))
+    clocks: Tensor = -(k.float() * _LN_2.value + (s * 2.0 + s * z * series))
+    return clocks
 
 
 def exp_reference(x: Tensor) -> Tensor:
@@ -124,4 +123,4 @@ def exp_reference(x: Tensor) -> Tensor:
         series = series * r + coefficient.value
     scale = ((n.int() + 127) << 23).view(torch.float32)
     result = ((series * (r * r) + r) + 1.0) * scale
-    return torch.where(x > _TINY.value, result.clamp_max(1.0), 0.0)
+    return torch.where(x > _TINY.value, result.clamp_max(1.0), torch.zeros_like(x))

@@ -16,7 +16,6 @@ of rows nor the order in which programs finish can change a bit, and torch makes
 
 from __future__ import annotations
 
-
 import torch
 import triton
 import triton.language as tl
@@ -27,11 +26,12 @@ from engine.kernels.cuda.state import BINS, BLOCK, Distribution, Scratch, State
 from engine.request import Sampling
 
 _BLOCK, _BINS = tl.constexpr(BLOCK), tl.constexpr(BINS)
-_STEP = tl.constexpr(2048)
+_STEP = tl.constexpr(4096)
 """What one program takes at once of a whole row."""
 _BIN_SHIFT = tl.constexpr(17)
 _BIN_WIDTH = tl.constexpr(1 << 17)
 _TOP_BIN = tl.constexpr(0x3F800000 >> 17)
+ADJUST_WARPS, CUT_WARPS = 8, 16
 MASS_ONE = 2.0**44
 """The mass of weight 1: a quarter of a million of them still fit 63 bits."""
 _MASS_ONE = tl.constexpr(MASS_ONE)
@@ -119,7 +119,13 @@ def _bin_of(bits: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def _gather(weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor, wanted: tl.tensor) -> tl.tensor:
+def _gather(
+    weights: tl.tensor,
+    found: tl.tensor,
+    gathered: tl.tensor,
+    vocabulary: tl.tensor,
+    wanted: tl.tensor,
+) -> tl.tensor:
     """Writes the bits of all weights in one bin to ``found``, in any order; how many there are.
 
     A place is had by an atomic addition: few weights are wanted, and a prefix sum would make all
@@ -139,7 +145,9 @@ def _gather(weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabular
 
 
 @triton.jit
-def _above(found: tl.tensor, count: tl.tensor, value: tl.tensor, BY_MASS: tl.constexpr) -> tl.tensor:
+def _above(
+    found: tl.tensor, count: tl.tensor, value: tl.tensor, BY_MASS: tl.constexpr
+) -> tl.tensor:
     """Mass, or number, of the gathered weights whose bits exceed ``value``; int64."""
     total = tl.zeros([], tl.int64)
     for start in range(0, count, _BLOCK):
@@ -154,8 +162,8 @@ def _above(found: tl.tensor, count: tl.tensor, value: tl.tensor, BY_MASS: tl.con
 
 @triton.jit
 def _threshold(
-    bins: tl.tensor, weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor, limit: tl.tensor,
-    BY_MASS: tl.constexpr,
+    bins: tl.tensor, weights: tl.tensor, found: tl.tensor, gathered: tl.tensor,
+    vocabulary: tl.tensor, limit: tl.tensor, BY_MASS: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """Bits of the smallest weight such that what lies strictly above has not reached ``limit``."""
     each = tl.arange(0, _BINS)
@@ -193,8 +201,9 @@ def _mass_from(weights: tl.tensor, vocabulary: tl.tensor, cut: tl.tensor) -> tl.
 
 @triton.jit
 def _cut(
-    numbers: tl.tensor, settings: tl.tensor, bins: tl.tensor, rows: tl.tensor, weights: tl.tensor, found: tl.tensor,
-    gathered: tl.tensor, vocabulary: tl.tensor, total: tl.tensor,
+    numbers: tl.tensor, settings: tl.tensor, bins: tl.tensor, rows: tl.tensor,
+    weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor,
+    total: tl.tensor,
 ) -> tl.tensor:  # fmt: skip
     """What top-k, top-p and min-p leave of one row: bits of the smallest weight, and the mass."""
     top_k, top_p = tl.load(numbers + 2), tl.load(settings + 1)
@@ -283,13 +292,13 @@ def distribute(
         logits, logits.stride(0), vocabulary, first,
         state.numbers, state.settings, state.drafted, state.seen, mask, mask.stride(0),
         out.weights, scratch.peaks, scratch.peak_tokens, scratch.bins, scratch.totals,
-        MASKED=allowed is not None, GREEDY=greedy, num_warps=8, enable_fp_fusion=False,
+        MASKED=allowed is not None, GREEDY=greedy, num_warps=ADJUST_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
     cut_kernel[grid](
         vocabulary, state.numbers, state.settings, out.weights,
         scratch.peaks, scratch.bins, scratch.totals, scratch.found, scratch.gathered,
         scratch.arrived, out.cut, out.mass,
-        BLOCKS=triton.next_power_of_2(blocks), num_warps=8, enable_fp_fusion=False,
+        BLOCKS=triton.next_power_of_2(blocks), num_warps=CUT_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 

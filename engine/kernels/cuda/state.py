@@ -83,6 +83,11 @@ class Distribution:
             torch.ones(rows, device=device),
         )
 
+    def row(self, index: int) -> Distribution:
+        """One row, in the same memory: where a draft step puts its own."""
+        part = slice(index, index + 1)
+        return Distribution(self.weights[part], self.cut[part], self.mass[part])
+
     def dense(self) -> Tensor:
         """The probabilities: float32 (rows, vocabulary)."""
         kept = self.weights.view(torch.int32) >= self.cut[:, None]
