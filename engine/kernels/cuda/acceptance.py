@@ -26,7 +26,7 @@ from engine.kernels.cuda.verdict import (
 )
 from engine.noise import Stream
 
-_WARPS = 8
+WARPS = 8
 
 
 def empty_result(device: torch.device | str) -> Tensor:
@@ -77,7 +77,7 @@ def _launch(
         scratch.peaks, scratch.peak_tokens, scratch.times, scratch.winners, scratch.residuals,
         scratch.done, out,
         RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, DRAFTING=drafting,
-        BLOCKS=triton.next_power_of_2(blocks), num_warps=_WARPS, enable_fp_fusion=False,
+        BLOCKS=triton.next_power_of_2(blocks), num_warps=WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 

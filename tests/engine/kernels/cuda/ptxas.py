@@ -14,6 +14,21 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 
+ARCHITECTURES = [80, 86, 89, 90, 120]
+
+POINTERS = {
+    name: f"*{kind}"
+    for kind, names in {
+        "bf16": "logits",
+        "fp32": "adjusted weights peaks masses q_weights q_masses times",
+        "fp64": "settings",
+        "i32": "allowed drafted seen peak_tokens found gathered arrived cuts q_cuts winners done out",
+        "i64": "numbers bins totals residuals",
+    }.items()
+    for name in names.split()
+}
+"""What is behind the arguments of the sampling and acceptance kernels."""
+
 _REPORT = re.compile(
     r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
     re.DOTALL,

@@ -57,15 +57,17 @@ class Bench:
         return [*self.prompt, *self.output]
 
     def distribute(
-        self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None, greedy: bool = False
+        self,
+        logits: Tensor,
+        drafted: list[int],
+        allowed: Tensor | None = None,
+        greedy: bool = False,
     ) -> Distribution:
         """Rows after none, one, two ... of ``drafted``."""
         self.state.drafted[: len(drafted)] = torch.tensor(drafted, dtype=torch.int32)
         out = Distribution.empty(len(logits), self.vocabulary, DEVICE)
         bits = None if allowed is None else packed(allowed).to(DEVICE)
-        distribute(
-            logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy
-        )
+        distribute(logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy)
         return out
 
     def expected(
@@ -85,13 +87,9 @@ class Bench:
     def sampler(self) -> Sampler:
         context = Context(self.prompt)
         context.tokens += self.output
-        return Sampler(
-            self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary
-        )
+        return Sampler(self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary)
 
-    def judge(
-        self, p: Distribution, q: Distribution | None, rule: Rule, depth: int
-    ) -> Outcome:
+    def judge(self, p: Distribution, q: Distribution | None, rule: Rule, depth: int) -> Outcome:
         judge(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
         return Outcome.read(self.result.cpu(), depth)
 
@@ -125,9 +123,7 @@ def packed(allowed: Tensor) -> Tensor:
 
 
 def on_host(distribution: Distribution) -> Distribution:
-    return Distribution(
-        distribution.weights.cpu(), distribution.cut.cpu(), distribution.mass.cpu()
-    )
+    return Distribution(distribution.weights.cpu(), distribution.cut.cpu(), distribution.mass.cpu())
 
 
 def logits_like(kind: str, rows: int, vocabulary: int, seed: int) -> Tensor:

@@ -90,7 +90,9 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["ordinary", "tied"])
-def test_the_kept_tokens_are_those_of_the_engines_sampling(kind: str, cuts: dict[str, float]) -> None:
+def test_the_kept_tokens_are_those_of_the_engines_sampling(
+    kind: str, cuts: dict[str, float]
+) -> None:
     """Against ``engine.sampling`` itself, ties and all; no border here lies within rounding."""
     sampling = Sampling(temperature=0.7, **cuts)  # type: ignore[arg-type]
     bench = Bench(sampling, 0, 501, [0], [])
