@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cuda.arithmetic import exponential, noise_key, uniform
-from engine.kernels.cuda.sampling import MASS_ONE, arrived_last, mass_of
+from engine.kernels.cuda.cut import MASS_ONE, arrived_last, mass_of
 from engine.kernels.cuda.state import BLOCK, MAX_ROWS
 from engine.noise import Stream
 
@@ -94,7 +94,7 @@ def _race(noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> tl.tensor:
     return first, at
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["depth", "first"])
 def verdict_kernel(
     vocabulary: tl.tensor,
     depth: tl.tensor,

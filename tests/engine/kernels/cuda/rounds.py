@@ -14,7 +14,8 @@ from engine.acceptance import follow, reject, verify_block
 from engine.context import Context
 from engine.events import Tree
 from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
-from engine.kernels.cuda.sampling import distribute, truncated_reference, weights_reference
+from engine.kernels.cuda.cut import truncated_reference
+from engine.kernels.cuda.sampling import distribute, weights_reference
 from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
 from engine.kernels.cuda.verdict import Rule
 from engine.noise import Stream, uniform

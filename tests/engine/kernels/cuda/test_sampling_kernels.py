@@ -10,7 +10,8 @@ from scipy.stats import kstest
 pytest.importorskip("triton")
 
 from engine.kernels.cuda.arithmetic import exponential_reference
-from engine.kernels.cuda.sampling import ADJUST_WARPS, CUT_WARPS, adjust_kernel, cut_kernel
+from engine.kernels.cuda.cut import CUT_WARPS, cut_kernel
+from engine.kernels.cuda.sampling import ADJUST_WARPS, adjust_kernel
 from engine.noise import Stream, exponential
 from tests.engine.kernels.cuda.elsewhere import PLACES, run_checks
 from tests.engine.kernels.cuda.ptxas import ARCHITECTURES, POINTERS, usage
