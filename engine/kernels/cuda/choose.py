@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
-from engine.kernels.cuda import reference
+from engine.kernels.cuda import product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Product
 
 Weight = Tensor | Int8Weight | Nf4Weight
@@ -48,5 +48,5 @@ def _on_cuda(weight: Weight) -> bool:
 
 def _reference(weight: Weight, around: Around) -> Product:
     if isinstance(weight, Int8Weight):
-        return reference.Int8Reference(weight, around)
-    return reference.FloatReference(weight, around)
+        return product_reference.Int8Reference(weight, around)
+    return product_reference.FloatReference(weight, around)

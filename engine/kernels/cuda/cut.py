@@ -21,6 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.arithmetic import exp
+from engine.kernels.cuda.arrival import arrived_last
 from engine.kernels.cuda.state import BINS, BLOCK, Distribution
 from engine.request import Sampling
 
@@ -41,21 +42,6 @@ _MASS_ONE = tl.constexpr(MASS_ONE)
 def mass_of(weights: tl.tensor) -> tl.tensor:
     """Float32 weights in [0, 1] as integers; what is under 2^-44 weighs nothing."""
     return (weights * _MASS_ONE).to(tl.int64)
-
-
-@triton.jit
-def arrived_last(counter: tl.tensor, programs: tl.tensor) -> tl.tensor:
-    """Whether this is the last of so many programs to come here; it may then read what they wrote.
-
-    The barrier orders the stores of all threads before the atomic addition, which releases them to
-    whoever adds next. The last one leaves the counter at zero for the next launch.
-    """
-    tl.debug_barrier()
-    last = tl.atomic_add(counter, 1, sem="acq_rel") == programs - 1
-    if last:
-        tl.store(counter, 0)
-    tl.debug_barrier()
-    return last
 
 
 @triton.jit

@@ -1,19 +1,20 @@
-"""Products with bf16 weights. The torch reference is ``reference.FloatReference``."""
+"""Products with bf16 weights. The torch reference is ``product_reference.FloatReference``."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.parts import (
+from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.product_parts import (
     ROWS,
-    arrive,
     collect_squares,
     collect_sums,
     finish,
     float_rows,
     norm_factor,
     own_columns,
+    own_counter,
     own_rows,
     publish_squares,
     publish_sums,
@@ -22,10 +23,11 @@ from engine.kernels.cuda.parts import (
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def bf16_product(
-    x, weight, norm, bias, residual, result, partial, squares, arrivals,
-    rows, outputs, width, span, epsilon,
+    x: tl.tensor, weight: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
+    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, arrivals: tl.tensor,
+    rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor, epsilon: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """``x (rows, width)`` times ``weight (outputs, width)`` bf16, with what stands around it."""
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
@@ -48,17 +50,19 @@ def bf16_product(
 
 @triton.jit
 def settle(
-    sums, square, norm, bias, residual, result, partial, squares, arrivals,
-    row, column, source, rows, outputs, width, epsilon,
-    COLUMNS: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
+    sums: tl.tensor, square: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
+    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, arrivals: tl.tensor,
+    row: tl.tensor, column: tl.tensor, source: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    width: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr, SPLITS: tl.constexpr,
+    GATED: tl.constexpr,
+) -> None:  # fmt: skip
     """The last program of a tile to come adds up all splits' sums, and finishes."""
     last = True
     if SPLITS > 1:
         publish_sums(partial, sums, row, column, rows, outputs)
         if norm is not None:
             publish_squares(squares, square, row, rows)
-        last = arrive(arrivals) == SPLITS - 1
+        last = arrived_last(own_counter(arrivals), SPLITS)
     if last:
         if SPLITS > 1:
             sums = collect_sums(partial, sums, row, column, rows, outputs, SPLITS)

@@ -1,5 +1,5 @@
-"""Products with int8 weights and rows quantised to int8. The torch references are
-``reference.Int8Reference`` and ``reference.quantise_rows``, whose bits these kernels give.
+"""Products with int8 weights and rows quantised to int8. The torch references, whose bits these
+kernels give, are ``product_reference.Int8Reference`` and ``product_reference.quantise_rows``.
 
 Sums are integers: exact in any order, so that splits of the inputs change nothing. What follows is
 element by element, in the reference's order.
@@ -10,13 +10,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.parts import (
+from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.product_parts import (
     ROWS,
-    arrive,
     collect_sums,
     finish,
     norm_factor,
     own_columns,
+    own_counter,
     own_rows,
     publish_sums,
 )
@@ -26,7 +27,10 @@ TINY = tl.constexpr(1e-30)
 
 
 @triton.jit
-def int8_rows(x, norm, values, scales, width, epsilon, DEPTH: tl.constexpr):
+def int8_rows(
+    x: tl.tensor, norm: tl.tensor, values: tl.tensor, scales: tl.tensor, width: tl.tensor,
+    epsilon: tl.tensor, DEPTH: tl.constexpr,
+) -> None:  # fmt: skip
     """One row a program: ``x (rows, width)`` to ``values`` int8 and ``scales (rows,)`` float32.
 
     Two passes over a row of some kilobytes, which stays in the cache.
@@ -53,7 +57,10 @@ def int8_rows(x, norm, values, scales, width, epsilon, DEPTH: tl.constexpr):
 
 
 @triton.jit
-def _part(x, norm, row, start, width, DEPTH: tl.constexpr):
+def _part(
+    x: tl.tensor, norm: tl.tensor, row: tl.tensor, start: tl.tensor, width: tl.tensor,
+    DEPTH: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
     """Inputs of a row times the norm's weight, and their squares without: (DEPTH,) float32 each."""
     inputs = start + tl.arange(0, DEPTH)
     there = inputs < width
@@ -67,10 +74,11 @@ def _part(x, norm, row, start, width, DEPTH: tl.constexpr):
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def int8_product(
-    values, scales, weight, weight_scales, bias, residual, result, partial, arrivals,
-    rows, outputs, width, span,
+    values: tl.tensor, scales: tl.tensor, weight: tl.tensor, weight_scales: tl.tensor,
+    bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
+    arrivals: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """``values (rows, width)`` int8 times ``weight (outputs, width)`` int8, times both scales."""
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
@@ -88,7 +96,7 @@ def int8_product(
     last = True
     if SPLITS > 1:
         publish_sums(partial, sums, row, column, rows, outputs)
-        last = arrive(arrivals) == SPLITS - 1
+        last = arrived_last(own_counter(arrivals), SPLITS)
     if last:
         if SPLITS > 1:
             sums = collect_sums(partial, sums, row, column, rows, outputs, SPLITS)

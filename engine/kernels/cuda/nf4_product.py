@@ -1,4 +1,6 @@
-"""Products with NF4 weights in bitsandbytes' layout. The torch reference is ``reference.FloatReference``.
+"""Products with NF4 weights in bitsandbytes' layout.
+
+The torch reference is ``product_reference.FloatReference``.
 
 A byte holds the codes of two inputs, the first in its high half; 64 inputs of an output share a scale.
 Codes are decoded in registers to bf16, multiplied with the rows on tensor cores, and each block's sums
@@ -12,7 +14,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cuda.float_product import settle
-from engine.kernels.cuda.parts import ROWS, float_rows, own_columns, own_rows
+from engine.kernels.cuda.product_parts import ROWS, float_rows, own_columns, own_rows
 
 BLOCK = tl.constexpr(64)
 
@@ -54,7 +56,7 @@ have a table for the indices below 8 and one for those above; bit 3 of an index 
 
 
 @triton.jit
-def decoded(packed, codes):
+def decoded(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
     """``packed`` uint8 to bf16 codes of the high and of the low halves, each of the same shape.
 
     ``codes`` is None on a GPU. The interpreter has no assembler and looks them up in ``codes (16,)``.
@@ -74,7 +76,9 @@ def decoded(packed, codes):
 
 
 @triton.jit
-def _scales(absmax, start, column, outputs, width):
+def _scales(
+    absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor
+) -> tl.tensor:
     """The scales of the block of inputs at ``start``: (columns,) float32. Asked for one step ahead."""
     block = tl.minimum(start, width - BLOCK) // BLOCK  # the last step asks for nothing new
     place = block.to(tl.int64) * outputs + column
@@ -83,10 +87,12 @@ def _scales(absmax, start, column, outputs, width):
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def nf4_product(
-    x, packed, absmax, codes, norm, bias, residual, result, partial, squares, arrivals,
-    rows, outputs, width, span, epsilon,
-    COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
+    x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, norm: tl.tensor,
+    bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
+    squares: tl.tensor, arrivals: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    width: tl.tensor, span: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr,
+    DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
+) -> None:  # fmt: skip
     """``x (rows, width)`` times ``packed (outputs, width / 2)``, with what stands around it.
 
     ``DEPTH`` is one block of inputs, and ``width`` a multiple of it.

@@ -13,7 +13,7 @@ from engine.kernels.cuda.around import PLAIN, Around
 from engine.kernels.cuda.float_product import bf16_product
 from engine.kernels.cuda.int8_product import int8_product, int8_rows
 from engine.kernels.cuda.nf4_product import nf4_product
-from engine.kernels.cuda.tiles import Tile, choose_tile
+from engine.kernels.cuda.product_tiles import Tile, choose_tile
 
 ROW_BLOCK = 16
 MOST_ROWS = 128
@@ -139,11 +139,11 @@ class Nf4Product(_Launched):
         assert self.width % BLOCK == 0
         self.packed, self.around = weight.packed, around
         scales = weight.absmax.view(self.outputs, self.width // BLOCK).t()
-        if around.gated:  # the order of ``parts.own_columns``
+        if around.gated:  # the order of ``product_parts.own_columns``
             scales = scales.unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
         self.scales = scales.contiguous()  # (in / 64, out): neighbours are read together
-        # The interpreter has no assembler, and looks the codes up.
-        self.codes = None if self.packed.is_cuda else CODE.bfloat16()
+        # The interpreter, whose memory is the CPU's, has no assembler and looks the codes up.
+        self.codes = CODE.bfloat16() if self.packed.device.type == "cpu" else None
         tile = tile or choose_tile(self.outputs, self.width, "nf4")
         self.scratch = Scratch(self.outputs, tile, torch.float32, self.packed.device)
 
@@ -159,7 +159,7 @@ class Nf4Product(_Launched):
 
 
 def quantise_rows(x: Tensor, around: Around = PLAIN) -> tuple[Tensor, Tensor]:
-    """``x (rows, in)`` as int8 and each row's scale ``(rows,)``, as ``reference.quantise_rows``."""
+    """``x (rows, in)`` as int8 and each row's scale ``(rows,)``, as its twin in ``product_reference``."""
     values = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
     norm = around.norm

@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cuda.arithmetic import exponential, noise_key, uniform
-from engine.kernels.cuda.cut import MASS_ONE, arrived_last, mass_of
+from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.cut import MASS_ONE, mass_of
 from engine.kernels.cuda.state import BLOCK, MAX_ROWS
 from engine.noise import Stream
 

@@ -1,7 +1,8 @@
 """What the three products share: where a program stands, partial sums, and what follows the sum.
 
 The grid is (blocks of 16 rows, splits of the inputs, tiles of outputs). Programs of one tile stand side
-by side, so that a weight's rows are read in order. torch's meaning of all of this is in ``reference``.
+by side, so that a weight's rows are read in order. What all of this means in torch stands
+in ``product_reference``.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ ROWS = tl.constexpr(16)
 
 
 @triton.jit
-def own_rows():
+def own_rows() -> tl.tensor:
     """The rows of this program: (16,) int32."""
     return tl.program_id(0) * ROWS + tl.arange(0, ROWS)
 
 
 @triton.jit
-def own_columns(outputs, COLUMNS: tl.constexpr, GATED: tl.constexpr):
+def own_columns(outputs: tl.tensor, COLUMNS: tl.constexpr, GATED: tl.constexpr) -> tl.tensor:
     """The sums' columns and the weight rows they belong to: (COLUMNS,) int32 each.
 
     A gate's output and the one it multiplies stand side by side, so that one thread holds both.
@@ -33,7 +34,10 @@ def own_columns(outputs, COLUMNS: tl.constexpr, GATED: tl.constexpr):
 
 
 @triton.jit
-def float_rows(x, norm, row, inputs, rows, width):
+def float_rows(
+    x: tl.tensor, norm: tl.tensor, row: tl.tensor, inputs: tl.tensor, rows: tl.tensor,
+    width: tl.tensor,
+) -> tl.tensor:  # fmt: skip
     """Rows times the norm's weight, rounded to bf16, and the rows' squares: (16, inputs) each."""
     there = (row < rows)[:, None] & (inputs < width)[None, :]
     values = tl.load(x + row.to(tl.int64)[:, None] * width + inputs[None, :], mask=there, other=0.0)
@@ -47,29 +51,26 @@ def float_rows(x, norm, row, inputs, rows, width):
 
 
 @triton.jit
-def arrive(arrivals):
-    """Tells that this program's partial sums are written; returns how many had come before it.
-
-    All threads' stores must precede the count, and the count precede all loads: hence the barrier, and
-    acquire-release. Integer counting has no order, so this does not touch a sum's bits.
-    """
-    tl.debug_barrier()
-    place = tl.program_id(0) * tl.num_programs(2) + tl.program_id(2)
-    before = tl.atomic_add(arrivals + place, 1, sem="acq_rel", scope="gpu")
-    if before == tl.num_programs(1) - 1:
-        tl.store(arrivals + place, 0)  # ready for the next launch
-    return before
+def own_counter(arrivals: tl.tensor) -> tl.tensor:
+    """Where the splits of this program's tile are counted."""
+    return arrivals + tl.program_id(0) * tl.num_programs(2) + tl.program_id(2)
 
 
 @triton.jit
-def publish_sums(partial, sums, row, column, rows, outputs):
+def publish_sums(
+    partial: tl.tensor, sums: tl.tensor, row: tl.tensor, column: tl.tensor, rows: tl.tensor,
+    outputs: tl.tensor,
+) -> None:  # fmt: skip
     """Writes this split's ``sums (16, COLUMNS)`` into ``partial (splits, rows, outputs)``."""
     place = (tl.program_id(1) * rows + row).to(tl.int64)[:, None] * outputs + column[None, :]
     tl.store(partial + place, sums, mask=(row < rows)[:, None] & (column < outputs)[None, :])
 
 
 @triton.jit
-def collect_sums(partial, sums, row, column, rows, outputs, SPLITS: tl.constexpr):
+def collect_sums(
+    partial: tl.tensor, sums: tl.tensor, row: tl.tensor, column: tl.tensor, rows: tl.tensor,
+    outputs: tl.tensor, SPLITS: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
     """The sums of all splits, added from the first to the last. Past the L1 cache, which may be stale."""
     there = (row < rows)[:, None] & (column < outputs)[None, :]
     place = row.to(tl.int64)[:, None] * outputs + column[None, :]
@@ -81,14 +82,16 @@ def collect_sums(partial, sums, row, column, rows, outputs, SPLITS: tl.constexpr
 
 
 @triton.jit
-def publish_squares(squares, square, row, rows):
+def publish_squares(squares: tl.tensor, square: tl.tensor, row: tl.tensor, rows: tl.tensor) -> None:
     """Writes the rows' sums of squares ``(16,)`` into ``squares (tiles, splits, rows)``."""
     place = (tl.program_id(2) * tl.num_programs(1) + tl.program_id(1)) * rows + row
     tl.store(squares + place, square, mask=row < rows)
 
 
 @triton.jit
-def collect_squares(squares, square, row, rows, SPLITS: tl.constexpr):
+def collect_squares(
+    squares: tl.tensor, square: tl.tensor, row: tl.tensor, rows: tl.tensor, SPLITS: tl.constexpr
+) -> tl.tensor:
     """The squares of all splits, added from the first to the last."""
     total = tl.zeros_like(square)
     for split in tl.static_range(SPLITS):
@@ -98,16 +101,17 @@ def collect_squares(squares, square, row, rows, SPLITS: tl.constexpr):
 
 
 @triton.jit
-def norm_factor(square, width, epsilon):
+def norm_factor(square: tl.tensor, width: tl.tensor, epsilon: tl.tensor) -> tl.tensor:
     """1 / sqrt(mean square + epsilon) of each row: (16,) float32."""
     return tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(square, width.to(tl.float32)) + epsilon))
 
 
 @triton.jit
 def finish(
-    sums, bias, residual, result, row, column, source, rows, outputs,
+    sums: tl.tensor, bias: tl.tensor, residual: tl.tensor, result: tl.tensor, row: tl.tensor,
+    column: tl.tensor, source: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
     COLUMNS: tl.constexpr, GATED: tl.constexpr,
-):  # fmt: skip
+) -> None:  # fmt: skip
     """Bias, gate and residual on float32 ``sums (16, COLUMNS)``; rounds once and stores."""
     if bias is not None:
         offset = tl.load(bias + source, mask=column < outputs, other=0.0).to(tl.float32)
