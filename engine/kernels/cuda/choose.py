@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 
+import torch
 from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
@@ -13,7 +14,7 @@ from engine.kernels.cuda import product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Product
 
 Weight = Tensor | Int8Weight | Nf4Weight
-"""``(out, in)`` in bf16, or quantised."""
+"""``(out, in)`` in any float dtype, or quantised."""
 
 
 @functools.cache
@@ -25,8 +26,8 @@ def has_triton() -> bool:
 def choose(weight: Weight, around: Around = PLAIN) -> Product:
     """The product with ``weight``, and what stands ``around`` it, on the weight's device.
 
-    Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole blocks, fp32): the
-    reference multiplies by it, row-independently too, but slowly.
+    Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole blocks, fp32, fp16):
+    the reference multiplies by it as it is, row-independently too, but slowly.
     """
     if not (_on_cuda(weight) and has_triton()):
         return _reference(weight, around)
@@ -37,7 +38,9 @@ def choose(weight: Weight, around: Around = PLAIN) -> Product:
     if isinstance(weight, Nf4Weight):
         whole = weight.shape[1] % BLOCK == 0
         return products.Nf4Product(weight, around) if whole else _reference(weight, around)
-    return products.Bf16Product(weight.bfloat16(), around)
+    if weight.dtype != torch.bfloat16:  # rounding it would be another model
+        return _reference(weight, around)
+    return products.Bf16Product(weight, around)
 
 
 def _on_cuda(weight: Weight) -> bool:

@@ -22,19 +22,22 @@ LEVELS = int8.ACTIVATION_LEVELS[0]
 class FloatReference:
     """For weights ``(out, in)`` in bf16, or NF4: bf16 inputs and codes, scales in float32.
 
+    Weights in fp32 or fp16 have no kernel: neither they nor the rows are rounded to bf16.
+
     The norm's factor is one number a row, so it multiplies the sum and not the inputs: x * norm is
     rounded to bf16 before it is normalised, which loses no more than after.
     """
 
     def __init__(self, weight: Tensor | Nf4Weight, around: Around = PLAIN) -> None:
-        floats = nf4_floats(weight) if isinstance(weight, Nf4Weight) else weight.bfloat16().float()
+        floats = nf4_floats(weight) if isinstance(weight, Nf4Weight) else weight.float()
         self.product = BlockedLinear(floats)
+        self.rounded = isinstance(weight, Nf4Weight) or weight.dtype == torch.bfloat16
         self.around = around
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         norm = self.around.norm
         inputs = x.float() if norm is None else x.float() * norm.weight.float()
-        sums = self.product(inputs.bfloat16().float())
+        sums = self.product(inputs.bfloat16().float() if self.rounded else inputs)
         if norm is not None:
             sums = sums * norm_factor(x, norm)
         return finish(sums, self.around, residual, x.dtype)
