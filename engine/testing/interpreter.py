@@ -24,17 +24,22 @@ _BITS = {8: np.uint8, 16: np.int16, 32: np.int32, 64: np.int64}
 
 
 def repair() -> None:
-    """Puts torch's conversions in place of the interpreter's, for this process."""
+    """Puts torch's conversions in place of the interpreter's, for this process.
+
+    From here on NumPy is also as silent about infinity and NaN as a device.
+    """
     from triton.runtime import interpreter
 
     def dot(
         builder: Any, a: Any, b: Any, into: Any, input_precision: Any, imprecise_sums: Any
     ) -> Any:
-        product = _widened(a) @ _widened(b)
+        # In the type of the sum: int8 times int8 is no int8.
+        product = np.matmul(_widened(a), _widened(b), dtype=into.data.dtype)
         return interpreter.TensorHandle(product + into.data, into.dtype.scalar)
 
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = dot
+    np.seterr(all="ignore")
 
 
 def _convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
@@ -44,7 +49,7 @@ def _convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
     size = target.primitive_bitwidth
     # The view's type does not matter: whoever asked views it as what it is.
     whole = torch.uint8 if size == 8 else getattr(torch, f"int{size}")
-    return made.view(whole).numpy().view(f"uint{size}")
+    return made.view(whole).numpy().view(f"uint{size}").reshape(np.shape(data))
 
 
 def _widened(handle: Any) -> Any:

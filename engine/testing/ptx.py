@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -21,6 +24,9 @@ CAPABILITIES = (80, 86, 89, 90, 120)
 """Ampere (A100, RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (RTX 50)."""
 SHARED_LIMITS = {80: 163, 86: 99, 89: 99, 90: 227, 120: 99}
 """KiB of shared memory that one block may take (CUDA C++ Programming Guide, table of capabilities)."""
+
+REGISTERS = 65536
+"""Of one multiprocessor, on all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class Usage:
 
     @property
     def fits(self) -> bool:
-        return self.shared <= SHARED_LIMITS[self.capability] * 1024
+        """In registers, in shared memory, and of a size that a multiprocessor can hold."""
+        shared = self.shared <= SHARED_LIMITS[self.capability] * 1024
+        return shared and not self.spilled and self.registers * self.threads <= REGISTERS
 
     def __str__(self) -> str:
         return (
@@ -53,24 +61,26 @@ def usage(
     arguments: Mapping[str, str],
     constants: Mapping[str, object],
     capability: int,
+    aligned: Collection[str] = (),
     **options: object,
 ) -> Usage:
     """Compiles ``kernel`` for ``capability`` (90 for sm_90).
 
     ``arguments``: Triton's types of what is not a constant, as "*bf16" or "i32". Pointers are taken
-    to be multiples of 16, as torch's are. ``options``: num_warps, num_stages, enable_fp_fusion.
+    to be multiples of 16, as torch's are, and so are the numbers named in ``aligned``. ``options``:
+    num_warps, num_stages, maxnreg, enable_fp_fusion.
     """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     signature = {name: arguments.get(name, "constexpr") for name in kernel.arg_names}
-    aligned = {
+    divisible = {
         (place,): [["tt.divisibility", 16]]
-        for place, kind in enumerate(signature.values())
-        if kind.startswith("*")
+        for place, (name, kind) in enumerate(signature.items())
+        if kind.startswith("*") or name in aligned
     }
-    source = ASTSource(kernel, signature, dict(constants), aligned)
+    source = ASTSource(kernel, signature, dict(constants), divisible)
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     registers, spilled = _resources(made.asm["cubin"])
     return Usage(
@@ -81,6 +91,17 @@ def usage(
         spilled=spilled,
         threads=32 * made.metadata.num_warps,
     )
+
+
+@contextmanager
+def compiling(capability: int, *kernels: tuple[ModuleType, str]) -> Iterator[list[Usage]]:
+    """Launches of ``kernels`` (module, name) compile and do nothing else; yields what they took."""
+    found: list[Usage] = []
+    with ExitStack() as stack:
+        for module, name in kernels:
+            stand_in = CompileOnly(getattr(module, name), capability, found)
+            stack.enter_context(patch.object(module, name, stand_in))
+        yield found
 
 
 class CompileOnly:
@@ -96,18 +117,27 @@ class CompileOnly:
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self._launch
 
-    def _launch(self, *arguments: object, **named: object) -> None:
+    def _launch(self, *arguments: Any, **named: object) -> None:
         names = self._kernel.arg_names
-        types = {name: _type(value) for name, value in zip(names, arguments, strict=False)}
+        values = dict(zip(names, arguments, strict=False))
+        fixed = {parameter.name for parameter in self._kernel.params if parameter.do_not_specialize}
+        # Triton compiles None and the number 1 in, and takes into account what 16 divides.
+        within = {name for name, value in values.items() if value is None}
+        within |= {name for name, value in values.items() if _counts(value) and value == 1} - fixed
+        types = {name: _type(value) for name, value in values.items() if name not in within}
+        aligned = {name for name in types if _counts(values[name]) and values[name] % 16 == 0}
         constants = {name: value for name, value in named.items() if name in names}
+        constants |= {name: values[name] for name in within}
         options = {name: value for name, value in named.items() if name not in names}
-        self._found.append(usage(self._kernel, types, constants, self._capability, **options))
+        used = usage(self._kernel, types, constants, self._capability, aligned - fixed, **options)
+        self._found.append(used)
 
 
 _TYPES = {
     torch.bfloat16: "bf16",
     torch.float16: "fp16",
     torch.float32: "fp32",
+    torch.float64: "fp64",
     torch.float8_e4m3fn: "fp8e4nv",
     torch.uint8: "u8",
     torch.int8: "i8",
@@ -115,6 +145,10 @@ _TYPES = {
     torch.int64: "i64",
     torch.bool: "i1",
 }
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _type(value: object) -> str:

@@ -10,8 +10,8 @@ import torch
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cuda.around import Around, Norm, Product
 from engine.kernels.cuda.choose import Weight
-from engine.kernels.cuda.reference import FloatReference, Int8Reference
-from engine.kernels.cuda.tiles import Kind, Tile
+from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
+from engine.kernels.cuda.product_tiles import Kind, Tile
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
 CLASSES = {"bf16": "Bf16Product", "int8": "Int8Product", "nf4": "Nf4Product"}
@@ -28,14 +28,14 @@ class Case:
     width: int
     out: int
 
-    @property
-    def name(self) -> str:
-        """The class in ``products``."""
-        return CLASSES[self.kind]
+    def product(self, device: torch.device, tile: Tile | None) -> Product:
+        """The kernel's product, there; with the engine's own tile if none is given."""
+        from engine.kernels.cuda import products
 
-    @property
-    def made_of(self) -> tuple[Weight, Around, Tile]:
-        return self.weight, self.around, self.tile
+        made: Product = getattr(products, CLASSES[self.kind])(
+            weight_on(device, self.weight), around_on(device, self.around), tile
+        )
+        return made
 
     def reference(self) -> Product:
         if isinstance(self.weight, int8.Int8Weight):
@@ -50,6 +50,19 @@ class Case:
     def residual(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         generator = torch.Generator().manual_seed(3)
         return torch.randn(count, self.out, generator=generator).to(dtype)
+
+
+def weight_on(device: torch.device, weight: Weight) -> Weight:
+    if isinstance(weight, int8.Int8Weight):
+        return int8.Int8Weight(weight.values.to(device), weight.scale.to(device))
+    if isinstance(weight, nf4.Nf4Weight):
+        return nf4.Nf4Weight(weight.packed.to(device), weight.absmax.to(device), weight.shape)
+    return weight.to(device)
+
+
+def around_on(device: torch.device, around: Around) -> Around:
+    norm = around.norm and Norm(around.norm.weight.to(device), around.norm.epsilon)
+    return Around(norm, None if around.bias is None else around.bias.to(device), around.gated)
 
 
 def small_tile(kind: Kind, width: int, splits: int) -> Tile:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-import numpy
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -21,9 +19,7 @@ from engine.kernels.cuda.verdict import Rule
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
-
-DEVICE = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"
-numpy.seterr(all="ignore")  # infinity and NaN are silent on a GPU
+from tests.engine.kernels.cuda.where import DEVICE
 
 samplings = st.builds(
     Sampling,

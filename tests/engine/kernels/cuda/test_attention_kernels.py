@@ -1,21 +1,12 @@
-"""Attention, rotary positions and the cache on CUDA: right, and the same bits for any rows beside.
-
-Tests that launch kernels are marked ``gpu``. Without a device they run all the same, interpreted, in
-a process of their own: Triton decides at its import whether it interprets. What only a device can
-show is compiled here for each generation, and what it takes is read from the binary.
-"""
+"""Attention, rotary positions and the cache on CUDA: right, and the same bits for any rows beside."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -31,34 +22,12 @@ from engine.kernels.cuda.kv_cache import FP8, FP8_CAPABILITY, StaticKVCache
 from engine.kernels.cuda.rotary import turn_and_store, turn_and_store_reference
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
-from engine.testing import interpreter, ptx
+from tests.engine.kernels.cuda.where import INTERPRETED, examples
 
-ROOT = Path(__file__).resolve().parents[4]
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 CPU = torch.device("cpu")
 SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)
 """Several splits, and chunks of them, in few positions: the interpreter is slow."""
 CAPACITY = 150  # the last split and the last chunk are not full
-
-few = settings(
-    max_examples=7 if INTERPRETED else 60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    derandomize=True,
-    # Interpreted, looking for a smaller case would outlast the test.
-    phases=(Phase.explicit, Phase.generate) if INTERPRETED else tuple(Phase),
-)
-
-
-@pytest.fixture(scope="module")
-def device() -> torch.device:
-    """Where kernels run: a CUDA device, or the interpreter's memory."""
-    pytest.importorskip("triton")
-    if INTERPRETED:
-        interpreter.repair()
-        return CPU
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    return torch.device("cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +167,7 @@ def test_a_cache_cannot_be_longer_than_its_capacity() -> None:
 
 
 @pytest.mark.gpu
-@few
+@examples(7)
 @given(case=cases, start=borders, rows=rows_of_a_call)
 @example(case=Case(window=20), start=50, rows=2)  # row 0 sees a split's last position, row 1 none
 @example(case=Case(window=33, dtype=FP8), start=64, rows=1)  # a window that begins with a split
@@ -249,7 +218,6 @@ def test_a_row_has_the_same_bits_in_every_slot_of_1_to_16(device: torch.device, 
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:overflow encountered in exp2:RuntimeWarning")
 @pytest.mark.parametrize("case", SAME if INTERPRETED else SAME + LARGE, ids=str)
 def test_what_a_rolled_back_round_left_does_not_matter(device: torch.device, case: Case) -> None:
     query, cache = case.state(device)
@@ -298,7 +266,7 @@ def _unpacked(cache: StaticKVCache) -> Tensor:
 
 
 @pytest.mark.gpu
-@few
+@examples(7)
 @given(
     case=cases,
     turn=st.builds(Turn, st.sampled_from((None, 0.5, 1.0)), st.booleans()),
@@ -387,68 +355,3 @@ def test_one_captured_graph_serves_every_length(device: torch.device, case: Case
         cache.set_length(length)
         graph.replay()
         assert torch.equal(out, known), length
-
-
-@pytest.mark.skipif(INTERPRETED, reason="this is the interpreting process")
-def test_the_kernels_pass_interpreted() -> None:
-    pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--durations=6", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(done.stdout[-3000:])
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-
-
-# -- compiled, without a device
-
-SHAPES = ((32, 8, 128), (28, 4, 128), (14, 2, 64), (16, 8, 256))
-"""Heads, KV heads and widths of Llama 3.1 8B, Qwen2.5 7B and 0.5B, Gemma 2 9B."""
-
-
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
-@pytest.mark.parametrize("capability", ptx.CAPABILITIES)
-def test_compiled_kernels_fit_in_registers_and_shared_memory(
-    capability: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("triton")
-    from engine.kernels.cuda import attention_kernel, rotary_kernel
-
-    found: list[ptx.Usage] = []
-    for module, names in (
-        (attention_kernel, ("attend_splits", "combine_splits")),
-        (rotary_kernel, ("turn_and_store",)),
-    ):
-        for name in names:
-            stand_in = ptx.CompileOnly(getattr(module, name), capability, found)
-            monkeypatch.setattr(module, name, stand_in)
-    meta = torch.device("meta")
-    for heads, kv_heads, width in SHAPES[:2] if capability != 90 else SHAPES:
-        for dtype in (torch.bfloat16, FP8) if capability >= FP8_CAPABILITY else (torch.bfloat16,):
-            tiling = choose_tiling(heads, kv_heads, width)
-            cap = 50.0 if width == 256 else None
-            case = Case(heads // kv_heads, kv_heads, width, dtype, None, cap, tiling, 8192)
-            cache = case.cache(meta)
-            turn = Turn(normed=True).arguments(case, meta)
-            query = turn_and_store(_qkv(case, 8, meta), cache.layer(0), cache.length, **turn)
-            workspace = Workspace.make(
-                heads=heads, head_dim=width, capacity=8192, tiling=tiling, device=meta
-            )
-            attend(query, cache.layer(0), cache.length, workspace, tiling, cap=cap)
-    for one in dict.fromkeys(found):
-        print(one)
-    assert not [str(one) for one in found if one.spilled or not one.fits]
-
-
-def test_everything_but_the_kernels_imports_without_triton() -> None:
-    code = (
-        "import sys; sys.modules['triton'] = None\n"
-        "from engine.kernels.cuda import attention, kv_cache, rotary\n"
-        "from engine.testing import interpreter, ptx"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

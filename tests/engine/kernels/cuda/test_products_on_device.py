@@ -1,4 +1,4 @@
-"""The same on a real GPU: tensor cores, programs that run at once, and tiles of real models."""
+"""Products on a real GPU: tensor cores, programs that run at once, and tiles of real models."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import pytest
 import torch
 
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cuda.around import Around, Norm, Product
-from engine.kernels.cuda.choose import Weight, choose
-from engine.kernels.cuda.reference import FloatReference, Int8Reference
-from engine.kernels.cuda.tiles import Kind
-from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
+from engine.kernels.cuda.around import Product
+from engine.kernels.cuda.choose import choose
+from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
+from engine.kernels.cuda.product_tiles import Kind
+from tests.engine.kernels.cuda.cases import KINDS, Case, around_on, make, near, weight_on
+from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    pytest.mark.usefixtures("device"),
+    pytest.mark.skipif(INTERPRETED, reason="the interpreter is too slow"),
 ]
 kinds = pytest.mark.parametrize("kind", KINDS)
 # (out, in): whole tiles and ragged ones, one split and several, a head, a gate's halves.
@@ -22,21 +24,8 @@ SHAPES = [(4096, 4096), (1000, 4160), (70, 64), (32064, 1024), (2048, 11008)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
-def on_device(weight: Weight) -> Weight:
-    if isinstance(weight, int8.Int8Weight):
-        return int8.Int8Weight(weight.values.cuda(), weight.scale.cuda())
-    if isinstance(weight, nf4.Nf4Weight):
-        return nf4.Nf4Weight(weight.packed.cuda(), weight.absmax.cuda(), weight.shape)
-    return weight.cuda()
-
-
-def around_on_device(around: Around) -> Around:
-    norm = around.norm and Norm(around.norm.weight.cuda(), around.norm.epsilon)
-    return Around(norm, None if around.bias is None else around.bias.cuda(), around.gated)
-
-
 def both(case: Case) -> tuple[Product, Product]:
-    product = choose(on_device(case.weight), around_on_device(case.around))
+    product = choose(weight_on(DEVICE, case.weight), around_on(DEVICE, case.around))
     assert not isinstance(product, FloatReference | Int8Reference)
     return product, case.reference()
 
@@ -76,7 +65,7 @@ def test_int8_gives_the_bits_of_the_cpu(dtype: torch.dtype) -> None:
     case = make("int8", 500, 4100, 1)
     assert isinstance(case.weight, int8.Int8Weight)
     x = case.rows(100, dtype)
-    found = choose(on_device(case.weight))(x.cuda())
+    found = choose(weight_on(DEVICE, case.weight))(x.cuda())
     assert torch.equal(found.cpu(), int8.Int8Reference(case.weight)(x))
 
 
@@ -88,7 +77,7 @@ def test_every_byte_is_decoded() -> None:
         packed.reshape(-1), torch.ones(len(packed)).bfloat16(), (len(packed), 64)
     )
     expected = nf4.CODE.bfloat16()[nf4.unpack(weight.packed).int()].view(-1, 64).t()
-    found = choose(on_device(weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
+    found = choose(weight_on(DEVICE, weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
     assert torch.equal(found.cpu(), expected)
 
 
