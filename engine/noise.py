@@ -39,12 +39,18 @@ def uniform(seed: int, stream: Stream, position: int) -> float:
 
 def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
     """Exponential noise for every token at every position: float64 (positions, vocabulary)."""
+    bits = random_bits(seed, stream, positions, vocabulary)
+    return bits.double().add_(0.5).mul_(2.0**-52).log_().neg_()
+
+
+def random_bits(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
+    """The hash all noise is made of: int64 (positions, vocabulary), 52 random bits each."""
     keys = [_signed(_key(seed, stream, position)) for position in positions]
     x = torch.tensor(keys, dtype=torch.long)[:, None] + _steps(vocabulary)
     x.bitwise_xor_(_shift(x, 30)).mul_(_signed(_MIX_1))
     x.bitwise_xor_(_shift(x, 27)).mul_(_signed(_MIX_2))
     x.bitwise_xor_(_shift(x, 31))
-    return _shift(x, 12).double().add_(0.5).mul_(2.0**-52).log_().neg_()
+    return _shift(x, 12)
 
 
 def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int]) -> Tensor:

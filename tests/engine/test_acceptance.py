@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from torch import Tensor
 
-from engine.acceptance import accept_probability, follow, reject, residual
+from engine.acceptance import (
+    Acceptance,
+    accept_probability,
+    block_chances,
+    block_scales,
+    follow,
+    reject,
+    residual,
+    verify_block,
+)
 from engine.context import Context
 from engine.events import Origin, Tree
 from engine.judge import Judge
@@ -39,8 +49,21 @@ class Branch(Exception):
         self.options = options
 
 
-def outcomes(p: Tensor, q: Tensor | None, tree: Tree) -> dict[tuple[int, ...], float]:
-    """Every sequence the real ``reject`` can return, with its exact probability.
+Rule = Callable[..., Acceptance]
+RULES: tuple[Rule, ...] = (reject, verify_block)
+
+
+def chance_of(rule: Rule, p: Tensor, q: Tensor | None, tree: Tree, node: int) -> float:
+    """Where the coin of a node is cut. A wrong cut would show in what comes out."""
+    if rule is reject:
+        return accept_probability(p[node], None if q is None else q[node], tree.tokens[node])
+    return block_chances(p, q, tree.tokens, block_scales(p, q, tree.tokens))[node]
+
+
+def outcomes(
+    p: Tensor, q: Tensor | None, tree: Tree, rule: Rule = reject
+) -> dict[tuple[int, ...], float]:
+    """Every sequence the real rule can return, with its exact probability.
 
     All chance goes through ``uniform`` and ``draw``; both are replaced by exhaustive branching.
     """
@@ -51,7 +74,7 @@ def outcomes(p: Tensor, q: Tensor | None, tree: Tree) -> dict[tuple[int, ...], f
         left = list(script)
 
         def uniform(node: int, left: list[object] = left) -> float:
-            chance = accept_probability(p[node], None if q is None else q[node], tree.tokens[node])
+            chance = chance_of(rule, p, q, tree, node)
             if not left:
                 raise Branch([(chance / 2, chance), ((1 + chance) / 2, 1 - chance)])
             return float(left.pop(0))  # type: ignore[arg-type]
@@ -63,7 +86,7 @@ def outcomes(p: Tensor, q: Tensor | None, tree: Tree) -> dict[tuple[int, ...], f
             return int(left.pop(0))  # type: ignore[call-overload]
 
         try:
-            verdict = reject(p, q, tree, uniform, draw)
+            verdict = rule(p, q, tree, uniform, draw)
         except Branch as branch:
             open_scripts += [
                 ([*script, choice], probability * share)
@@ -83,33 +106,36 @@ def first_token_marginals(sequences: dict[tuple[int, ...], float]) -> list[float
     return totals
 
 
+@pytest.mark.parametrize("rule", RULES)
 @given(p=weights, q=weights)
-def test_rejection_of_one_sampled_draft_leaves_exactly_p(p: list[int], q: list[int]) -> None:
+def test_one_sampled_draft_leaves_exactly_p(rule: Rule, p: list[int], q: list[int]) -> None:
     target, draft = normalised(p), normalised(q)
     rows = torch.stack([target, target])
     totals = [0.0] * VOCABULARY
     for token, share in enumerate(draft.tolist()):
         if share:
-            marginal = first_token_marginals(outcomes(rows, draft[None], Tree.chain([token])))
+            marginal = first_token_marginals(outcomes(rows, draft[None], Tree.chain([token]), rule))
             totals = [a + share * b for a, b in zip(totals, marginal, strict=True)]
     assert totals == pytest.approx(target.tolist(), abs=1e-12)
 
 
+@pytest.mark.parametrize("rule", RULES)
 @given(p=weights, token=st.integers(0, VOCABULARY - 1))
-def test_rejection_of_one_certain_draft_leaves_exactly_p(p: list[int], token: int) -> None:
+def test_one_certain_draft_leaves_exactly_p(rule: Rule, p: list[int], token: int) -> None:
     target = normalised(p)
     rows = torch.stack([target, target])
-    marginal = first_token_marginals(outcomes(rows, None, Tree.chain([token])))
+    marginal = first_token_marginals(outcomes(rows, None, Tree.chain([token]), rule))
     assert marginal == pytest.approx(target.tolist(), abs=1e-12)
 
 
+@pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=25, deadline=None)
 @given(
     tables=st.lists(weights, min_size=2 * (1 + VOCABULARY), max_size=2 * (1 + VOCABULARY)),
     sampled=st.booleans(),
 )
-def test_rejection_of_two_drafts_leaves_the_joint_distribution(
-    tables: list[list[int]], sampled: bool
+def test_two_drafts_leave_the_joint_distribution(
+    rule: Rule, tables: list[list[int]], sampled: bool
 ) -> None:
     """Both models are Markov chains; sequences of two tokens must be distributed as the target's."""
     rows = [normalised(table) for table in tables]
@@ -124,7 +150,7 @@ def test_rejection_of_two_drafts_leaves_the_joint_distribution(
             continue
         p = torch.stack([p_first, p_after[drafted[0]], p_after[drafted[1]]])
         q = torch.stack([q_first, q_after[drafted[0]]]) if sampled else None
-        for sequence, probability in outcomes(p, q, Tree.chain(drafted)).items():
+        for sequence, probability in outcomes(p, q, Tree.chain(drafted), rule).items():
             # A round that ends after one token is continued by the target itself.
             for second in range(VOCABULARY):
                 if len(sequence) > 1 and sequence[1] != second:
@@ -142,10 +168,45 @@ def test_a_residual_of_equal_rows_falls_back_to_p() -> None:
     assert torch.equal(residual(p, p.clone(), 0), p)
 
 
-def test_rejection_refuses_a_tree_with_branches() -> None:
+@settings(max_examples=25, deadline=None)
+@given(
+    tables=st.lists(weights, min_size=2 * (1 + VOCABULARY), max_size=2 * (1 + VOCABULARY)),
+)
+def test_block_verification_keeps_no_fewer_drafts_on_average(tables: list[list[int]]) -> None:
+    """Theorem 2 of the paper, over every chain that the draft can make."""
+    rows = [normalised(table) for table in tables]
+    p_first, p_after = rows[0], rows[1 : 1 + VOCABULARY]
+    q_first, q_after = rows[1 + VOCABULARY], rows[2 + VOCABULARY :]
+    kept = dict.fromkeys(RULES, 0.0)
+    for drafted in itertools.product(range(VOCABULARY), repeat=DEPTH):
+        share = float(q_first[drafted[0]] * q_after[drafted[0]][drafted[1]])
+        p = torch.stack([p_first, p_after[drafted[0]], p_after[drafted[1]]])
+        q = torch.stack([q_first, q_after[drafted[0]]])
+        for rule in RULES:
+            for sequence, probability in outcomes(p, q, Tree.chain(drafted), rule).items():
+                kept[rule] += share * probability * (len(sequence) - 1)
+    assert kept[verify_block] >= kept[reject] - 1e-9
+
+
+def test_block_verification_may_keep_what_rejection_would_not() -> None:
+    """The paper's example: p = (1/3, 2/3), q = (2/3, 1/3), two drafts; 11/9 kept against 10/9."""
+    p, q = torch.tensor([1, 2]) / 3, torch.tensor([2, 1]) / 3
+    rows = p.double().expand(3, 2), q.double().expand(2, 2)
+    kept = dict.fromkeys(RULES, 0.0)
+    for drafted in itertools.product(range(2), repeat=2):
+        share = float(q[drafted[0]] * q[drafted[1]])
+        for rule in RULES:
+            for sequence, probability in outcomes(*rows, Tree.chain(drafted), rule).items():
+                kept[rule] += share * probability * (len(sequence) - 1)
+    assert kept[reject] == pytest.approx(10 / 9, abs=1e-6)
+    assert kept[verify_block] == pytest.approx(11 / 9, abs=1e-6)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_of_chance_refuse_a_tree_with_branches(rule: Rule) -> None:
     tree = Tree((1, 2), (-1, -1))
     with pytest.raises(ValueError, match="chain"):
-        reject(torch.eye(3), None, tree, lambda _: 0.5, lambda *_: 0)
+        rule(torch.eye(3), None, tree, lambda _: 0.5, lambda *_: 0)
 
 
 @given(

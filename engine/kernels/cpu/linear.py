@@ -158,4 +158,5 @@ def _trial(weight: Tensor) -> Tensor:
     width = weight.shape[1]
     x = torch.randn(64, width, generator=generator, dtype=torch.float64)
     near = weight[: min(_CANCELLED, width // 4)].double().cpu()
-    return (x - x @ torch.linalg.pinv(near) @ near).to(weight)
+    rows: Tensor = x - x @ torch.linalg.pinv(near) @ near
+    return rows.to(weight)

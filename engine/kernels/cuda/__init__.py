@@ -1,0 +1,30 @@
+"""Kernels for CUDA devices in Triton, each beside its torch reference. Nothing calls them yet: the
+decoder that will is not written. Importing this package needs neither Triton nor a device.
+
+Products that stream a weight once for 1..16 rows:
+    ``choose``              where a weight becomes a product; without CUDA or Triton, the reference
+    ``around``              what stands around a product in the same launch: norm, bias, gate
+    ``products``            launches
+    ``product_reference``   what they mean in torch, for all three kinds
+    ``product_tiles``       how the work is cut
+    ``float_product`` ``int8_product`` ``nf4_product``   kernels; ``product_parts`` is what they share
+
+Attention over a cache whose length is on the device:
+    ``attention``           launch and reference; kernels in ``attention_kernel``
+    ``rotary``              launch and reference; kernel in ``rotary_kernel``
+    ``kv_cache``            the cache itself
+
+From logits to accepted tokens, in three launches a round (adjust, cut, verdict):
+    ``state``               what a sequence keeps on the device between rounds
+    ``arithmetic``          noise and exponentials, with their torch twins
+    ``sampling``            penalties, mask, temperature: launches of the first two, and their kernel;
+                            the reference of the penalties is ``engine.sampling``
+    ``cut``                 top-k, top-p, min-p without a sort, with its reference
+    ``acceptance``          launch of the third; its kernel is in ``verdict``, its reference is
+                            ``engine.acceptance``
+
+``arrival`` tells which program of a launch comes last; products and sampling both need to know.
+
+These need Triton when they are imported: ``products``, the kernels, ``arrival``, and of sampling all
+but ``state``. The rest must not, at module level.
+"""

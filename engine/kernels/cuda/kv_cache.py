@@ -1,0 +1,93 @@
+"""A static KV cache on a device, whose length a captured CUDA graph reads and advances.
+
+One sequence. All memory is allocated once, so its addresses may stand in a graph; how many positions
+are valid is a number on the device, so one graph serves every length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FP8 = torch.float8_e4m3fn
+FP8_LIMIT = 448.0
+"""The largest number of e4m3 (Micikevicius et al. 2022)."""
+FP8_CAPABILITY = 89
+"""Devices from here on convert e4m3 (Ada, Hopper, Blackwell)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKV:
+    """One layer's views into a cache.
+
+    ``keys``, ``values``: (kv_heads, capacity, head_dim), so that the positions that one program
+    streams lie in one piece. ``key_scales``, ``value_scales``: (kv_heads, capacity) float32 beside
+    fp8: a number is what is stored times its position's scale.
+    """
+
+    keys: Tensor
+    values: Tensor
+    key_scales: Tensor | None = None
+    value_scales: Tensor | None = None
+
+    @property
+    def capacity(self) -> int:
+        return self.keys.shape[1]
+
+
+class StaticKVCache:
+    """Keys and values ``(layers, kv_heads, capacity, head_dim)`` in bf16, or in fp8 with scales.
+
+    ``length (1,)`` int32 on the device: the valid positions. What lies behind is stale but finite.
+    A scale belongs to one position of one head: it is written once, with the position, so a row's
+    key has the same bits whatever was written beside it or rolled back before.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        capacity: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        self.capacity = capacity
+        shape = (layers, kv_heads, capacity, head_dim)
+        # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.scales: Tensor | None = None  # (2, layers, kv_heads, capacity)
+        if dtype == FP8:
+            self.scales = torch.zeros(2, *shape[:3], dtype=torch.float32, device=device)
+        self.length = torch.zeros(1, dtype=torch.int32, device=device)
+
+    def layer(self, index: int) -> LayerKV:
+        """The views of one layer; what is written through them is written here."""
+        if self.scales is None:
+            return LayerKV(self.keys[index], self.values[index])
+        key_scales, value_scales = self.scales[:, index]
+        return LayerKV(self.keys[index], self.values[index], key_scales, value_scales)
+
+    def set_length(self, length: int) -> None:
+        """Between graphs: starts over, or forgets all positions from ``length`` on."""
+        if not 0 <= length <= self.capacity:
+            raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
+        self.length.fill_(length)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the device."""
+        parts = (self.keys, self.values, *(() if self.scales is None else (self.scales,)))
+        return sum(part.nbytes for part in parts)
+
+    def check(self) -> None:
+        """Raises AssertionError where an invariant is broken (for tests; waits for the device)."""
+        assert 0 <= int(self.length) <= self.capacity
+        # isfinite knows no fp8.
+        assert bool(self.keys.float().isfinite().all() & self.values.float().isfinite().all())
+        if self.scales is not None:
+            assert bool(self.scales.isfinite().all())

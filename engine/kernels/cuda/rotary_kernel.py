@@ -1,0 +1,93 @@
+"""Everything between the QKV product and attention in one launch: norm, turn, store.
+
+Sources: Su et al. 2021 (rotary positions), Henry et al. 2020 (normalised queries and keys). Partners
+of a rotation lie side by side (engine/models/rotation.py), so a head is ``WIDTH / 2`` pairs.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+_FP8_LIMIT = tl.constexpr(448.0)
+
+
+@triton.jit
+def _store_pairs(
+    out: tl.tensor,
+    scale_out: tl.tensor,
+    even: tl.tensor,
+    odd: tl.tensor,
+    pair: tl.tensor,
+    inside: tl.tensor,
+    SCALED: tl.constexpr,
+) -> None:
+    """Writes a head; in fp8 divided by a scale of its own that is written too."""
+    if SCALED:
+        highest = tl.max(tl.maximum(tl.abs(even), tl.abs(odd)), 0)
+        scale = tl.maximum(highest, 1e-30) / _FP8_LIMIT
+        tl.store(scale_out, scale)
+        # A quotient may round to just above the limit, and e4m3 has no infinity to go to.
+        even = tl.clamp(even / scale, -_FP8_LIMIT, _FP8_LIMIT)
+        odd = tl.clamp(odd / scale, -_FP8_LIMIT, _FP8_LIMIT)
+    kind = out.dtype.element_ty
+    tl.store(out + 2 * pair, even.to(kind), mask=inside)
+    tl.store(out + 2 * pair + 1, odd.to(kind), mask=inside)
+
+
+@triton.jit(do_not_specialize=["capacity"])
+def turn_and_store(
+    qkv: tl.tensor,  # (rows, HEADS + 2 * KV_HEADS, WIDTH) bf16
+    norm: tl.tensor,  # (HEADS + KV_HEADS, WIDTH) float32; unused unless NORMED
+    rotation: tl.tensor,  # (capacity or more, WIDTH / 2, 2) float32; unused unless TURNED
+    length: tl.tensor,  # (1,) int32
+    query: tl.tensor,  # (rows, HEADS, WIDTH) bf16
+    keys: tl.tensor,  # (KV_HEADS, capacity, WIDTH) bf16 or fp8
+    values: tl.tensor,
+    key_scales: tl.tensor,  # (KV_HEADS, capacity) float32; unused unless SCALED
+    value_scales: tl.tensor,
+    capacity: tl.tensor,
+    epsilon: tl.tensor,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PAIRS: tl.constexpr,  # the power of two >= WIDTH / 2
+    NORMED: tl.constexpr,
+    TURNED: tl.constexpr,
+    SCALED: tl.constexpr,
+) -> None:
+    """Program (row, head of qkv). A row that the cache has no room for is not stored."""
+    row, head = tl.program_id(0), tl.program_id(1)
+    position = tl.load(length) + row
+    pair = tl.arange(0, PAIRS)
+    inside = pair < WIDTH // 2
+    source = qkv + (row.to(tl.int64) * (HEADS + 2 * KV_HEADS) + head) * WIDTH
+    even = tl.load(source + 2 * pair, mask=inside, other=0.0).to(tl.float32)
+    odd = tl.load(source + 2 * pair + 1, mask=inside, other=0.0).to(tl.float32)
+    fits = position < capacity
+
+    if head >= HEADS + KV_HEADS:
+        place = (head - HEADS - KV_HEADS).to(tl.int64) * capacity + position
+        if fits:
+            _store_pairs(
+                values + place * WIDTH, value_scales + place, even, odd, pair, inside, SCALED
+            )
+        return
+
+    if NORMED:
+        square = tl.sum(even * even + odd * odd, 0) / WIDTH
+        inverse = 1 / tl.sqrt_rn(square + epsilon)
+        weight = norm + head * WIDTH + 2 * pair
+        even = even * inverse * tl.load(weight, mask=inside, other=0.0)
+        odd = odd * inverse * tl.load(weight + 1, mask=inside, other=0.0)
+    if TURNED:
+        angle = rotation + (tl.minimum(position, capacity - 1) * (WIDTH // 2) + pair) * 2
+        cosine = tl.load(angle, mask=inside, other=1.0)
+        sine = tl.load(angle + 1, mask=inside, other=0.0)
+        even, odd = even * cosine - odd * sine, even * sine + odd * cosine
+    if head < HEADS:
+        target = query + (row.to(tl.int64) * HEADS + head) * WIDTH
+        _store_pairs(target, target, even, odd, pair, inside, False)
+    elif fits:
+        place = (head - HEADS).to(tl.int64) * capacity + position
+        _store_pairs(keys + place * WIDTH, key_scales + place, even, odd, pair, inside, SCALED)

@@ -1,0 +1,63 @@
+"""Triton's interpreter with the conversions and products that a device makes.
+
+With ``TRITON_INTERPRET=1`` before Triton's first import, kernels run in NumPy, which has neither bf16
+nor fp8. Triton 3.9 keeps their bits as integers: it cuts numbers to bf16 instead of rounding them,
+loses the carry where fp8 rounds up to the next exponent, and multiplies bf16 matrices as integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+_NAMED = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp8e4nv": torch.float8_e4m3fn,
+    "fp8e5": torch.float8_e5m2,
+}
+_BITS = {8: np.uint8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def repair() -> None:
+    """Puts torch's conversions in place of the interpreter's, for this process.
+
+    From here on NumPy is also as silent about infinity and NaN as a device.
+    """
+    from triton.runtime import interpreter
+
+    def dot(
+        builder: Any, a: Any, b: Any, into: Any, input_precision: Any, imprecise_sums: Any
+    ) -> Any:
+        # In the type of the sum: int8 times int8 is no int8.
+        product = np.matmul(_widened(a), _widened(b), dtype=into.data.dtype)
+        return interpreter.TensorHandle(product + into.data, into.dtype.scalar)
+
+    interpreter._convert_float = _convert
+    interpreter.InterpreterBuilder.create_dot = dot
+    np.seterr(all="ignore")
+
+
+def _convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:
+    """``data`` in the bits of ``target``, rounded to nearest even. Arrays of NumPy, types of Triton."""
+    bits = np.ascontiguousarray(data).view(_BITS[source.primitive_bitwidth])
+    made = torch.from_numpy(bits).view(_NAMED[source.name]).to(_NAMED[target.name])
+    size = target.primitive_bitwidth
+    # The view's type does not matter: whoever asked views it as what it is.
+    whole = torch.uint8 if size == 8 else getattr(torch, f"int{size}")
+    return made.view(whole).numpy().view(f"uint{size}").reshape(np.shape(data))
+
+
+def _widened(handle: Any) -> Any:
+    kind = handle.dtype.scalar
+    if kind.name not in ("bf16", "fp8e4nv", "fp8e5"):
+        return handle.data
+    return _convert(handle.data, kind, _Float32, None).view(np.float32)
+
+
+class _Float32:
+    name, primitive_bitwidth = "fp32", 32

@@ -1,0 +1,177 @@
+"""What a Triton kernel takes on a device, found out without one: compiled, and its binary read.
+
+Triton learns registers and spills from a driver; NVIDIA's cuobjdump, which comes with Triton, reads
+them from the binary. Kernels compile only in a process without ``TRITON_INTERPRET``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+CAPABILITIES = (80, 86, 89, 90, 120)
+"""Ampere (A100, RTX 30), Ada (RTX 40), Hopper (H100, H200), Blackwell (RTX 50)."""
+SHARED_LIMITS = {80: 163, 86: 99, 89: 99, 90: 227, 120: 99}
+"""KiB of shared memory that one block may take (CUDA C++ Programming Guide, table of capabilities)."""
+
+REGISTERS = 65536
+"""Of one multiprocessor, on all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """One compiled kernel's needs."""
+
+    name: str
+    capability: int
+    registers: int
+    """Per thread."""
+    shared: int
+    """Bytes per block."""
+    spilled: int
+    """Bytes of stack and local memory per thread: what does not fit in registers goes there."""
+    threads: int
+
+    @property
+    def fits(self) -> bool:
+        """In registers, in shared memory, and of a size that a multiprocessor can hold."""
+        shared = self.shared <= SHARED_LIMITS[self.capability] * 1024
+        return shared and not self.spilled and self.registers * self.threads <= REGISTERS
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} sm_{self.capability}: {self.registers} registers x {self.threads} "
+            f"threads, {self.shared} bytes shared, {self.spilled} bytes spilled"
+        )
+
+
+def usage(
+    kernel: Any,
+    arguments: Mapping[str, str],
+    constants: Mapping[str, object],
+    capability: int,
+    aligned: Collection[str] = (),
+    **options: object,
+) -> Usage:
+    """Compiles ``kernel`` for ``capability`` (90 for sm_90).
+
+    ``arguments``: Triton's types of what is not a constant, as "*bf16" or "i32". Pointers are taken
+    to be multiples of 16, as torch's are, and so are the numbers named in ``aligned``. ``options``:
+    num_warps, num_stages, maxnreg, enable_fp_fusion.
+    """
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    signature = {name: arguments.get(name, "constexpr") for name in kernel.arg_names}
+    divisible = {
+        (place,): [["tt.divisibility", 16]]
+        for place, (name, kind) in enumerate(signature.items())
+        if kind.startswith("*") or name in aligned
+    }
+    source = ASTSource(kernel, signature, dict(constants), divisible)
+    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    registers, spilled = _resources(made.asm["cubin"])
+    return Usage(
+        name=made.metadata.name,
+        capability=capability,
+        registers=registers,
+        shared=made.metadata.shared,
+        spilled=spilled,
+        threads=32 * made.metadata.num_warps,
+    )
+
+
+@contextmanager
+def compiling(capability: int, *kernels: tuple[ModuleType, str]) -> Iterator[list[Usage]]:
+    """Launches of ``kernels`` (module, name) compile and do nothing else; yields what they took."""
+    found: list[Usage] = []
+    with ExitStack() as stack:
+        for module, name in kernels:
+            stand_in = CompileOnly(getattr(module, name), capability, found)
+            stack.enter_context(patch.object(module, name, stand_in))
+        yield found
+
+
+class CompileOnly:
+    """Stands in for a kernel: a launch compiles what would be launched and appends its ``Usage``.
+
+    Put in a kernel's place, it takes the types and constants of the real launch; so what is
+    examined is what a device would run. Tensors may lie anywhere, as ``meta`` too.
+    """
+
+    def __init__(self, kernel: Any, capability: int, found: list[Usage]) -> None:
+        self._kernel, self._capability, self._found = kernel, capability, found
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return self._launch
+
+    def _launch(self, *arguments: Any, **named: object) -> None:
+        names = self._kernel.arg_names
+        values = dict(zip(names, arguments, strict=False))
+        fixed = {parameter.name for parameter in self._kernel.params if parameter.do_not_specialize}
+        # Triton compiles None and the number 1 in, and takes into account what 16 divides.
+        within = {name for name, value in values.items() if value is None}
+        within |= {name for name, value in values.items() if _counts(value) and value == 1} - fixed
+        types = {name: _type(value) for name, value in values.items() if name not in within}
+        aligned = {name for name in types if _counts(values[name]) and values[name] % 16 == 0}
+        constants = {name: value for name, value in named.items() if name in names}
+        constants |= {name: values[name] for name in within}
+        options = {name: value for name, value in named.items() if name not in names}
+        used = usage(self._kernel, types, constants, self._capability, aligned - fixed, **options)
+        self._found.append(used)
+
+
+_TYPES = {
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+    torch.float8_e4m3fn: "fp8e4nv",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "i1",
+}
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _type(value: object) -> str:
+    """Triton's name of an argument's type."""
+    if isinstance(value, torch.Tensor):
+        return f"*{_TYPES[value.dtype]}"
+    return "fp32" if isinstance(value, float) else "i32"
+
+
+def _resources(binary: bytes) -> tuple[int, int]:
+    """Registers and spilled bytes of the one kernel in ``binary``."""
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        done = subprocess.run(
+            [_cuobjdump(), "-res-usage", file.name], capture_output=True, text=True, check=True
+        )
+    found = dict(re.findall(r"\b(REG|STACK|LOCAL):(\d+)", done.stdout))
+    return int(found["REG"]), int(found["STACK"]) + int(found["LOCAL"])
+
+
+@cache
+def _cuobjdump() -> Path:
+    import triton
+
+    return Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"

@@ -1,0 +1,106 @@
+"""Random weights, rows and surroundings, and what their products must come near to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from engine.kernels.cpu import int8, nf4
+from engine.kernels.cuda.around import Around, Norm, Product
+from engine.kernels.cuda.choose import Weight
+from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
+from engine.kernels.cuda.product_tiles import Kind, Tile
+
+KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
+CLASSES = {"bf16": "Bf16Product", "int8": "Int8Product", "nf4": "Nf4Product"}
+# Small tiles, so that small weights have several, and several splits; depths are the smallest there are.
+DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32, "nf4": 64}
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: Kind
+    weight: Weight
+    around: Around
+    tile: Tile
+    width: int
+    out: int
+
+    def product(self, device: torch.device, tile: Tile | None) -> Product:
+        """The kernel's product, there; with the engine's own tile if none is given."""
+        from engine.kernels.cuda import products
+
+        made: Product = getattr(products, CLASSES[self.kind])(
+            weight_on(device, self.weight), around_on(device, self.around), tile
+        )
+        return made
+
+    def reference(self) -> Product:
+        if isinstance(self.weight, int8.Int8Weight):
+            return Int8Reference(self.weight, self.around)
+        return FloatReference(self.weight, self.around)
+
+    def rows(self, count: int, dtype: torch.dtype, seed: int = 2) -> torch.Tensor:
+        """Rows of very different size: (count, width)."""
+        x = torch.randn(count, self.width, generator=torch.Generator().manual_seed(seed))
+        return (x * torch.logspace(-2, 2, count)[:, None]).to(dtype)
+
+    def residual(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(3)
+        return torch.randn(count, self.out, generator=generator).to(dtype)
+
+
+def weight_on(device: torch.device, weight: Weight) -> Weight:
+    if isinstance(weight, int8.Int8Weight):
+        return int8.Int8Weight(weight.values.to(device), weight.scale.to(device))
+    if isinstance(weight, nf4.Nf4Weight):
+        return nf4.Nf4Weight(weight.packed.to(device), weight.absmax.to(device), weight.shape)
+    return weight.to(device)
+
+
+def around_on(device: torch.device, around: Around) -> Around:
+    norm = around.norm and Norm(around.norm.weight.to(device), around.norm.epsilon)
+    return Around(norm, None if around.bias is None else around.bias.to(device), around.gated)
+
+
+def small_tile(kind: Kind, width: int, splits: int) -> Tile:
+    """At most ``splits`` splits of whole steps, none of them empty."""
+    depth = DEPTHS[kind]
+    steps = -(-width // depth)
+    each = -(-steps // splits)
+    return Tile(16, depth, -(-steps // each), each * depth, 4, 2)
+
+
+def make(
+    kind: Kind, out: int, width: int, splits: int,
+    *, norm: bool = False, bias: bool = False, gated: bool = False, seed: int = 0,
+) -> Case:  # fmt: skip
+    """A product of ``out`` results; NF4 needs a ``width`` of whole blocks."""
+    generator = torch.Generator().manual_seed(seed)
+    outputs = 2 * out if gated else out
+    around = Around(
+        Norm((1 + 0.1 * torch.randn(width, generator=generator)).bfloat16(), 1e-5)
+        if norm
+        else None,
+        torch.randn(outputs, generator=generator).bfloat16() if bias else None,
+        gated,
+    )
+    floats = torch.randn(outputs, width, generator=generator) * width**-0.5
+    quantise: dict[Kind, Callable[[torch.Tensor], Weight]] = {
+        "bf16": torch.Tensor.bfloat16, "int8": int8.quantise, "nf4": nf4.quantise
+    }  # fmt: skip
+    weight = quantise[kind](floats)
+    return Case(kind, weight, around, small_tile(kind, width, splits), width, out)
+
+
+def near(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether two results differ by no more than sums in another order, and one rounding, explain."""
+    found, expected = found.cpu(), expected.cpu()
+    step = 2**-7 if expected.dtype == torch.bfloat16 else 2**-15
+    size = expected.float().abs().amax(-1, keepdim=True)
+    error = (found.float() - expected.float()).abs()
+    return found.dtype == expected.dtype and bool(
+        (error <= step * expected.float().abs() + 2**-15 * size).all()
+    )

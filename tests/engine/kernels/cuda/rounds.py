@@ -1,0 +1,140 @@
+"""Whole rounds on a device or in Triton's interpreter, and what the torch rules make of the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.acceptance import follow, reject, verify_block
+from engine.context import Context
+from engine.events import Tree
+from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
+from engine.kernels.cuda.cut import truncated_reference
+from engine.kernels.cuda.sampling import distribute, weights_reference
+from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
+from engine.kernels.cuda.verdict import Rule
+from engine.noise import Stream, uniform
+from engine.request import AcceptanceRule, Sampling
+from engine.sampling import Sampler
+from tests.engine.kernels.cuda.where import DEVICE
+
+samplings = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.3, 1.0, 2.0]),
+    top_k=st.sampled_from([0, 1, 3, 20, 4000]),
+    top_p=st.sampled_from([1.0, 0.95, 0.5, 0.001]),
+    min_p=st.sampled_from([0.0, 0.03, 0.9]),
+    repetition_penalty=st.sampled_from([1.0, 1.3]),
+    presence_penalty=st.sampled_from([0.0, 0.6]),
+    frequency_penalty=st.sampled_from([0.0, -0.3]),
+)
+
+
+@dataclass
+class Bench:
+    """One sequence on the device, with the text it stands for."""
+
+    sampling: Sampling
+    seed: int
+    vocabulary: int
+    prompt: list[int]
+    output: list[int]
+
+    def __post_init__(self) -> None:
+        self.state = State.empty(self.vocabulary, DEVICE)
+        self.state.begin(self.sampling, self.seed, self.text, len(self.prompt))
+        self.scratch = Scratch.empty(MAX_ROWS, self.vocabulary, DEVICE)
+        self.result = empty_result(DEVICE)
+
+    @property
+    def text(self) -> list[int]:
+        return [*self.prompt, *self.output]
+
+    def distribute(
+        self,
+        logits: Tensor,
+        drafted: list[int],
+        allowed: Tensor | None = None,
+        greedy: bool = False,
+    ) -> Distribution:
+        """Rows after none, one, two ... of ``drafted``."""
+        self.state.drafted[: len(drafted)] = torch.tensor(drafted, dtype=torch.int32)
+        out = Distribution.empty(len(logits), self.vocabulary, DEVICE)
+        bits = None if allowed is None else packed(allowed).to(DEVICE)
+        distribute(logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy)
+        return out
+
+    def expected(
+        self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None
+    ) -> Distribution:
+        """The same in torch, penalties by the engine's own sampler."""
+        adjusted = self.adjusted(logits, drafted)
+        if allowed is not None:
+            adjusted = torch.where(allowed, adjusted, -torch.inf)
+        weights = weights_reference(adjusted / self.sampling.temperature)
+        return truncated_reference(weights, self.sampling)
+
+    def adjusted(self, logits: Tensor, drafted: list[int]) -> Tensor:
+        before = [drafted[:row] for row in range(len(logits))]
+        return self.sampler().adjusted(logits.float(), before)
+
+    def sampler(self) -> Sampler:
+        context = Context(self.prompt)
+        context.tokens += self.output
+        return Sampler(self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary)
+
+    def judge(self, p: Distribution, q: Distribution | None, rule: Rule, depth: int) -> Outcome:
+        judge(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
+        return Outcome.read(self.result.cpu(), depth)
+
+    def expected_tokens(
+        self, p: Tensor, q: Tensor | None, drafted: list[int], rule: Rule
+    ) -> tuple[int, ...]:
+        """What ``engine.acceptance`` emits with the kernels' noise."""
+        position, tree = len(self.text), Tree.chain(drafted)
+
+        def draw(weights: Tensor, row: int, is_residual: bool) -> int:
+            stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
+            return draw_reference(weights, self.seed, stream, position + row)
+
+        if rule is Rule.COUPLED:
+            verdict = follow([draw(row, i, False) for i, row in enumerate(p)], tree)
+        else:
+            judge_chain = verify_block if rule is Rule.BLOCK else reject
+            verdict = judge_chain(
+                p, q, tree, lambda node: uniform(self.seed, Stream.ACCEPT, position + node), draw
+            )
+        return (*(drafted[node] for node in verdict.path), verdict.next_token)
+
+
+def packed(allowed: Tensor) -> Tensor:
+    """A mask (rows, vocabulary) as a grammar gives it: a bit for each token, lowest first."""
+    rows, vocabulary = allowed.shape
+    bits = torch.zeros(rows, -(-vocabulary // 32) * 32, dtype=torch.long)
+    bits[:, :vocabulary] = allowed
+    words = (bits.view(rows, -1, 32) << torch.arange(32)).sum(-1)
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).int()
+
+
+def on_host(distribution: Distribution) -> Distribution:
+    return Distribution(distribution.weights.cpu(), distribution.cut.cpu(), distribution.mass.cpu())
+
+
+def logits_like(kind: str, rows: int, vocabulary: int, seed: int) -> Tensor:
+    """Ordinary, tied, flat, extreme or mostly impossible logits: (rows, vocabulary)."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, vocabulary, generator=generator)
+    if kind == "tied":
+        return (2 * x).round() / 2
+    if kind == "flat":
+        return x * 1e-6
+    if kind == "extreme":
+        return x.sign() * torch.exp(8 * x.abs()).clamp_max(1e30)
+    if kind == "impossible":
+        mostly = torch.where(x.abs() < 1.2, -torch.inf, x)
+        mostly[:, seed % vocabulary] = 0.5
+        return mostly
+    return 3 * x

@@ -1,0 +1,159 @@
+"""The verdict kernel against the rules of ``engine.acceptance``, with the kernels' noise."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+pytest.importorskip("triton")
+
+from engine.kernels.cuda.acceptance import draft, draw_reference
+from engine.kernels.cuda.sampling import distribute
+from engine.kernels.cuda.state import Distribution, State
+from engine.kernels.cuda.verdict import Rule
+from engine.noise import Stream
+from engine.request import MAX_DEPTH, Sampling
+from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host
+from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED, examples
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+CHANCE = [Rule.COUPLED, Rule.REJECTION, Rule.BLOCK]
+
+
+def tempted(logits: torch.Tensor, drafted: list[int], by: float) -> torch.Tensor:
+    """The same logits, except that each row likes the token that was drafted there."""
+    result = logits.clone()
+    for row, token in enumerate(drafted):
+        result[row, token] += by
+    return result
+
+
+@examples(14)
+@given(
+    rule=st.sampled_from(CHANCE),
+    depth=st.sampled_from([0, 1, 2, 5, MAX_DEPTH]),
+    vocabulary=st.sampled_from([1, 3, 37]),
+    seed=st.integers(-(2**63), 2**64 - 1),
+    sampled=st.booleans(),
+    cut=st.sampled_from([{}, {"top_k": 4, "top_p": 0.9}, {"min_p": 0.1, "presence_penalty": 0.5}]),
+)
+def test_a_verdict_is_that_of_the_torch_rule(
+    rule: Rule, depth: int, vocabulary: int, seed: int, sampled: bool, cut: dict[str, float]
+) -> None:
+    """Token for token, for the very noise; the rules themselves are enumerated exactly elsewhere."""
+    bench = Bench(Sampling(temperature=0.8, **cut), seed, vocabulary, [0], [0])  # type: ignore[arg-type]
+    of = seed % 1000
+    drafted = [(of + 5 * i) % vocabulary for i in range(depth)]
+    near = tempted(logits_like("ordinary", depth + 1, vocabulary, of) / 3, drafted, 3.0)
+    far = near + 0.3 * logits_like("ordinary", depth + 1, vocabulary, of + 1)
+    q = bench.distribute(far[:depth], drafted) if sampled and depth else None
+    p = bench.distribute(near, drafted)
+    dense = on_host(p).dense()
+    q_dense = None if q is None else on_host(q).dense()
+    expected = bench.expected_tokens(dense, q_dense, drafted, rule)
+    outcome = bench.judge(p, q, rule, depth)
+    assert outcome.tokens == expected
+    assert outcome.accepted == len(expected) - 1
+    assert outcome.p == tuple(float(dense[i][x]) for i, x in enumerate(drafted))
+    shown = [1.0 if q_dense is None else float(q_dense[i][x]) for i, x in enumerate(drafted)]
+    assert outcome.q == tuple(shown)
+    assert outcome.next_p == float(dense[outcome.accepted][expected[-1]])
+    _check_moved_on(bench, expected)
+
+
+def _check_moved_on(bench: Bench, emitted: tuple[int, ...]) -> None:
+    """The device's state is that of a request that begins with the longer text."""
+    fresh = State.empty(bench.vocabulary, DEVICE)
+    text = [*bench.text, *emitted]
+    fresh.begin(bench.sampling, bench.seed, text, len(bench.prompt))
+    assert torch.equal(bench.state.numbers, fresh.numbers)
+    assert torch.equal(bench.state.seen, fresh.seen)
+    assert not bench.scratch.done.any()
+
+
+@pytest.mark.parametrize("vocabulary", [5, 2049, 4100])
+@pytest.mark.parametrize("agreeing", [0, 3, 4])
+def test_greedy_takes_the_first_of_the_likeliest(vocabulary: int, agreeing: int) -> None:
+    bench = Bench(Sampling(), 0, vocabulary, [0], [])
+    logits = logits_like("tied", 5, vocabulary, vocabulary)
+    own = [int((row == row.max()).nonzero()[0]) for row in logits]
+    drafted = [*own[:agreeing], *((x + 1) % vocabulary for x in own[agreeing:4])]
+    p = bench.distribute(logits, drafted, greedy=True)
+    outcome = bench.judge(p, None, Rule.GREEDY, 4)
+    assert outcome.tokens == tuple(own[: agreeing + 1])
+    shown = torch.softmax(logits[agreeing], dim=-1)[own[agreeing]]
+    assert outcome.next_p == pytest.approx(float(shown), rel=1e-4)
+
+
+def test_coupled_text_does_not_depend_on_depth_or_slot() -> None:
+    """One by one, or verified in bursts of any length: the tokens of a seed stay the same."""
+    sampling, vocabulary = Sampling(temperature=1.2, top_p=0.9, frequency_penalty=0.4), 30
+    by_position = logits_like("ordinary", 40, vocabulary, 6)
+
+    def text(depth: int, guess: list[int]) -> list[int]:
+        bench, done = Bench(sampling, 11, vocabulary, [0], []), [0]
+        while len(done) < 9:
+            chain = guess[len(done) : len(done) + depth]
+            rows = by_position[len(done) : len(done) + len(chain) + 1]
+            bench.state.drafted[: len(chain)] = torch.tensor(chain, dtype=torch.int32)
+            p = bench.distribute(rows, chain)
+            done += bench.judge(p, None, Rule.COUPLED, len(chain)).tokens
+        return done[:9]
+
+    alone = text(0, [])
+    wrong = [x if i % 3 else (x + 1) % vocabulary for i, x in enumerate(alone)]
+    assert text(8, [*alone, *alone]) == alone
+    assert text(3, [*wrong, *wrong]) == alone
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
+    """Each step is penalised for the tokens before it and draws with the noise of its position."""
+    sampling = Sampling(temperature=1.0, presence_penalty=0.8)
+    bench = Bench(sampling, 21, 50, [0], [3])
+    before = bench.state.numbers.clone(), bench.state.seen.clone()
+    logits = logits_like("ordinary", 3, 50, 2)
+    q, chain = Distribution.empty(3, 50, DEVICE), []
+    for place in range(3):
+        row = q.row(place)
+        distribute(
+            logits[place : place + 1].to(DEVICE), bench.state, row, bench.scratch,
+            first=place, greedy=rule is Rule.GREEDY,
+        )  # fmt: skip
+        draft(row, bench.state, bench.scratch, bench.result, rule=rule, place=place)
+        if rule is Rule.GREEDY:
+            chain.append(int(bench.adjusted(logits, chain + [0] * 3)[place].argmax()))
+        else:
+            stream = Stream.CHOICE if rule is Rule.COUPLED else Stream.DRAFT
+            dense = on_host(q).dense()[place]
+            chain.append(draw_reference(dense, 21, stream, 2 + place))
+    assert bench.state.drafted[:3].tolist() == chain
+    assert torch.equal(bench.state.numbers, before[0])
+    assert torch.equal(bench.state.seen, before[1])
+
+
+@pytest.mark.skipif(INTERPRETED, reason="thousands of rounds; the interpreter is too slow")
+@pytest.mark.parametrize("rule", CHANCE)
+def test_many_rounds_are_distributed_as_p(rule: Rule) -> None:
+    """Chi-square of the first emitted token over 3,000 seeds, with a draft that is often wrong."""
+    vocabulary, seeds = 12, 3000
+    logits = logits_like("ordinary", 3, vocabulary, 3) / 2
+    counts = [0] * vocabulary
+    bench = Bench(Sampling(temperature=1.0), 0, vocabulary, [0], [])
+    expected = torch.softmax(logits[0].double(), dim=-1) * seeds
+    for seed in range(seeds):
+        bench.state.begin(bench.sampling, seed, [0], 1)
+        q = Distribution.empty(2, vocabulary, DEVICE)
+        for place in range(2):
+            row = q.row(place)
+            wrong = logits[place + 1 : place + 2].to(DEVICE)
+            distribute(wrong, bench.state, row, bench.scratch, first=place)
+            draft(row, bench.state, bench.scratch, bench.result, rule=rule, place=place)
+        p = Distribution.empty(3, vocabulary, DEVICE)
+        distribute(logits.to(DEVICE), bench.state, p, bench.scratch)
+        counts[bench.judge(p, q, rule, 2).tokens[0]] += 1
+    assert chisquare(counts, expected.tolist()).pvalue > 1e-4

@@ -1,0 +1,150 @@
+"""Every kernel compiled for devices that need not be there: it fits, and nothing spills.
+
+Launches are the engine's own, of tensors that have no memory. What takes most is compiled for all
+generations, the other variants for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.kernels.cpu.int8 import Int8Weight
+from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cuda import (
+    acceptance,
+    attention,
+    attention_kernel,
+    products,
+    rotary,
+    rotary_kernel,
+    sampling,
+)
+from engine.kernels.cuda.around import Around, Norm
+from engine.kernels.cuda.kv_cache import FP8, FP8_CAPABILITY, StaticKVCache
+from engine.kernels.cuda.product_tiles import MOST_SPLITS, Kind, choose_tile
+from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
+from engine.kernels.cuda.verdict import Rule
+from engine.testing import ptx
+from tests.engine.kernels.cuda.where import INTERPRETED
+
+KERNELS = (
+    *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
+    (rotary_kernel, "turn_and_store"),
+    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
+    (acceptance, "verdict_kernel"),
+)
+META = torch.device("meta")
+VOCABULARY = 262144  # Gemma's, the widest
+ROWS = 16
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device=META)
+
+
+def product(kind: Kind, out: int, full: bool) -> None:
+    """``full``: the most that can stand around a product, and the most splits."""
+    width = 4096
+    tile = choose_tile(out, width, kind)
+    if full:
+        tile = replace(tile, splits=MOST_SPLITS, span=width // MOST_SPLITS)
+    around = Around(Norm(empty(width), 1e-5), empty(out), gated=True) if full else Around()
+    made: Any
+    if kind == "int8":
+        weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
+        made = products.Int8Product(weight, around, tile)
+    elif kind == "nf4":
+        packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // BLOCK)
+        made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), around, tile)
+    else:
+        made = products.Bf16Product(empty(out, width), around, tile)
+    made(empty(ROWS, width), empty(ROWS, out // 2) if full else None)
+
+
+def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None) -> None:
+    """Rotary positions with norms, the cache, attention."""
+    capacity = 8192
+    tiling = attention.choose_tiling(heads, kv_heads, width)
+    cache = StaticKVCache(
+        layers=1, kv_heads=kv_heads, head_dim=width, capacity=capacity, device=META, dtype=dtype
+    )
+    query = rotary.turn_and_store(
+        empty(ROWS, (heads + 2 * kv_heads) * width), cache.layer(0), cache.length,
+        rotation=empty(capacity, width // 2, 2, dtype=torch.float32),
+        norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6,
+    )  # fmt: skip
+    workspace = attention.Workspace.make(
+        heads=heads, head_dim=width, capacity=capacity, tiling=tiling, device=META
+    )
+    attention.attend(query, cache.layer(0), cache.length, workspace, tiling, cap=cap)
+
+
+def distribution() -> None:
+    """Logits to probabilities under a grammar's mask."""
+    sampling.distribute(
+        empty(MAX_ROWS, VOCABULARY), State.empty(VOCABULARY, META),
+        Distribution.empty(MAX_ROWS, VOCABULARY, META), Scratch.empty(MAX_ROWS, VOCABULARY, META),
+        allowed=empty(MAX_ROWS, VOCABULARY // 32, dtype=torch.int32),
+    )  # fmt: skip
+
+
+def verdict(rule: Rule, sampled: bool, drafting: bool = False) -> None:
+    p, q = (Distribution.empty(MAX_ROWS, VOCABULARY, META) for _ in range(2))
+    state, scratch = State.empty(VOCABULARY, META), Scratch.empty(MAX_ROWS, VOCABULARY, META)
+    out = acceptance.empty_result(META)
+    if drafting:
+        acceptance.draft(p, state, scratch, out, rule=rule, place=3)
+    else:
+        acceptance.judge(p, q if sampled else None, state, scratch, out, rule=rule, depth=5)
+
+
+Launch = Callable[[], None]
+EVERYWHERE: dict[str, Launch] = {
+    "bf16 product": partial(product, "bf16", 4096, True),
+    "int8 product": partial(product, "int8", 4096, True),
+    "nf4 product": partial(product, "nf4", 4096, True),
+    "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
+    "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
+    "distribution": distribution,
+    "block verdict": partial(verdict, Rule.BLOCK, True),
+}
+FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
+ONCE: dict[str, Launch] = {
+    "plain bf16 product": partial(product, "bf16", 128256, False),
+    "plain int8 product": partial(product, "int8", 128256, False),
+    "plain nf4 product": partial(product, "nf4", 128256, False),
+    "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
+    "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
+    "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
+    "greedy verdict": partial(verdict, Rule.GREEDY, False),
+    "coupled verdict": partial(verdict, Rule.COUPLED, False),
+    "rejection verdict": partial(verdict, Rule.REJECTION, True),
+    "block verdict, no chance": partial(verdict, Rule.BLOCK, False),
+    "draft step": partial(verdict, Rule.COUPLED, False, True),
+}
+CASES = [
+    *((name, capability) for name in EVERYWHERE for capability in ptx.CAPABILITIES),
+    *((name, one) for name in FP8_KNOWN for one in ptx.CAPABILITIES if one >= FP8_CAPABILITY),
+    *((name, 90) for name in ONCE),
+]
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("name", "capability"), CASES)
+def test_a_kernel_fits_and_nothing_spills(name: str, capability: int) -> None:
+    with ptx.compiling(capability, *KERNELS) as found:
+        (EVERYWHERE | FP8_KNOWN | ONCE)[name]()
+    assert found
+    for one in found:
+        print(one)
+    assert not [str(one) for one in found if not one.fits]

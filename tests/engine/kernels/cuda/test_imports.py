@@ -1,0 +1,35 @@
+"""What has to import where there is neither Triton nor a CUDA device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+PLAIN = """
+    around attention choose kv_cache product_reference product_tiles rotary state
+""".split()
+
+
+@pytest.mark.timeout(900)
+def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multiplies() -> None:
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import engine, engine.kernels.cuda\n"
+        f"from engine.kernels.cuda import {', '.join(PLAIN)}\n"
+        "from engine.testing import interpreter, ptx\n"
+        "import torch; assert not torch.cuda.is_available()\n"
+        "weight = torch.ones(2, 3).bfloat16()\n"
+        "print(choose.choose(weight)(torch.ones(1, 3)).tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[[3.0, 3.0]]"

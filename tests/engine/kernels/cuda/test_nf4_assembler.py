@@ -1,0 +1,63 @@
+"""The assembler that decodes NF4, read as PTX defines it: the interpreter cannot run it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.kernels.cpu.nf4 import CODE
+
+pytest.importorskip("triton")
+
+from engine.kernels.cuda.nf4_product import DECODE
+
+
+def test_every_byte_is_decoded() -> None:
+    bytes_ = np.arange(256, dtype=np.uint8)
+    words = np.stack([bytes_, np.roll(bytes_, 1), bytes_[::-1], bytes_ ^ 0x5A], axis=-1)
+    outputs = run(DECODE.value, words.copy().view(np.uint32)[:, 0])
+    codes = CODE.bfloat16().view(torch.int16).numpy().view(np.uint16)
+    for part, index in (((0, 1), words >> 4), ((2, 3), words & 15)):
+        found = np.stack([outputs[f"${n}"] for n in part], axis=-1).astype(np.uint32)
+        assert np.array_equal(found.view(np.uint16), codes[index])
+
+
+def run(assembly: str, word: np.ndarray) -> dict[str, np.ndarray]:
+    """Registers after ``assembly``, given ``word`` in $4, lane by lane."""
+    registers = {"$4": word.astype(np.uint64)}
+    for name, target, *sources in (
+        re.split(r"[,\s]+", line.strip().rstrip(";"))
+        for line in assembly.strip().splitlines()
+        if line.strip().endswith(";") and not line.strip().startswith(".reg")
+    ):
+        values = [registers[s] if s in registers else np.uint64(int(s, 0)) for s in sources]
+        registers[target] = OPERATIONS[name](*values).astype(np.uint64)
+    return registers
+
+
+def _prmt(a: Any, b: Any, selector: Any) -> Any:
+    """Byte i of the result is byte ``selector[i]`` of (a, b); no selector here asks for its sign."""
+    eight = a | (b << np.uint64(32))
+    result = np.zeros_like(selector + eight)
+    for i in range(4):
+        which = (selector >> np.uint64(4 * i)) & np.uint64(15)
+        assert np.all(which < 8)
+        result |= ((eight >> (which * np.uint64(8))) & np.uint64(255)) << np.uint64(8 * i)
+    return result
+
+
+def _lop3(a: Any, b: Any, c: Any, table: Any) -> Any:
+    assert int(table) == 0xCA  # a ? b : c
+    return (a & b) | (~a & c)
+
+
+OPERATIONS = {
+    "and.b32": lambda a, b: a & b,
+    "shr.b32": lambda a, b: a >> b,
+    "prmt.b32": _prmt,
+    "lop3.b32": _lop3,
+}

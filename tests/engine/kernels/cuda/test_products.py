@@ -1,0 +1,167 @@
+"""Products of small weights: what the reference means, and a row's bits whatever is beside it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.kernels.cpu import int8
+from engine.kernels.cuda import choose as choose_module
+from engine.kernels.cuda import product_reference
+from engine.kernels.cuda.around import PLAIN, Around, Norm
+from engine.kernels.cuda.choose import choose
+from engine.kernels.cuda.product_tiles import Kind
+from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
+from tests.engine.kernels.cuda.where import examples
+
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def run(
+    case: Case, device: torch.device, *calls: tuple[Tensor, Tensor | None], small: bool = True
+) -> list[Tensor]:
+    """What the kernel gives for each (rows, residual), with small tiles or the engine's."""
+    product = case.product(device, case.tile if small else None)
+    return [
+        product(x.to(device), None if residual is None else residual.to(device)).cpu()
+        for x, residual in calls
+    ]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    kind = draw(st.sampled_from(KINDS))
+    width = draw(st.integers(1, 4)) * 64 if kind == "nf4" else draw(st.integers(1, 130))
+    return make(
+        kind, draw(st.integers(1, 37)), width, draw(st.integers(1, 4)), norm=draw(st.booleans()),
+        bias=draw(st.booleans()), gated=draw(st.booleans()), seed=draw(st.integers(0, 9)),
+    )  # fmt: skip
+
+
+@pytest.mark.gpu
+@examples(12)
+@given(cases(), st.integers(1, 16), st.sampled_from([torch.float32, torch.bfloat16]), st.booleans())
+def test_a_kernel_means_what_the_reference_means(
+    device: torch.device, case: Case, rows: int, dtype: torch.dtype, added: bool
+) -> None:
+    x = case.rows(rows, dtype)
+    residual = case.residual(rows, dtype) if added else None
+    (found,) = run(case, device, (x, residual))
+    assert near(found, case.reference()(x, residual))
+
+
+@pytest.mark.gpu
+@kinds
+def test_rows_and_slots_do_not_matter(device: torch.device, kind: Kind) -> None:
+    case = make(kind, 10, 192, 3, norm=True, gated=True)
+    assert case.tile.splits == 3
+    x, residual = case.rows(16, torch.bfloat16), case.residual(16, torch.bfloat16)
+    order = torch.arange(16).roll(5)
+    parts = [*(torch.arange(rows) for rows in (1, 2, 7, 15, 16)), order, order[3:8], order[:1]]
+    found = run(case, device, *((x[part], residual[part]) for part in parts))
+    whole = found[4]
+    for part, result in zip(parts, found, strict=True):
+        assert torch.equal(result, whole[part]), part
+
+
+@pytest.mark.gpu
+@kinds
+def test_tiles_of_real_sizes_are_filled_in_part(device: torch.device, kind: Kind) -> None:
+    """With the tiles that ``choose_tile`` gives: none of these sizes is a multiple of one."""
+    case = make(kind, 150, 1088, 1, norm=True)
+    x = case.rows(3, torch.bfloat16)
+    (found,) = run(case, device, (x, None), small=False)
+    assert near(found, case.reference()(x))
+
+
+@pytest.mark.gpu
+@kinds
+def test_long_prompts_take_several_launches(device: torch.device, kind: Kind) -> None:
+    case = make(kind, 3, 64, 1)
+    x, residual = case.rows(150, torch.bfloat16), case.residual(150, torch.bfloat16)
+    found, later = run(case, device, (x, residual), (x[140:], residual[140:]))
+    assert near(found, case.reference()(x, residual))
+    assert torch.equal(found[140:], later)
+
+
+@pytest.mark.gpu
+@kinds
+@pytest.mark.parametrize("norm", [False, True], ids=["plain", "norm"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_in_its_row(
+    device: torch.device, kind: Kind, norm: bool, value: float
+) -> None:
+    case = make(kind, 20, 128, 2, norm=norm)
+    x = case.rows(4, torch.bfloat16)
+    broken = x.clone()
+    broken[1, 100] = value
+    whole, found = run(case, device, (x, None), (broken, None))
+    good = torch.tensor([0, 2, 3])
+    assert torch.equal(found[good], whole[good])
+    assert not found[1].isfinite().any()
+    assert torch.equal(found[1].isnan(), case.reference()(broken)[1].isnan())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_int8_gives_the_bits_of_the_cpu(device: torch.device, dtype: torch.dtype) -> None:
+    case = make("int8", 40, 700, 3)
+    assert isinstance(case.weight, int8.Int8Weight)
+    x = torch.cat([case.rows(14, dtype), torch.zeros(1, 700, dtype=dtype), case.rows(1, dtype, 7)])
+    (found,) = run(case, device, (x, None))
+    assert torch.equal(found, int8.Int8Reference(case.weight)(x))
+    assert torch.equal(found, case.reference()(x))
+
+
+@pytest.mark.gpu
+def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
+    """Many rows, of every mantissa that bf16 has: their scales are rounded once, or ties show."""
+    x = torch.randn(256, 37, generator=torch.Generator().manual_seed(4)).bfloat16()
+    x[:, 0] = torch.linspace(4, 8, 256).bfloat16()
+    from engine.kernels.cuda.products import quantise_rows
+
+    values, scale = quantise_rows(x.to(device))
+    expected, expected_scale = product_reference.quantise_rows(x)
+    assert torch.equal(scale.cpu()[:, None], expected_scale)
+    assert torch.equal(values.cpu(), expected)
+
+
+def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
+    """The factor is taken out of the product; what is left are roundings."""
+    case = make("bf16", 30, 256, 1, norm=True)
+    x, norm = case.rows(5, torch.bfloat16), case.around.norm
+    assert norm is not None
+    normed = torch.rms_norm(x, (256,), norm.weight, norm.epsilon)
+    plain = product_reference.FloatReference(case.weight, PLAIN)(normed).float()  # type: ignore[arg-type]
+    assert (case.reference()(x).float() - plain).norm() < 0.01 * plain.norm()
+
+
+@kinds
+def test_without_a_gpu_the_reference_multiplies(kind: Kind) -> None:
+    case = make(kind, 4, 64, 1)
+    assert type(choose(case.weight, case.around)) is type(case.reference())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_weights_that_are_no_bf16_are_not_rounded(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """On a CUDA device they went through the bf16 kernel, and so did what the reference made."""
+    pytest.importorskip("triton")
+    from engine.kernels.cuda.products import Bf16Product
+
+    monkeypatch.setattr(choose_module, "_on_cuda", lambda weight: True)
+    generator = torch.Generator().manual_seed(1)
+    weight = torch.randn(20, 64, generator=generator).to(dtype)
+    x = torch.randn(5, 64, generator=generator)
+    assert isinstance(choose(weight.bfloat16()), Bf16Product)
+    found, exact = choose(weight)(x), x.double() @ weight.double().t()
+    assert (found - exact).norm() < 1e-6 * exact.norm()
+
+
+def test_surroundings_need_nothing() -> None:
+    assert Around() == PLAIN
+    assert Norm(torch.ones(1), 1e-5).epsilon == 1e-5

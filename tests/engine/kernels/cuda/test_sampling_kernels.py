@@ -1,0 +1,150 @@
+"""The sampling kernels against their torch twins, and those against the engine's sampling."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
+
+from engine import noise
+from engine.kernels.cuda import arithmetic
+from engine.kernels.cuda.state import MAX_ROWS
+from engine.kernels.cuda.verdict import Rule
+from engine.request import Sampling
+from engine.sampling import truncated
+from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
+from tests.engine.kernels.cuda.where import DEVICE, examples
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+KINDS = ["ordinary", "tied", "flat", "extreme", "impossible"]
+vocabularies = st.sampled_from([1, 2, 7, 37, 333, 2047, 2049])
+seeds = st.integers(-(2**63), 2**64 - 1)
+
+
+@triton.jit
+def probe(
+    numbers: tl.tensor, x: tl.tensor, clocks: tl.tensor, coin: tl.tensor, powers: tl.tensor,
+    STREAM: tl.constexpr, SIZE: tl.constexpr,
+) -> None:  # fmt: skip
+    """The arithmetic on its own: a clock for each token, a coin, and e^x."""
+    each = tl.arange(0, SIZE)
+    stream = tl.full([], STREAM, tl.uint64)
+    key = arithmetic.noise_key(tl.load(numbers), stream, tl.load(numbers + 1))
+    tl.store(clocks + each, arithmetic.exponential(key, each))
+    tl.store(coin, arithmetic.uniform(key))
+    tl.store(powers + each, arithmetic.exp(tl.load(x + each)))
+
+
+@pytest.mark.parametrize(("seed", "position"), [(0, 0), (-5, 77), (2**64 - 1, 2**40)])
+def test_noise_and_powers_have_the_bits_of_their_torch_twins(seed: int, position: int) -> None:
+    size, stream = 32768, noise.Stream.RESIDUAL
+    signed = seed if seed < 2**63 else seed - 2**64
+    numbers = torch.tensor([signed, position], device=DEVICE)
+    x = -torch.cat([torch.logspace(-9, 3, size - 2), torch.tensor([0.0, torch.inf])])
+    clocks, powers = torch.empty(size, device=DEVICE), torch.empty(size, device=DEVICE)
+    coin = torch.empty(1, dtype=torch.float64, device=DEVICE)
+    probe[(1,)](
+        numbers, x.to(DEVICE), clocks, coin, powers,
+        STREAM=int(stream), SIZE=size, enable_fp_fusion=False,
+    )  # fmt: skip
+    expected = arithmetic.exponential_reference(seed, stream, (position,), size)[0]
+    assert torch.equal(clocks.cpu(), expected)
+    assert torch.equal(powers.cpu(), arithmetic.exp_reference(x))
+    assert coin.item() == noise.uniform(seed, stream, position)
+
+
+@examples(22)
+@given(
+    sampling=samplings,
+    kind=st.sampled_from(KINDS),
+    rows=st.integers(1, 3),
+    vocabulary=vocabularies,
+    masked=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_a_distribution_has_the_bits_of_its_torch_twin(
+    sampling: Sampling, kind: str, rows: int, vocabulary: int, masked: bool, seed: int
+) -> None:
+    """Penalties by the engine's sampler, cuts by sorting: the same weights, cut and mass."""
+    prompt, output = [0, seed % vocabulary], [(seed * 7) % vocabulary, 0]
+    bench = Bench(sampling, seed, vocabulary, prompt, output)
+    logits = logits_like(kind, rows, vocabulary, seed)
+    if seed % 3 == 0:
+        logits = logits.bfloat16()
+    allowed = None
+    if masked:
+        allowed = torch.rand(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) < 0.6
+        allowed |= logits == logits.amax(-1, keepdim=True)
+    drafted = [(seed + 3 * i) % vocabulary for i in range(rows - 1)]
+    found = on_host(bench.distribute(logits, drafted, allowed))
+    expected = bench.expected(logits, drafted, allowed)
+    assert torch.equal(found.weights, expected.weights)
+    assert torch.equal(found.cut, expected.cut)
+    assert torch.equal(found.mass, expected.mass)
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [{"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.05}, {"top_k": 40, "top_p": 0.9, "min_p": 0.02}],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["ordinary", "tied"])
+def test_the_kept_tokens_are_those_of_the_engines_sampling(
+    kind: str, cuts: dict[str, float]
+) -> None:
+    """Against ``engine.sampling`` itself, ties and all; no border here lies within rounding."""
+    sampling = Sampling(temperature=0.7, **cuts)  # type: ignore[arg-type]
+    bench = Bench(sampling, 0, 501, [0], [])
+    logits = logits_like(kind, 2, 501, 4)
+    found = on_host(bench.distribute(logits, [1])).dense()
+    p = torch.softmax(logits / 0.7, dim=-1)
+    expected = truncated(p, sampling)
+    assert torch.equal(found > 0, expected > 0)
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_a_row_has_the_same_bits_alone_and_in_every_slot() -> None:
+    """What makes the token of a position independent of how far was drafted around it."""
+    sampling = Sampling(temperature=0.9, top_k=60, top_p=0.9)
+    row = logits_like("ordinary", 1, 301, 8)
+    alone = on_host(Bench(sampling, 0, 301, [0], []).distribute(row, []))
+    for rows in (2, MAX_ROWS):
+        bench = Bench(sampling, 0, 301, [0], [])
+        beside = logits_like("flat", rows, 301, 9)
+        beside[1::2] = row
+        found = on_host(bench.distribute(beside, [1] * (rows - 1)))
+        assert torch.equal(found.weights[1::2], alone.weights.expand(rows // 2, -1))
+        assert bool((found.cut[1::2] == alone.cut).all() & (found.mass[1::2] == alone.mass).all())
+
+
+def test_a_second_round_finds_nothing_of_the_first() -> None:
+    """The histogram is emptied and the counters are at zero, whatever was counted before."""
+    bench = Bench(Sampling(temperature=1.0, top_k=30, top_p=0.9), 3, 100, [0], [])
+    logits = logits_like("ordinary", 2, 100, 1)
+    first = on_host(bench.distribute(logits, [5]))
+    bench.distribute(logits_like("flat", 2, 100, 2), [5])
+    again = on_host(bench.distribute(logits, [5]))
+    assert torch.equal(first.cut, again.cut) and torch.equal(first.mass, again.mass)
+    assert not bench.scratch.arrived.any()
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize(
+    ("value", "message"), [(torch.nan, "NaN"), (torch.inf, "NaN"), (-torch.inf, "grammar")]
+)
+def test_broken_rows_are_refused(rule: Rule, value: float, message: str) -> None:
+    bench = Bench(Sampling(temperature=1.0, top_k=3, top_p=0.5), 0, 40, [0], [])
+    logits = logits_like("ordinary", 1, 40, 1)
+    logits[0, 17:18] = value
+    if value == -torch.inf:
+        logits[:] = value
+    p = bench.distribute(logits, [], greedy=rule is Rule.GREEDY)
+    with pytest.raises(ValueError, match=message):
+        bench.judge(p, None, rule, 0)

@@ -1,0 +1,22 @@
+"""Where the folder's kernels run: in Triton's interpreter, or on a CUDA device."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import HealthCheck, Phase, settings
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Triton decides when it is imported, so one process cannot do both."""
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+
+
+def examples(interpreted: int, on_device: int = 60) -> settings:
+    """The interpreter is slow: fewer examples, the same in every run, and no search for smaller ones."""
+    return settings(
+        max_examples=interpreted if INTERPRETED else on_device,
+        derandomize=True,
+        suppress_health_check=[HealthCheck.too_slow],
+        phases=(Phase.explicit, Phase.generate) if INTERPRETED else tuple(Phase),
+    )
