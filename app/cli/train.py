@@ -33,7 +33,8 @@ def train(
     start: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="A folder with a trained target, and its draft, to go on from: assets/pip."
+            "--from",
+            help="A folder with a trained target, and its draft, to go on from: assets/pip.",
         ),
     ] = None,
 ) -> None:
