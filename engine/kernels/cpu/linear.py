@@ -28,7 +28,9 @@ log = logging.getLogger(__name__)
 
 ROWS = 16
 """Rows of one block: the pending token and up to 15 drafted ones."""
+_TOGETHER = 64
 _CANCELLED = 32
+_TRIAL_WORK, _MOST_TRIED = 2**23, 1024
 
 
 class Linear(Protocol):
@@ -133,30 +135,35 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     """Whether ``linear`` gives the same bits for 1..16 and 64 rows, and in every slot.
 
     ``weight (outputs, in)`` tells what it takes, and what it multiplies by: a few outputs are enough,
-    none make a weak trial. A few milliseconds for a small one; asked once for each shape.
+    none make a weak trial. Some milliseconds for a small one; asked once for each shape.
     """
     x = _trial(weight)
-    reference = linear(x)
+    reference = torch.cat([linear(part) for part in x.split(_TOGETHER)])
     return (
         all(torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40))
         and all(  # moved by one, every border between two paths within a block shows
             torch.equal(linear(x[slot : slot + ROWS]), reference[slot : slot + ROWS])
             for slot in (1, 7)
         )
-        and all(torch.equal(linear(x[row : row + 1])[0], reference[row]) for row in range(ROWS))
+        and all(
+            torch.equal(torch.cat([linear(part) for part in x.split(rows)]), reference)
+            for rows in (ROWS, 5, 1)
+        )
     )
 
 
 def _trial(weight: Tensor) -> Tensor:
-    """(64, in): random rows for which the first outputs nearly vanish.
+    """(64 or more, in): random rows for which the first outputs nearly vanish.
 
     Another order of summing changes the last of 24 bits, and rounding to bf16 leaves 8 of them: with
     plain random rows a processor without bf16 instructions passed, and differed once in 12,000 outputs.
-    Where large terms cancel, what is left is all made of those last bits.
+    Where large terms cancel, what is left is all made of those last bits. Narrow weights have fewer
+    orders to tell apart, and are cheap to multiply by: they get more rows.
     """
     generator = torch.Generator().manual_seed(0)
     width = weight.shape[1]
-    x = torch.randn(64, width, generator=generator, dtype=torch.float64)
+    count = min(max(_TRIAL_WORK // max(weight.numel(), 1), _TOGETHER), _MOST_TRIED)
+    x = torch.randn(count, width, generator=generator, dtype=torch.float64)
     near = weight[: min(_CANCELLED, width // 4)].double().cpu()
     rows: Tensor = x - x @ torch.linalg.pinv(near) @ near
     return rows.to(weight)

@@ -87,7 +87,7 @@ def test_fewer_bits_are_near_the_original(name: str, kind: str, tmp_path: Path) 
         model.forward(text, model.new_cache(512), last=100)
         for model in (compiled(tmp_path, "fp32"), compiled(tmp_path, kind))
     )
-    assert (ours - exact).norm() < {"bf16": 0.03, "int8": 0.06, "nf4": 0.5}[kind] * exact.norm()
+    assert (ours - exact).norm() < {"bf16": 0.03, "int8": 0.06, "nf4": 0.6}[kind] * exact.norm()
 
 
 @pytest.fixture(
