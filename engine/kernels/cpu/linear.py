@@ -125,10 +125,17 @@ def _packs(weight: Tensor) -> bool:
     """Whether oneDNN multiplies by such weights here, and row-independently."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
+    if weight.dtype is torch.bfloat16 and not _has_bf16():
+        return False  # emulated: one row is summed in another order, which tiny weights can hide
     try:
         return is_row_independent(PackedLinear(weight), weight)
     except RuntimeError:  # no bf16 kernel without AVX-512, as on most laptops
         return False
+
+
+def _has_bf16() -> bool:
+    """Whether the processor multiplies bf16 itself."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def is_row_independent(linear: Linear, weight: Tensor) -> bool:
