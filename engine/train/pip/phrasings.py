@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 FOLDER = Path(__file__).parent / "wordings"
+QUESTION_STARTS = ("can you", "could you", "would you", "will you")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +36,20 @@ def load(task: str) -> dict[str, Phrasings]:
     """The wordings of `wordings/<task>.yaml`, by the name of the request."""
     blocks = yaml.safe_load((FOLDER / f"{task}.yaml").read_text(encoding="utf-8"))
     return {name: phrasings(lines) for name, lines in blocks.items()}
+
+
+def capitalised(rng: random.Random, request: str) -> str:
+    """The request with a capital, in one of ten with a small letter, as people type."""
+    if rng.random() < 0.1:
+        return request[:1].lower() + request[1:]
+    return capital(request)
+
+
+def capital(text: str) -> str:
+    """The text with a capital as its first letter."""
+    return text[:1].upper() + text[1:]
+
+
+def stop_of(request: str) -> str:
+    """The mark that ends a request: a question mark or a full stop."""
+    return "?" if request.lower().startswith(QUESTION_STARTS) else "."
