@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from engine.events import Tree
-from engine.features import Tap
-from engine.models.base import Cache, Model, TappableModel, TappedCache
+from engine.features import Features, Tap
+from engine.models.base import Cache, Model, TappableModel
 from engine.prefix import common_prefix
 
 
@@ -22,9 +22,11 @@ class Target:
     def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
         """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
         self.model = model
-        self.cache: Cache | TappedCache
+        self.cache: Cache
+        self._features: Features | None = None
         if taps:
-            self.cache = _tappable(model).new_cache(model.info.context, taps)
+            tapped = _tappable(model).new_cache(model.info.context, taps)
+            self.cache, self._features = tapped, tapped.features
         else:
             self.cache = model.new_cache(model.info.context)
         self.tokens: list[int] = []
@@ -43,10 +45,9 @@ class Target:
         """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
         if not 0 <= start <= end <= self.length:
             raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
-        features = getattr(self.cache, "features", None)
-        if features is None:
+        if self._features is None:
             raise KeyError(tap)
-        return features.at(tap)[start:end].float()
+        return self._features.at(tap)[start:end].float()
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

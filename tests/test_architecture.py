@@ -50,7 +50,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine.export",),
     ("engine.judge",),
     ("engine.decode",),
-    ("engine.session",),
+    ("engine.session", "engine.plan"),
     ("engine.service",),
     ("engine.bench", "engine.train", "engine.testing"),
     ("app.listen", "app.paths", "app.switch"),

@@ -22,6 +22,7 @@ _REGISTRY = {
     "draft": "engine.proposers.draft:DraftModelProposer",
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
+    "medusa": "engine.proposers.medusa:MedusaProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {"suffix": {"max_cached_requests": 0}}
 
@@ -56,15 +57,17 @@ def options_of(name: str) -> type[Any]:
     return options
 
 
+def needs_of(name: str) -> frozenset[str]:
+    """What must be loaded for a proposer: ``draft``, or a kind of head. Raises InvalidRequest."""
+    needs: frozenset[str] = _proposer(name).needs
+    return needs
+
+
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
     proposer = _proposer(name)
-    if _missing(name, resources):
-        raise InvalidRequest(
-            "proposer",
-            f"The proposer {name!r} needs a draft model, and none is loaded. Load a pair with a "
-            "draft, or choose 'ngram' or 'none'.",
-        )
+    for need in _missing(name, resources):
+        raise InvalidRequest("proposer", _refusal(name, need, resources))
     return _parse(name, proposer.Options, options)
 
 
@@ -85,7 +88,19 @@ def _proposer(name: str) -> Any:
 
 
 def _missing(name: str, resources: Resources) -> list[str]:
-    return [need for need in _proposer(name).needs if getattr(resources, need) is None]
+    return sorted(need for need in needs_of(name) if not resources.has(need))
+
+
+def _refusal(name: str, need: str, resources: Resources) -> str:
+    if need == "draft":
+        lacking = "a draft model, and none is loaded. Load a pair with a draft"
+    else:
+        others = ", ".join(resources.heads)
+        lacking = (
+            f"a head of kind {need} for this target, and none is loaded"
+            f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"
+        )
+    return f"The proposer {name!r} needs {lacking}, or choose 'ngram' or 'none'."
 
 
 def _parse(name: str, kind: Any, given: Mapping[str, Any]) -> Any:

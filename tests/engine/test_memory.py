@@ -120,12 +120,12 @@ def test_unknown_sizes_are_said_not_guessed() -> None:
 
 @given(free=st.integers(0, 30_000_000), with_draft=st.booleans())
 def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: bool) -> None:
-    draft = SMALL if with_draft else None
-    largest = fit(BIG, draft, free=free, overhead=0).context
+    models = [BIG, SMALL] if with_draft else [BIG]
+    largest = fit(*models, free=free, overhead=0).context
     if largest:
-        assert fit(BIG, draft, context=largest, free=free, overhead=0).fits
+        assert fit(*models, context=largest, free=free, overhead=0).fits
     if 0 < largest < BIG.context:
-        assert not fit(BIG, draft, context=largest + 1, free=free, overhead=0).fits
+        assert not fit(*models, context=largest + 1, free=free, overhead=0).fits
 
 
 def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ COUPLED = Sampling(temperature=1.0, seed=3)
 
 
 @pytest.fixture
-def session(pair: tuple[Path, Path]) -> Session:
-    return open_session(*pair)
+def session(pair: tuple[Path, Path], pair_heads: tuple[Path, ...]) -> Session:
+    return open_session(*pair, heads=pair_heads)
 
 
 @pytest.fixture
@@ -96,8 +96,10 @@ def prefilled(events: list[Event]) -> Prefilled:
     return next(event for event in events if isinstance(event, Prefilled))
 
 
-def fresh_reply(pair: tuple[Path, Path], request: Request) -> tuple[int, ...]:
-    return told(open_session(*pair), request)[1].token_ids
+def fresh_reply(
+    pair: tuple[Path, Path], request: Request, heads: tuple[Path, ...] = ()
+) -> tuple[int, ...]:
+    return told(open_session(*pair, heads=heads), request)[1].token_ids
 
 
 def test_events_come_in_order_and_agree_with_each_other(session: Session) -> None:
@@ -143,7 +145,7 @@ def test_auto_acceptance_is_told_as_what_it_became(session: Session) -> None:
 
 @pytest.mark.parametrize("proposer", proposers.names())
 def test_a_follow_up_prefills_only_what_is_new(
-    session: Session, pair: tuple[Path, Path], proposer: str
+    session: Session, pair: tuple[Path, Path], pair_heads: tuple[Path, ...], proposer: str
 ) -> None:
     """Prompt and reply are in the cache, but for the reply's last token."""
     _, first = told(session, asked(proposer=proposer))
@@ -151,7 +153,7 @@ def test_a_follow_up_prefills_only_what_is_new(
     events, second = told(session, follow_up)
     assert prefilled(events).reused == len(PROMPT) + len(first.token_ids) - 1
     assert prefilled(events).tokens == len(PROMPT) + len(first.token_ids) + 3
-    assert second.token_ids == fresh_reply(pair, follow_up)
+    assert second.token_ids == fresh_reply(pair, follow_up, pair_heads)
 
 
 def test_the_model_is_fed_every_token_of_a_chat_once(fake: tuple[Session, TableModel]) -> None:

@@ -192,5 +192,3 @@ def test_what_nobody_taps_is_not_kept() -> None:
     )
     features.write(Tap(1), 0, torch.ones(2, 4))
     assert not features.rows.any()
-
-
