@@ -61,6 +61,13 @@ def inspect(folder: Path, target: TargetShape) -> HeadPlan:
     """
     from engine.heads.stored import open_stored
 
+    kind = check(folder)
+    plan: HeadPlan = _class_of(kind).plan(open_stored(folder, read_config(folder)), target)
+    return plan
+
+
+def check(folder: Path) -> str:
+    """The kind of the head in ``folder``. Raises ModelError for a folder that holds none."""
     config = read_config(folder)
     kind = kind_of(config)
     if kind is None:
@@ -71,8 +78,7 @@ def inspect(folder: Path, target: TargetShape) -> HeadPlan:
             f"{folder} is no head that this version reads: its config.json names {named}. Known kinds "
             f"are {', '.join(kinds())}. A draft model is given as TARGET::DRAFT."
         )
-    plan: HeadPlan = _class_of(kind).plan(open_stored(folder, config), target)
-    return plan
+    return kind
 
 
 def load(plan: HeadPlan, products: Products) -> Head:

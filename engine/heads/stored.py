@@ -22,6 +22,8 @@ from engine.models.tensors import check_finite, read_tensor
 from engine.safetensors_header import read_header
 
 PICKLES = ("*.pt", "*.bin", "*.pth")
+_OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"}
+"""What a trainer leaves beside the weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def open_stored(folder: Path, config: Mapping[str, Any]) -> Stored:
     files = sorted(folder.glob("*.safetensors"))
     if files:
         return _from_safetensors(folder, config, files)
-    pickles = sorted(file for pattern in PICKLES for file in folder.glob(pattern))
+    found = {file for pattern in PICKLES for file in folder.glob(pattern)}
+    pickles = sorted(file for file in found if file.name not in _OTHERS)
     if not pickles:
         raise ModelError(
             f"{folder} has a config.json but no weights: neither *.safetensors nor "

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvalidRequest
+from engine.heads import kinds
 from engine.request import OptionValue
 
 if TYPE_CHECKING:  # the names alone must not bring torch
@@ -38,8 +39,8 @@ def available(resources: Resources) -> tuple[str, ...]:
 
 
 def preferred(offered: Collection[str]) -> str:
-    """What drafts when nobody chose: the draft model if there is one, else n-grams, which are free."""
-    return "draft" if "draft" in offered else "ngram"
+    """What drafts when nobody chose: the draft model, a head, or else n-grams, which are free."""
+    return next((name for name in ("draft", *kinds()) if name in offered), "ngram")
 
 
 def forgetful_options(name: str) -> dict[str, OptionValue]:

@@ -35,17 +35,21 @@ class Chain:
 
     def draw(self, logits: Tensor) -> int:
         """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
-        adjusted = self._sampler.adjusted(logits, [self.tokens])
-        p = self._sampler.probabilities(adjusted)
-        position = self._known + len(self.tokens)
-        self.tokens += self._sampler.choose(adjusted, p, position, self._stream)
-        self._rows.append(p)
+        self._draw(logits)
         return self.tokens[-1]
 
     def draw_all(self, logits: Tensor) -> None:
         """A token for each row of ``logits``, which do not depend on one another."""
-        for row in logits.split(1):
-            self.draw(row)
+        # A penalty makes a row depend on the tokens before it after all.
+        for rows in logits.split(1 if self._sampler.penalises else len(logits)):
+            self._draw(rows)
+
+    def _draw(self, logits: Tensor) -> None:
+        adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
+        p = self._sampler.probabilities(adjusted)
+        position = self._known + len(self.tokens)
+        self.tokens += self._sampler.choose(adjusted, p, position, self._stream)
+        self._rows.append(p)
 
     def proposal(self) -> DraftProposal:
         """What was drawn, with its q."""

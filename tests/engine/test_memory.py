@@ -150,3 +150,18 @@ def test_the_machine_is_asked_when_nothing_is_given() -> None:
 )  # fmt: skip
 def test_bytes_for_people(count: int, text: str) -> None:
     assert human(count) == text
+
+
+def test_features_count_for_every_token_in_the_caches_type() -> None:
+    plain, tapped = replace(BIG, cache="float32"), replace(BIG, cache="float32", features=300)
+    more = tapped.kv_bytes_per_token("bfloat16") - plain.kv_bytes_per_token("bfloat16")
+    assert more == 4 * 300
+    found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, tapped)]
+    assert found[1] - found[0] == 10 * 4 * 300
+
+
+def test_all_that_drafts_counts_and_is_named() -> None:
+    head = ModelSize("medusa", 1000, 0, 0, 0, 10**9, weights="int8")
+    found = fit(BIG, SMALL, head, context=100, free=10**9, overhead=0)
+    assert found.weights - fit(BIG, SMALL, context=100, free=10**9, overhead=0).weights == 1010
+    assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence

@@ -41,6 +41,13 @@ def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
     assert proposers.available(ALONE) == ("none", "ngram", "suffix")
 
 
+def test_who_loads_something_that_drafts_wants_it_used() -> None:
+    assert proposers.preferred(("none", "draft", "ngram", *kinds())) == "draft"
+    for kind in kinds():
+        assert proposers.preferred(("none", "ngram", kind)) == kind
+    assert proposers.preferred(("none", "ngram", "suffix")) == "ngram"
+
+
 def test_every_head_has_a_proposer_and_every_need_can_be_met() -> None:
     needs = frozenset().union(*(proposers.needs_of(name) for name in proposers.names()))
     assert needs == {DRAFT, *kinds()} == {DRAFT, *WRITERS}
