@@ -19,11 +19,11 @@ def write_card(
     (folder / LOG_FILE).write_text(lines, encoding="utf-8")
     parts = [
         f"{FRONT_MATTER}# {recipe.name}",
-        f"Drafts for {target} by the method `{recipe.kind}`, for speculative decoding. It changes how fast "
-        "that model answers, never what, and is of no use without it.",
+        f"Drafts for {target} by the method `{recipe.kind}`, for speculative decoding. It changes how "
+        "fast that model answers, never what, and is of no use without it.",
         f"## Shape\n\n{_table('key', 'value', recipe.shape)}",
-        f"## Data\n\n{replies:,} replies of {target}, written by itself when `foretoken train` asked it: its "
-        "words and hidden states. Spec-Bench is not in it.",
+        f"## Data\n\n{replies:,} replies of {target}, written by itself when `foretoken train` asked it: "
+        "its words and hidden states. Spec-Bench is not in it.",
         f"## Training curve\n\n{curve_table(log)}",
         f"## Evaluation\n\n{_evaluation(log)}",
     ]
@@ -36,8 +36,9 @@ def _evaluation(log: Sequence[Mapping[str, Any]]) -> str:
         return "Not measured."
     shares = {f"drafted token {at}": share for at, share in enumerate(last["per_position"], 1)}
     return (
-        f"On prompts that it did not learn from, at temperature 0, drafting {last['depth']} tokens a round: "
-        f"{last['acceptance_length']} tokens for each pass of the target. Share of rounds that accepted\n\n"
+        f"On prompts that it did not learn from, at temperature 0, drafting {last['depth']} tokens a "
+        f"round: {last['acceptance_length']} tokens for each pass of the target. Share of rounds that "
+        "accepted\n\n"
         f"{_table('position', 'share', shares)}"
     )
 

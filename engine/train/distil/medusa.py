@@ -1,4 +1,4 @@
-"""Trains Medusa heads: each names a token further on from one hidden state (arXiv 2401.10774, section 2.2).
+"""Trains Medusa heads: each names a token further on from one hidden state (arXiv 2401.10774, 2.2).
 
 The first head begins as a copy of the target's own, so that training starts from what the target would
 say next. Heads further on count less in the loss, by 0.8 each, as in the paper's Medusa-1.

@@ -56,8 +56,8 @@ def distil(
 ) -> Path:
     """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
 
-    A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError for
-    a target that shows no hidden states, RecordingError when the disk is full.
+    A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
+    for a target that shows no hidden states, RecordingError when the disk is full.
     """
     places, paths = Places(out), Paths(out)
     device = choose_device(recipe)
@@ -66,8 +66,8 @@ def distil(
     model = load_model(target)
     if not isinstance(model, TappableModel):
         raise ModelError(
-            f"{target} shows no hidden states, so no {recipe.kind} drafter can learn from it. Use a model "
-            "of an architecture that this engine knows."
+            f"{target} shows no hidden states, so no {recipe.kind} drafter can learn from it. Use a "
+            "model of an architecture that this engine knows."
         )
     codec = TextCodec(target)
     origin = Origin.of(model, device, recipe.hard_weight)
