@@ -57,7 +57,7 @@ def _prompts(wanted: Wanted, data_dir: Path) -> Prompts:
 
 
 def from_chats(data_dir: Path) -> list[Prompt]:
-    """Every question of the user's own chats, with what was said before it. Nothing leaves the machine."""
+    """Every question of the user's own chats, with what was said before it."""
     found: list[Prompt] = []
     with closing(Store(data_dir)) as store:
         for chat in store.chats():

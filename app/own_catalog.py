@@ -27,7 +27,11 @@ def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) ->
     to; OSError where it cannot be written.
     """
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    if _has(yaml.safe_load(text) or {}, section, entry["id"]) if _readable(file, shipped) else False:
+    if (
+        _has(yaml.safe_load(text) or {}, section, entry["id"])
+        if _readable(file, shipped)
+        else False
+    ):
         return False
     block = yaml.safe_dump([dict(entry)], sort_keys=False, allow_unicode=True)
     block = "".join(f"  {line}\n" for line in block.splitlines())
