@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +89,9 @@ def distil(
     trainer.export(places.result)
     log = paths.journal(recipe.kind).read()
     write_card(places.result, recipe, target.name, log, len(recording.replies))
-    last = next((entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), {})
+    last: Mapping[str, object] = next(
+        (entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), {}
+    )
     report(f"{recipe.kind}: {json.dumps(last)}, in {places.result}")
     return places.result
 
