@@ -127,7 +127,7 @@ def open_pair(
         dtype = pairing.target.quantization
     target = fetch(pairing.target, on_progress, cancelled)
     draft = fetch(pairing.draft, on_progress, cancelled) if pairing.draft is not None else None
-    return service.load(target, draft, name=pairing.name, dtype=dtype)
+    return service.load(target, draft, name=pairing.name, dtype=dtype, heads=pairing.heads)
 
 
 def fetch(

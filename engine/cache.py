@@ -9,15 +9,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.features import Features
 from engine.kernels.cpu.attention import BLOCK
 
 
 class Positions:
     """How many of ``context`` positions hold tokens."""
 
-    def __init__(self, context: int) -> None:
+    def __init__(self, context: int, features: Features | None = None) -> None:
+        """``features`` of these positions, where somebody reads them."""
         self.context = context
         self.length = 0
+        self.features = features
 
     def crop(self, length: int) -> None:
         """Forgets all positions from ``length`` on."""
@@ -38,8 +41,9 @@ class KVCache(Positions):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
+        features: Features | None = None,
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, features)
         blocks = -(-context // BLOCK)
         shape = (layers, blocks, kv_heads, BLOCK, head_dim)
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
@@ -70,3 +74,4 @@ class KVCache(Positions):
         """Raises AssertionError where an invariant is broken (for tests)."""
         assert 0 <= self.length <= self.context
         assert bool(self.keys.isfinite().all()) and bool(self.values.isfinite().all())
+        assert self.features is None or self.features.rows.shape[1] == self.context

@@ -15,9 +15,10 @@ from engine import checkpoint
 from engine.catalog_file import Entry, read_catalog_file
 from engine.checkpoint import AUTO, QUANTIZATIONS, Checkpoint
 from engine.errors import CatalogError, IncompatiblePair, ModelError
+from engine.heads import is_head
 
 SEPARATOR = "::"
-"""Between target and draft in what ``Catalog.resolve`` takes."""
+"""Between target, draft and heads in what ``Catalog.resolve`` takes."""
 
 EMBEDDED = "pip"
 """The pair that ships with the app."""
@@ -54,12 +55,13 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """A target and its draft. Without a draft, only proposers that need no second model draft."""
+    """A target and what drafts for it: a draft model, heads (folders), or neither."""
 
     id: str
     name: str
     target: ModelSpec
     draft: ModelSpec | None = None
+    heads: tuple[Path, ...] = ()
     note: str = ""
 
 
@@ -124,22 +126,37 @@ class Catalog:
     def resolve(self, text: str) -> Pairing:
         """What ``--pair`` takes, as a pair.
 
-        A pair id; or ``TARGET`` or ``TARGET::DRAFT``, each of them a model id or a folder. Raises
-        ``CatalogError`` (unknown), ``ModelError`` (a broken folder) or ``IncompatiblePair``.
+        A pair id or a ``TARGET``, and behind each ``::`` a draft or a head. Target and draft are model
+        ids or folders, heads are folders; what a folder holds is told by its config.json. A draft, or
+        nothing behind ``::``, replaces the pair's own; heads are added. Raises ``CatalogError``
+        (unknown), ``ModelError`` (a broken folder) or ``IncompatiblePair``.
         """
         text = text.strip()
-        for pairing in self.pairs:
-            if pairing.id == text:
-                return pairing
-        target_text, _, draft_text = text.partition(SEPARATOR)
-        target = self.spec(target_text.strip())
-        if not draft_text.strip():
-            return Pairing(id=text, name=target.name, target=target)
-        draft = self.spec(draft_text.strip())
-        reason = why_not(target, draft)
-        if reason is not None:
+        first, *others = (part.strip() for part in text.split(SEPARATOR))
+        base = next((pairing for pairing in self.pairs if pairing.id == first), None)
+        if base is not None and not others:
+            return base
+        heads = [Path(part).expanduser() for part in others if self._is_head(part)]
+        drafts = [part for part in others if not self._is_head(part)]
+        if len(drafts) > 1:
+            raise IncompatiblePair(
+                f"{' and '.join(drafts)} are both no heads, and one draft model can be loaded at a "
+                "time. Leave one out."
+            )
+        target = self.spec(first) if base is None else base.target
+        draft = base.draft if base else None
+        if drafts:
+            draft = self.spec(drafts[0]) if drafts[0] else None
+        reason = None if draft is None else why_not(target, draft)
+        if draft is not None and reason is not None:
             raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
-        return Pairing(id=text, name=f"{target.name} + {draft.name}", target=target, draft=draft)
+        folders = (*(base.heads if base else ()), *heads)
+        names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
+        return Pairing(id=text, name=" + ".join(names), target=target, draft=draft, heads=folders)
+
+    def _is_head(self, text: str) -> bool:
+        known = any(spec.id == text for spec in self.models)
+        return bool(text) and not known and is_head(Path(text).expanduser())
 
     def spec(self, text: str) -> ModelSpec:
         """The model of this id, or in this folder; raises as ``resolve`` does."""
@@ -289,6 +306,9 @@ def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
         name=values["name"],
         target=target,
         draft=draft,
+        heads=tuple(
+            entry.file.parent / Path(folder).expanduser() for folder in values.get("heads", ())
+        ),
         note=values.get("note", ""),
     )
 

@@ -14,6 +14,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from engine.errors import CatalogError
 
 TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
+TEXTS = "a list of texts"
 
 MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
@@ -21,7 +22,9 @@ MODEL_KEYS = {
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
     "quantization": TEXT, "note": TEXT,
 }  # fmt: skip
-PAIR_KEYS = {"id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "note": TEXT}
+PAIR_KEYS = {
+    "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,
+}  # fmt: skip
 
 _MODEL_NEEDS = ("id", "name", "licence")
 _REPOSITORY_NEEDS = (
@@ -142,11 +145,16 @@ def _entry(
 
 
 def _value(file: Path, node: Node, where: str, kind: str) -> Any:
+    if kind == TEXTS and isinstance(node, SequenceNode):
+        return tuple(
+            _value(file, item, f"{where}[{number}]", TEXT) for number, item in enumerate(node.value)
+        )
     value = yaml.SafeLoader("").construct_object(node, deep=True) if _is_scalar(node) else None
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
         FLAG: isinstance(value, bool),
+        TEXTS: False,
     }[kind]
     if not good:
         shown = repr(node.value) if _is_scalar(node) else "a list or a mapping"

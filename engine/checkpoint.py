@@ -23,7 +23,8 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
     "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "caution", "fingerprint", "inspect", "tokenizer_signature", "weights_complete", "why_not",
+    "caution", "fingerprint", "inspect", "read_config", "tokenizer_signature",
+    "weights_complete", "why_not",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
@@ -117,7 +118,7 @@ class Checkpoint:
 def inspect(folder: Path) -> Checkpoint:
     """Describe the model in ``folder``; ``ModelError`` for every folder that cannot be loaded."""
     folder = Path(folder)
-    config = _config(folder)
+    config = read_config(folder)
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
     tensors, stored_bytes = _tensors(folder)
@@ -237,7 +238,8 @@ def _read_json(file: Path) -> dict[str, Any]:
     return value
 
 
-def _config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says; ``ModelError`` that tells what the folder holds instead."""
     if not folder.exists():
         raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     if not folder.is_dir():

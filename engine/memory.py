@@ -37,7 +37,8 @@ class ModelSize:
     """What counts for memory in one model.
 
     ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
-    in rows for lookup, and packed for the product. 0 where that is not known. ``weights`` (a key
+    in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
+    numbers kept of each token's hidden states, for heads to read. ``weights`` (a key
     of ``WIDTHS`` or ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``) say how the model will be held;
     None is what ``fit`` is told.
     """
@@ -49,6 +50,7 @@ class ModelSize:
     head_dim: int
     context: int
     repeated: int = 0
+    features: int = 0
     weights: str | None = None
     cache: str | None = None
 
@@ -70,8 +72,8 @@ class ModelSize:
             source.head_dim,
             source.context,
             repeated,
-            weights,
-            cache,
+            weights=weights,
+            cache=cache,
         )
 
     def weight_bytes(self, dtype: str) -> int:
@@ -81,8 +83,9 @@ class ModelSize:
         return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
-        """Keys and values of all layers; layers with a sliding window are counted in full."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * WIDTHS[self.cache or dtype]
+        """Keys, values and features; layers with a sliding window are counted in full."""
+        numbers = 2 * self.layers * self.kv_heads * self.head_dim + self.features
+        return numbers * WIDTHS[self.cache or dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +119,21 @@ def total_bytes() -> int:
 
 def fit(
     target: ModelSize,
-    draft: ModelSize | None = None,
-    *,
+    *drafting: ModelSize,
     context: int | None = None,
     dtype: str = "bfloat16",
     free: int | None = None,
     overhead: int = OVERHEAD,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
 ) -> Fit:
-    """Whether target and draft fit in ``free`` bytes with ``context`` tokens.
+    """Whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
     ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
     sentence says what these would need. ``context`` None is what the engine would take: the target's
     own, up to ``LONGEST_CONTEXT``. ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for
     models that do not say how they will be held.
     """
-    models = [target] if draft is None else [target, draft]
+    models = [target, *drafting]
     limit = min(target.context, LONGEST_CONTEXT)
     asked = min(context or limit, limit)
     room = free_bytes() if free is None else free
@@ -190,7 +192,8 @@ def _sentence(
     largest: int,
     others: Mapping[str, Fit],
 ) -> str:
-    names = " and ".join(model.name for model in models)
+    names = ", ".join(model.name for model in models[:-1])
+    names = f"{names} and {models[-1].name}" if names else models[-1].name
     if not all(model.parameters for model in models):
         return f"The files of {names} are not here, so what they need is not known yet."
     verb = "needs" if len(models) == 1 else "need"

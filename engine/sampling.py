@@ -51,6 +51,11 @@ class Sampler:
         """Whether every token is the likeliest by the model's own logits."""
         return self.rule is AcceptanceRule.GREEDY and not _penalises(self.sampling)
 
+    @property
+    def penalises(self) -> bool:
+        """Whether a token's logits depend on the tokens before it beyond what the model made of them."""
+        return _penalises(self.sampling)
+
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
 

@@ -12,31 +12,24 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
-from engine import memory, proposers, threads
-from engine.checkpoint import Checkpoint, caution, fingerprint, inspect, why_not
-from engine.errors import ForetokenError, IncompatiblePair, NotLoaded, OutOfMemory
+from engine import heads as head_kinds
+from engine import proposers, threads
+from engine.checkpoint import fingerprint
+from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.kernels.native import library as native
 from engine.models.base import Model
 from engine.models.decoder import Decoder
-from engine.models.loader import (
-    choose_dtype,
-    compute_dtype,
-    draft_dtype,
-    gpu_free_bytes,
-    load_model,
-    packs,
-    quantisation_note,
-    quantisations,
-)
+from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
+from engine.plan import plan_loading
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -62,6 +55,7 @@ class Loaded:
     notes: tuple[str, ...] = ()
     compiled: bool = False
     """Whether the target's step is the compiled one (engine/kernels/native)."""
+    heads: tuple[str, ...] = ()
 
 
 class Generation:
@@ -141,14 +135,23 @@ class EngineService:
         with self._lock:
             return self._running is not None or bool(self._waiting)
 
-    def load(self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto") -> Loaded:
+    def load(
+        self,
+        target: Path,
+        draft: Path | None,
+        *,
+        name: str,
+        dtype: str = "auto",
+        heads: Sequence[Path] = (),
+    ) -> Loaded:
         """Replaces what is loaded, after the requests already waiting. Blocks.
 
-        Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; the old pair then stays.
+        ``heads``: folders, one for each kind at most. Raises ModelError, IncompatiblePair,
+        InvalidRequest, OutOfMemory; the old pair then stays.
         """
-        loaded: Loaded = self._call(lambda: self._load(target, draft, name, dtype))
+        loaded: Loaded = self._call(lambda: self._load(target, draft, heads, name, dtype))
         # Not ``dtype``: "auto" may choose another one once a step is compiled, and with it other words.
-        self._compile_behind(loaded, lambda: self._load(target, draft, name, loaded.dtype))
+        self._compile_behind(loaded, lambda: self._load(target, draft, heads, name, loaded.dtype))
         return loaded
 
     def unload(self) -> None:
@@ -283,8 +286,10 @@ class EngineService:
             )
             self._end(generation, Failed(message))
 
-    def _load(self, target: Path, draft: Path | None, name: str, dtype: str) -> Loaded:
-        pair = _plan(target, draft, dtype)
+    def _load(
+        self, target: Path, draft: Path | None, heads: Sequence[Path], name: str, dtype: str
+    ) -> Loaded:
+        pair = plan_loading(target, draft, heads, dtype)
         threads.use(self._threads)  # each thread has its own setting, so it is made in this one
         codec = TextCodec(target)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
@@ -295,6 +300,7 @@ class EngineService:
             if draft
             else None,
             remembered=self._remembered and self._remembered / fingerprint(target),
+            heads={plan.kind: head_kinds.load(plan, pair.products) for plan in pair.heads},
         )
         session = Session(model, codec, resources)
         notes = list(pair.notes)
@@ -315,6 +321,7 @@ class EngineService:
             vocabulary=info.vocabulary,
             dtype=info.dtype,
             device=info.device,
+            heads=tuple(plan.name for plan in pair.heads),
             proposers=proposers.available(resources),
             parameters=info.parameters,
             notes=tuple(notes),
@@ -343,56 +350,3 @@ class EngineService:
         if self._session is not None:
             self._session.close()
         self._session = self._loaded = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """How to load two checkpoints that fit each other and this machine."""
-
-    dtype: str
-    draft_dtype: str
-    context: int
-    notes: tuple[str, ...]
-
-
-def _plan(target: Path, draft: Path | None, dtype: str) -> _Pair:
-    """Checks everything that can be known before anything large is allocated.
-
-    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
-    """
-    ours = inspect(target)
-    theirs = None if draft is None else inspect(draft)
-    reason = None if theirs is None else why_not(ours, theirs)
-    if reason:
-        raise IncompatiblePair(reason)
-    kind = choose_dtype(ours, dtype)
-    draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
-    asked = min(ours.context, memory.LONGEST_CONTEXT)
-    fit = memory.fit(
-        *_sizes(ours, theirs, kind),
-        context=asked,
-        free=gpu_free_bytes(),
-        instead={other: _sizes(ours, theirs, other) for other in quantisations(ours)},
-    )
-    context = min(asked, fit.context)
-    if context < min(asked, memory.SHORTEST_CONTEXT):
-        raise OutOfMemory(fit.sentence)
-    notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
-    if context < ours.context:
-        cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
-        notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
-    return _Pair(kind, draft_kind, context, tuple(note for note in notes if note))
-
-
-def _sizes(target: Checkpoint, draft: Checkpoint | None, kind: str) -> list[memory.ModelSize]:
-    """What the models of a pair will take, the target in ``kind``."""
-    drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
-    return [_size(target, kind), *drafting]
-
-
-def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
-    """What the model will take, its weights held as ``kind``."""
-    cache = {"fp32": "float32", "bf16": "bfloat16"}[compute_dtype(checkpoint, kind)]
-    weights = kind if kind in memory.QUANTISED_WIDTHS else cache
-    size = memory.ModelSize.of(checkpoint, weights, cache)
-    return size if packs(checkpoint) else replace(size, repeated=0)

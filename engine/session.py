@@ -47,9 +47,9 @@ class Session:
     """Runs requests on one target, with one draft or none."""
 
     def __init__(self, model: Model, codec: TextCodec, resources: Resources) -> None:
-        self.target = Target(model)
+        self.target = Target(model, resources.taps)
         self.codec = codec
-        self.resources = resources
+        self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
         self._experience = Experience()
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}

@@ -11,22 +11,51 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from engine.events import Tree
-from engine.models.base import Model
+from engine.features import Features, Tap
+from engine.models.base import Cache, Model, TappableModel
 from engine.prefix import common_prefix
 
 
 class Target:
-    """A model, its cache, and the tokens that are in it."""
+    """A model, its cache, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
+        """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
         self.model = model
-        self.cache = model.new_cache(model.info.context)
+        self.cache: Cache
+        self._features: Features | None = None
+        if taps:
+            tapped = _tappable(model).new_cache(model.info.context, taps)
+            self.cache, self._features = tapped, tapped.features
+        else:
+            self.cache = model.new_cache(model.info.context)
         self.tokens: list[int] = []
         self._unverified: list[int] = []
 
     @property
     def context(self) -> int:
         return self.model.info.context
+
+    @property
+    def length(self) -> int:
+        """See ``Backbone``."""
+        return len(self.tokens)
+
+    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
+        if not 0 <= start <= end <= self.length:
+            raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
+        if self._features is None:
+            raise KeyError(tap)
+        return self._features.at(tap)[start:end].float()
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return _tappable(self.model).embed(tokens)
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        return _tappable(self.model).logits(normed)
 
     def reuse(self, tokens: Sequence[int]) -> int:
         """Drops what differs from ``tokens``; returns how many of them are in the cache."""
@@ -66,3 +95,9 @@ class Target:
         self.cache.crop(length)
         del self.tokens[length:]
         self._unverified = []
+
+
+def _tappable(model: Model) -> TappableModel:
+    if not isinstance(model, TappableModel):
+        raise TypeError(f"{type(model).__name__} shows no hidden states")
+    return model

@@ -10,7 +10,7 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
 
-# A shell without job control starts what runs in the background deaf to Ctrl-C, and programs inherit that:
-# tests that send it would wait for an end that never comes.
+# A shell without job control starts what runs in the background deaf to Ctrl-C, and programs inherit
+# that: tests that send it would wait for an end that never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -36,10 +36,11 @@ def chat(
         typer.Option("--prompts", help="A file with one JSON object a line: prompt or turns."),
     ] = None,
     pair: options.PairOption = main.DEFAULT_PAIR,
+    head: options.HeadOption = None,
     proposer: Annotated[
         str | None,
         typer.Option(
-            help="none, draft, ngram or suffix. Default: draft if there is a draft, else ngram."
+            help=f"{', '.join(proposers.names())}. Default: draft, a head, or ngram, as loaded."
         ),
     ] = None,
     depth: Annotated[
@@ -108,6 +109,7 @@ def chat(
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
+    pair = options.with_heads(pair, head)
     with trace_to(trace) as write_event, open_for_command(pair, folder, dtype, count) as service:
         loaded = service.loaded
         name = proposer or proposers.preferred(loaded.proposers if loaded else ())

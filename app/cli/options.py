@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from engine import heads
 from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
 from engine.kernels.native import build
@@ -18,7 +19,16 @@ PairOption = Annotated[
     typer.Option(
         "--pair",
         metavar="PAIR",
-        help="pip, another pair of the catalog, or TARGET_FOLDER[::DRAFT_FOLDER].",
+        help="pip, another pair of the catalog, or TARGET_FOLDER[::DRAFT_FOLDER]. "
+        "A head is added as ::HEAD_FOLDER.",
+    ),
+]
+HeadOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--head",
+        metavar="FOLDER",
+        help="A head trained for the target (Medusa and others), added to the pair. Repeatable.",
     ),
 ]
 DataDirOption = Annotated[
@@ -73,6 +83,15 @@ NativeOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
+
+
+def with_heads(pair: str, folders: list[Path] | None) -> str:
+    """``pair`` and the heads in ``folders``, as ``Catalog.resolve`` takes it. Raises ModelError."""
+    from engine.catalog import SEPARATOR
+
+    for folder in folders or ():
+        heads.check(folder)
+    return SEPARATOR.join([pair, *map(str, folders or ())])
 
 
 def check_quantization(value: str) -> str:

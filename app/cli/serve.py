@@ -11,6 +11,7 @@ def serve(
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
     pair: options.PairOption = main.DEFAULT_PAIR,
+    head: options.HeadOption = None,
     data_dir: options.DataDirOption = None,
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
@@ -23,7 +24,7 @@ def serve(
         main.Settings(
             host=host,
             port=port,
-            pair=pair,
+            pair=options.with_heads(pair, head),
             quantization=options.check_quantization(quantization),
             threads=check_threads(threads),
             data_dir=data_dir,

@@ -22,6 +22,7 @@ def ui(
         bool, typer.Option("--api", help="Switch the OpenAI-compatible endpoint on.")
     ] = False,
     pair: options.PairOption = main.DEFAULT_PAIR,
+    head: options.HeadOption = None,
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
@@ -33,7 +34,7 @@ def ui(
         main.Settings(
             host=host,
             port=port,
-            pair=pair,
+            pair=options.with_heads(pair, head),
             quantization=options.check_quantization(quantization),
             threads=check_threads(threads),
             data_dir=data_dir,

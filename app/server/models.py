@@ -64,6 +64,7 @@ class Models:
             "max_model_len": loaded.context,
             "target": loaded.target,
             "draft": loaded.draft,
+            "heads": list(loaded.heads),
             "quantization": loaded.dtype,
             "compiled": loaded.compiled,
             "proposers": list(loaded.proposers),

@@ -48,6 +48,7 @@ class Words:
         "draft": "draft: a small model",
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
+        "medusa": "medusa: heads beside the target's own",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"

@@ -9,13 +9,16 @@ up to 15 rows of a window are computed again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import ModuleList
 from transformers import DynamicCache, PreTrainedModel
 
+from engine.features import NORMED, Features, Tap
 from engine.models import experts
 from engine.models.base import Cache, ModelInfo
 
@@ -26,9 +29,10 @@ PREFILL_WINDOWS = 16
 class AdapterCache:
     """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features | None = None) -> None:
         self.tokens: list[int] = []
         self.state = DynamicCache()
+        self.features = features
 
     @property
     def length(self) -> int:
@@ -52,8 +56,31 @@ class TransformersModel:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int) -> AdapterCache:
-        return AdapterCache()
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> AdapterCache:
+        """See ``TappableModel``."""
+        if not taps:
+            return AdapterCache()
+        features = Features(
+            taps,
+            layers=self._info.layers,
+            hidden=self._info.hidden,
+            context=context + -context % WINDOW,  # windows are computed whole
+            dtype=self.model.dtype,
+            device=self.model.device,
+        )
+        return AdapterCache(features)
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        rows: Tensor = self.model.get_input_embeddings().weight[list(tokens)]
+        return rows.float()
+
+    @torch.inference_mode()
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``. Caps that a model puts on its logits are left out: the order is the same."""
+        result: Tensor = self.model.get_output_embeddings()(normed.to(self.model.dtype))
+        return result.float()
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
@@ -84,11 +111,38 @@ class TransformersModel:
             cache.state.crop(-surplus)
         device = self.model.device
         position = torch.arange(start, stop, device=device)
-        output = self.model(
-            input_ids=torch.tensor([window], device=device),
-            position_ids=position[None],
-            past_key_values=cache.state,
-            use_cache=True,
-        )
+        with self._last_layer(cache.features) as left:
+            output = self.model(
+                input_ids=torch.tensor([window], device=device),
+                position_ids=position[None],
+                past_key_values=cache.state,
+                use_cache=True,
+                output_hidden_states=cache.features is not None,
+            )
+        if cache.features is not None:
+            *entered, normed = output.hidden_states
+            for index, states in enumerate((*entered, *left)):
+                cache.features.write(Tap(index), start, states[0])
+            cache.features.write(NORMED, start, normed[0])
         logits: Tensor = output.logits[0].float()
         return logits
+
+    @contextlib.contextmanager
+    def _last_layer(self, features: Features | None) -> Iterator[list[Tensor]]:
+        """Fills the list with what leaves the last layer, which transformers gives normed only."""
+        left: list[Tensor] = []
+        count = self._info.layers
+        if features is None or not features.has(Tap(count)):
+            yield left
+            return
+
+        def keep(module: object, given: object, made: Any) -> None:
+            left.append(made[0] if isinstance(made, tuple) else made)
+
+        stacks = (each for each in self.model.modules() if isinstance(each, ModuleList))
+        layers = next(each for each in stacks if len(each) == count)
+        hook = layers[-1].register_forward_hook(keep)
+        try:
+            yield left
+        finally:
+            hook.remove()

@@ -11,6 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from engine.features import Features, Tap
+
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
@@ -24,6 +26,8 @@ class ModelInfo:
     dtype: str
     device: str
     eos: frozenset[int]
+    layers: int = 0
+    hidden: int = 0
 
 
 class Cache(Protocol):
@@ -52,6 +56,31 @@ class Model(Protocol):
         ``len(tokens)``. A position's bits do not depend on how many tokens (up to 16) came
         in the same call.
         """
+
+
+class TappedCache(Cache, Protocol):
+    """A cache with the hidden states of its tokens, if they were asked for."""
+
+    @property
+    def features(self) -> Features | None: ...
+
+
+@runtime_checkable
+class TappableModel(Model, Protocol):
+    """A model that heads can draft for: it shows its hidden states, embedding and output head."""
+
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> TappedCache:
+        """As of ``Model``; ``forward`` then fills the cache's features at ``taps`` too.
+
+        A feature's bits are as independent of its neighbours as a logit's; no logit's bits depend on
+        ``taps``. Raises ValueError for a tap that the model lacks.
+        """
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.cache import KVCache
+from engine.features import NORMED, Features, Tap
 from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
 from engine.kernels.cpu.factory import PLAIN, Kernels
 from engine.models.activations import activation
@@ -90,7 +91,16 @@ class Decoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int) -> KVCache:
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
+        """See ``TappableModel``."""
+        features = Features(
+            taps,
+            layers=len(self.layers),
+            hidden=self.architecture.hidden,
+            context=context,
+            dtype=self.dtype,
+            device=self.device,
+        )
         return KVCache(
             layers=len(self.layers),
             kv_heads=self.architecture.kv_heads,
@@ -98,7 +108,20 @@ class Decoder:
             context=context,
             dtype=self.dtype,
             device=self.device,
+            features=features if taps else None,
         )
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
+
+    @torch.inference_mode()
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        logits = self.head(normed.to(self.dtype)).float()
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
@@ -114,17 +137,21 @@ class Decoder:
         if not last:
             return torch.empty(0, self.architecture.vocabulary, device=self.device)
         hidden = (hidden if last <= len(hidden) else torch.cat(kept))[-last:]
-        logits = self.head(self.norm(hidden)).float()
-        cap = self.architecture.logit_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        return self.logits(self.norm(hidden))
 
     def _step(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """Runs the blocks on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden)."""
+        """Runs the blocks on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden).
+
+        Writes keys, values and features of these rows.
+        """
+        features, start = cache.features, cache.length
         sights = [self._sight(kind, cache, len(ids)) for kind in self.kinds]
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
         for index, (kind, layer) in enumerate(self.layers):
+            if features is not None:
+                features.write(Tap(index), start, x)
             mixed = self._attention(index, layer, x, cache, sights[kind])
             if layer.attention_after is not None:
                 mixed = layer.attention_after(mixed)
@@ -134,6 +161,10 @@ class Decoder:
             if layer.mlp_after is not None:
                 mixed = layer.mlp_after(mixed)
             x = x + mixed
+        if features is not None:
+            features.write(Tap(len(self.layers)), start, x)
+            if features.has(NORMED):
+                features.write(NORMED, start, self.norm(x))
         return x
 
     def _sight(self, kind: Kind, cache: KVCache, rows: int) -> Sight:

@@ -189,6 +189,8 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
         dtype=dtype,
         device=str(device),
         eos=frozenset(checkpoint.eos_ids),
+        layers=checkpoint.layers,
+        hidden=checkpoint.hidden,
     )
 
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.cache import Positions
+from engine.features import Features, Tap
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
@@ -59,18 +60,28 @@ class NativeCache(Positions):
     """Keys and values of one sequence, as attention.h reads them.
 
     keys (layers, kv_heads, context / 16, head_dim, 16), values (layers, kv_heads, context, head_dim),
-    float32 or bfloat16.
+    float32 or bfloat16, as are the features.
     """
 
-    def __init__(self, architecture: Architecture, context: int, dtype: torch.dtype) -> None:
-        super().__init__(context)
+    def __init__(
+        self,
+        architecture: Architecture,
+        context: int,
+        dtype: torch.dtype,
+        features: Features | None = None,
+    ) -> None:
+        super().__init__(context, features)
         groups = -(-context // native.LANES)
         outer = len(architecture.layers), architecture.kv_heads
         self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
         self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
+        taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
+        self.taps = (native.Tap * len(taps))(*taps)
         self.view = native.Cache(
             self.keys.data_ptr(),
             self.values.data_ptr(),
+            self.taps,
+            len(taps),
             dtype == torch.bfloat16,
             groups * native.LANES,
         )
@@ -137,14 +148,36 @@ class NativeDecoder:
             raise MemoryError("no memory for the buffers of a step")
         weakref.finalize(self, library.free_decoder, self._pointer)
         # What the structures point to lives as long as the decoder.
-        self._kept = embedding, head, layers, norm, turns, array
+        self._embedding, self._head = embedding, head
+        self._kept = layers, norm, turns, array
 
     @property
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int) -> NativeCache:
-        return NativeCache(self.architecture, context, self._cached)
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> NativeCache:
+        """See ``TappableModel``."""
+        features = Features(
+            taps,
+            layers=len(self.architecture.layers),
+            hidden=self.architecture.hidden,
+            context=context,
+            dtype=self._cached,
+            device=torch.device("cpu"),
+        )
+        return NativeCache(self.architecture, context, self._cached, features if taps else None)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return self._embedding.rows(tokens)
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        return self._capped(self._head(normed))
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
         """See ``Model.forward``."""
@@ -154,8 +187,7 @@ class NativeDecoder:
         step = self._step(ids, cache, last, logits)
         self._library.forward(self._pointer, ctypes.byref(step))
         cache.length += len(tokens)
-        cap = self.architecture.logit_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        return self._capped(logits)
 
     def continue_greedily(
         self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
@@ -207,6 +239,10 @@ def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
 def _turns(rope: Rope, head_dim: int, context: int) -> Tensor:
     """(context, head_dim / 2, 2) float32: cosine and sine of every position."""
     return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
+
+
+def _tap(features: Features, tap: Tap) -> native.Tap:
+    return native.Tap(features.at(tap).data_ptr(), -1 if tap.layer is None else tap.layer)
 
 
 def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.Layer:

@@ -57,10 +57,7 @@ class Tensors:
         return tensor.to(self.device, self.dtype)
 
     def _read(self, name: str) -> Tensor:
-        file, stored = self.places[name]
-        buffer = torch.empty(stored.nbytes, dtype=torch.uint8)
-        read_into(file, stored, buffer.numpy().data)
-        return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
+        return read_tensor(*self.places[name])
 
     def _nf4(self, name: str) -> Tensor:
         """A weight that bitsandbytes quantised, as bf16 ``(out, in)``.
@@ -82,6 +79,13 @@ class Tensors:
                 "should. Download the model again."
             )
         return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
+
+
+def read_tensor(file: Path, stored: StoredTensor) -> Tensor:
+    """A tensor as it is stored, on the CPU. Raises ModelError for a file that cannot be read."""
+    buffer = torch.empty(stored.nbytes, dtype=torch.uint8)
+    read_into(file, stored, buffer.numpy().data)
+    return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
 
 
 def check_finite(folder: Path, name: str, tensor: Tensor) -> None:

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvalidRequest
+from engine.heads import kinds
 from engine.request import OptionValue
 
 if TYPE_CHECKING:  # the names alone must not bring torch
@@ -22,6 +23,7 @@ _REGISTRY = {
     "draft": "engine.proposers.draft:DraftModelProposer",
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
+    "medusa": "engine.proposers.medusa:MedusaProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {"suffix": {"max_cached_requests": 0}}
 
@@ -37,8 +39,8 @@ def available(resources: Resources) -> tuple[str, ...]:
 
 
 def preferred(offered: Collection[str]) -> str:
-    """What drafts when nobody chose: the draft model if there is one, else n-grams, which are free."""
-    return "draft" if "draft" in offered else "ngram"
+    """What drafts when nobody chose: the draft model, a head, or else n-grams, which are free."""
+    return next((name for name in ("draft", *kinds()) if name in offered), "ngram")
 
 
 def forgetful_options(name: str) -> dict[str, OptionValue]:
@@ -56,15 +58,17 @@ def options_of(name: str) -> type[Any]:
     return options
 
 
+def needs_of(name: str) -> frozenset[str]:
+    """What must be loaded for a proposer: ``draft``, or a kind of head. Raises InvalidRequest."""
+    needs: frozenset[str] = _proposer(name).needs
+    return needs
+
+
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
     proposer = _proposer(name)
-    if _missing(name, resources):
-        raise InvalidRequest(
-            "proposer",
-            f"The proposer {name!r} needs a draft model, and none is loaded. Load a pair with a "
-            "draft, or choose 'ngram' or 'none'.",
-        )
+    for need in _missing(name, resources):
+        raise InvalidRequest("proposer", _refusal(name, need, resources))
     return _parse(name, proposer.Options, options)
 
 
@@ -85,7 +89,19 @@ def _proposer(name: str) -> Any:
 
 
 def _missing(name: str, resources: Resources) -> list[str]:
-    return [need for need in _proposer(name).needs if getattr(resources, need) is None]
+    return sorted(need for need in needs_of(name) if not resources.has(need))
+
+
+def _refusal(name: str, need: str, resources: Resources) -> str:
+    if need == "draft":
+        lacking = "a draft model, and none is loaded. Load a pair with a draft"
+    else:
+        others = ", ".join(resources.heads)
+        lacking = (
+            f"a head of kind {need} for this target, and none is loaded"
+            f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"
+        )
+    return f"The proposer {name!r} needs {lacking}, or choose 'ngram' or 'none'."
 
 
 def _parse(name: str, kind: Any, given: Mapping[str, Any]) -> Any:

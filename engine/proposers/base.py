@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from torch import Tensor
 
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
+from engine.features import Backbone, Tap, joined
+from engine.heads.base import Head
 from engine.models.base import Model
 from engine.sampling import Sampler
+
+DRAFT = "draft"
+"""The need of a proposer that runs a draft model."""
+
+H = TypeVar("H", bound=Head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +43,36 @@ NOTHING = DraftProposal(Tree(), None, ())
 class Resources:
     """What a loaded pair offers to proposers.
 
+    ``heads`` by their kind; ``backbone`` is the target as they see it, tapped at ``taps``.
     ``remembered`` is a folder for what they learn about this target; without one they forget it.
     """
 
     draft: Model | None = None
     remembered: Path | None = None
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    backbone: Backbone | None = None
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The hidden states of the target that the heads read."""
+        return joined(tap for head in self.heads.values() for tap in head.taps)
+
+    def has(self, need: str) -> bool:
+        """Whether a proposer's need is met: ``draft``, or a kind of head."""
+        return self.draft is not None if need == DRAFT else need in self.heads
+
+    def head(self, kind: type[H]) -> tuple[H, Backbone]:
+        """The loaded head of a class, and what it reads; for proposers whose ``needs`` name its kind."""
+        found = self.heads[kind.kind]
+        assert isinstance(found, kind) and self.backbone is not None
+        return found, self.backbone
 
 
 class Proposer(Protocol):
     """Drafts tokens for one sequence at a time; lives as long as the loaded pair.
 
     ``Options`` is a frozen dataclass of plain settings, each field with a ``help`` in its metadata;
-    ``needs`` names the attributes of ``Resources`` that must be there.
+    ``needs`` names what must be loaded: ``draft``, or a kind of head (see ``engine.heads``).
     """
 
     Options: ClassVar[type]

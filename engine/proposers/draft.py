@@ -6,32 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
 from engine.models.base import GreedyModel
-from engine.noise import Stream
 from engine.prefix import common_prefix, parts
-from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.request import AcceptanceRule
+from engine.proposers.base import DRAFT, NOTHING, DraftProposal, Resources
+from engine.proposers.drawing import Chain
 from engine.sampling import Sampler
 
 
 class DraftModelProposer:
-    """Keeps the draft's own KV cache, which catches up with the text before each draft.
-
-    Under ``coupled`` the draft draws with the target's noise, so that both tend to choose alike;
-    under ``rejection`` with its own, because there the draws must be independent.
-    """
+    """Keeps the draft's own KV cache, which catches up with the text before each draft."""
 
     @dataclass(frozen=True, slots=True)
     class Options:
         """Nothing to choose: the draft comes with the loaded pair."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"draft"})
+    needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
     def __init__(self, options: Options, resources: Resources) -> None:
         assert resources.draft is not None
@@ -42,7 +36,6 @@ class DraftModelProposer:
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
-        self.stream = Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
         self._crop(common_prefix(self.tokens, context.tokens[:-1]))
 
     def prepare(self, context: Context) -> Iterator[None]:
@@ -59,20 +52,11 @@ class DraftModelProposer:
             return NOTHING
         if self.sampler.takes_likeliest and isinstance(self.model, GreedyModel):
             return self._continued(self.model, context.tokens[len(self.tokens) :], depth)
-        logits = self._forward(context.tokens[len(self.tokens) :])
-        drafted: list[int] = []
-        rows: list[Tensor] = []
-        while True:
-            adjusted = self.sampler.adjusted(logits, [drafted])
-            p = self.sampler.probabilities(adjusted)
-            drafted += self.sampler.choose(adjusted, p, known + len(drafted), self.stream)
-            rows.append(p)
-            if len(drafted) == depth:
-                break
-            logits = self._forward(drafted[-1:])
-        q = torch.cat(rows)  # (nodes, vocabulary)
-        chosen = q[range(depth), drafted].tolist()
-        return DraftProposal(Tree.chain(drafted), q, tuple(chosen))
+        chain = Chain(self.sampler, known)
+        token = chain.draw(self._forward(context.tokens[len(self.tokens) :]))
+        while len(chain.tokens) < depth:
+            token = chain.draw(self._forward([token]))
+        return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None:
         # The last drafted token was never fed to the draft; what was fed and then rejected goes.

@@ -7,6 +7,7 @@ position to position, and a ``perturbed`` copy is a draft that is right now and 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
+from engine import heads as head_kinds
+from engine.checkpoint import inspect
+from engine.heads.products import Products
 from engine.models.loader import load_model
 from engine.proposers.base import Resources
 from engine.session import Session
@@ -123,7 +127,14 @@ def write_pair(target: Path, draft: Path) -> None:
     write_perturbed(model, draft)
 
 
-def open_session(target: Path, draft: Path | None = None, *, dtype: str = "fp32") -> Session:
-    """What the engine service makes of a pair of folders."""
-    resources = Resources(draft=load_model(draft, dtype=dtype) if draft else None)
+def open_session(
+    target: Path, draft: Path | None = None, *, dtype: str = "fp32", heads: Sequence[Path] = ()
+) -> Session:
+    """What the engine service makes of a pair of folders, and of folders with heads."""
+    checkpoint, products = inspect(target), Products.choose("fp32")
+    plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
+    resources = Resources(
+        draft=load_model(draft, dtype=dtype) if draft else None,
+        heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
+    )
     return Session(load_model(target, dtype=dtype), TextCodec(target), resources)

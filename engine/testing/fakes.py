@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,6 +13,7 @@ from torch import Tensor
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
+from engine.features import Features, Tap
 from engine.models.base import Cache, ModelInfo
 from engine.proposers.base import DraftProposal
 from engine.sampling import Sampler
@@ -20,8 +22,9 @@ from engine.sampling import Sampler
 class FakeCache:
     """Remembers the tokens themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Features | None = None) -> None:
         self.tokens: list[int] = []
+        self.features = features
 
     @property
     def length(self) -> int:
@@ -34,7 +37,12 @@ class FakeCache:
 
 
 class TableModel:
-    """Logits are any function of the tokens so far: a Model for exact tests."""
+    """Logits are any function of the tokens so far: a TappableModel for exact tests.
+
+    A hidden state is noise that the last two tokens and the tap decide; so are embeddings.
+    """
+
+    LAYERS, HIDDEN = 8, 16
 
     def __init__(
         self,
@@ -46,14 +54,40 @@ class TableModel:
     ) -> None:
         self._logits = logits
         self.fed = 0  # tokens that went through forward, for tests of reuse
-        self._info = ModelInfo("table", "Table", vocabulary, context, 0, "fp32", "cpu", eos)
+        self._info = ModelInfo(
+            "table", "Table", vocabulary, context, 0, "fp32", "cpu", eos, self.LAYERS, self.HIDDEN
+        )
 
     @property
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int) -> FakeCache:
-        return FakeCache()
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> FakeCache:
+        if not taps:
+            return FakeCache()
+        features = Features(
+            taps,
+            layers=self.LAYERS,
+            hidden=self.HIDDEN,
+            context=context,
+            dtype=torch.float32,
+            device=torch.device("cpu"),
+        )
+        return FakeCache(features)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        return torch.cat([self._noise(token) for token in tokens])
+
+    def logits(self, normed: Tensor) -> Tensor:
+        return normed @ self.embed(range(self._info.vocabulary)).T
+
+    def _tap(self, features: Features, text: Sequence[int]) -> None:
+        for number, tap in enumerate(features.taps):
+            features.write(tap, len(text) - 1, self._noise(number, *text[-2:]))
+
+    def _noise(self, *key: int) -> Tensor:
+        chance = random.Random(hash(key))
+        return torch.tensor([[chance.gauss(0, 1) for _ in range(self.HIDDEN)]])
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
         assert isinstance(cache, FakeCache)
@@ -61,6 +95,8 @@ class TableModel:
         rows = []
         for token in tokens:
             cache.tokens.append(token)
+            if cache.features is not None:
+                self._tap(cache.features, cache.tokens)
             rows.append(list(self._logits(cache.tokens)))
         width = self._info.vocabulary
         return torch.tensor(rows[len(rows) - last :], dtype=torch.float32).reshape(last, width)

@@ -54,6 +54,11 @@ class Batch:
     documents: npt.NDArray[np.int16]
 
     @property
+    def positions(self) -> int:
+        """How many there are, padding included."""
+        return self.tokens.size
+
+    @property
     def learned(self) -> int:
         """How many positions teach something."""
         return int((self.labels != IGNORE).sum())

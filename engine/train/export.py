@@ -26,7 +26,7 @@ _SHAPE = (
     "vocab_size",
     "max_position_embeddings",
 )
-_FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
+FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
 _DATA = """\
 | data | licence |
 |---|---|
@@ -65,20 +65,20 @@ def write_card(
 
     Beside it LOG_FILE: what a later run needs of the log, at most some 256 lines of it and its last.
     """
-    lines = "".join(json.dumps(entry) + "\n" for entry in _thinned(log))
+    lines = "".join(json.dumps(entry) + "\n" for entry in thinned(log))
     (folder / LOG_FILE).write_text(lines, encoding="utf-8")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     parts = [
-        f"{_FRONT_MATTER}# {title}\n\n{about}",
+        f"{FRONT_MATTER}# {title}\n\n{about}",
         f"## Shape\n\n{_shape_table(config)}",
         f"## Data\n\nGenerated and mixed by `foretoken train`. Spec-Bench is not in it.\n\n{_DATA}",
-        f"## Training curve\n\n{_curve_table(log)}",
+        f"## Training curve\n\n{curve_table(log)}",
         f"## Evaluation\n\n{_evaluation(evaluation)}",
     ]
     (folder / "README.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", "utf-8")
 
 
-def _thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Every so many losses, the last held-out losses, and the last entry whatever it is."""
     losses = [entry for entry in log if "loss" in entry]
     held_out = [entry for entry in log if "held_out" in entry]
@@ -92,7 +92,7 @@ def _shape_table(config: Mapping[str, Any]) -> str:
     return f"| key | value |\n|---|---|\n{rows}"
 
 
-def _curve_table(log: Sequence[Mapping[str, Any]]) -> str:
+def curve_table(log: Sequence[Mapping[str, Any]]) -> str:
     """About 16 evenly spaced points; the last held-out losses follow."""
     points = [entry for entry in log if "loss" in entry]
     if not points:

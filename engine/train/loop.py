@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from engine.train.data import Batch
 from engine.train.machine import Clock, Journal, Timer, load_checkpoint, save_checkpoint
 from engine.train.optim import Optimizers
 from engine.train.progress import Progress
-from engine.train.recipe import DraftStage, TargetStage
+from engine.train.recipe import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
 
@@ -57,13 +56,45 @@ class Loss:
     count: int
 
 
-class Task(Protocol):
+class Stage(Protocol):
+    """What a recipe says about a run."""
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def optimizer(self) -> OptimizerStage: ...
+
+    @property
+    def micro_batches(self) -> int: ...
+
+    @property
+    def checkpoint_minutes(self) -> float: ...
+
+    @property
+    def evaluate_minutes(self) -> float: ...
+
+
+class Sized(Protocol):
+    """A batch, whatever is in it: ``positions`` it has, and how many of them are learned from."""
+
+    @property
+    def positions(self) -> int: ...
+
+    @property
+    def learned(self) -> int: ...
+
+
+B = TypeVar("B", bound=Sized)
+
+
+class Task(Protocol[B]):
     """What a stage adds to the loop."""
 
-    def batches(self, clock: Clock) -> Iterator[Batch]:
+    def batches(self, clock: Clock) -> Iterator[B]:
         """Batches without end."""
 
-    def loss(self, batch: Batch) -> Loss: ...
+    def loss(self, batch: B) -> Loss: ...
 
     def evaluate(self) -> dict[str, object]:
         """Figures for the log; called under no_grad."""
@@ -75,12 +106,10 @@ class Task(Protocol):
         """Goes on from `position`; called before `batches`."""
 
 
-class Loop:
+class Loop(Generic[B]):
     """Trains a model on a task. Mutates the model; owns optimisers, clock, log and checkpoint."""
 
-    def __init__(
-        self, name: str, model: Any, stage: TargetStage | DraftStage, task: Task, paths: Paths
-    ) -> None:
+    def __init__(self, name: str, model: Any, stage: Stage, task: Task[B], paths: Paths) -> None:
         self._name, self._model, self._stage, self._task = name, model, stage, task
         self._optimizers = Optimizers(model, stage.optimizer)
         self._checkpoint, self._journal = paths.checkpoint(name), paths.journal(name)
@@ -120,17 +149,16 @@ class Loop:
         self._evaluate()
         self.save()
 
-    def update(self, stream: Iterator[Batch]) -> tuple[float, float]:
+    def update(self, stream: Iterator[B]) -> tuple[float, float]:
         """One step; returns the mean loss per learned token and the gradient's norm."""
-        count = self._stage.step_tokens // self._stage.rows.micro_tokens
-        made = [next(stream) for _ in range(count)]
+        made = [next(stream) for _ in range(self._stage.micro_batches)]
         learned = max(1, sum(entry.learned for entry in made))
         total = 0.0
         for entry in made:
             loss = self._task.loss(entry)
             (loss.total / learned).backward()
             total += float(loss.total.detach())
-        self._clock.tokens += sum(entry.tokens.size for entry in made)
+        self._clock.tokens += sum(entry.positions for entry in made)
         norm = self._optimizers.step(self._clock.progress)
         self._step += 1
         return total / learned, norm

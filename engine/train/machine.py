@@ -9,17 +9,28 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from engine import threads
-from engine.train.recipe import Budget, Recipe, RecipeError
+from engine.train.recipe import Budget, Device
+from engine.train.schema import RecipeError
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc malloc.h
 
 
-def choose_device(recipe: Recipe) -> torch.device:
+class Wishes(Protocol):
+    """What a recipe says about the machine."""
+
+    @property
+    def device(self) -> Device: ...
+
+    @property
+    def threads(self) -> int | None: ...
+
+
+def choose_device(recipe: Wishes) -> torch.device:
     """The device that the recipe names, or CUDA where there is one. Sets the number of threads."""
     has_cuda = torch.cuda.is_available()
     if recipe.device == "cuda" and not has_cuda:

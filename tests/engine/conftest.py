@@ -9,6 +9,7 @@ import pytest
 from engine.kernels.native import build
 from engine.kernels.native.library import Library, load
 from engine.testing.checkpoints import write_pair
+from engine.testing.heads import write_heads
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -19,6 +20,14 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("pair")
     write_pair(root / "target", root / "draft")
     return root / "target", root / "draft"
+
+
+@pytest.fixture(scope="session")
+def pair_heads(
+    pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, ...]:
+    """Folders of a random head of every kind for that target."""
+    return write_heads(tmp_path_factory.mktemp("heads"), pair[0])
 
 
 @pytest.fixture(scope="session")

@@ -369,3 +369,51 @@ def test_no_file(tmp_path: Path) -> None:
 def test_code_in_the_catalog_is_not_run(tmp_path: Path) -> None:
     evil = GOOD.replace("name: big", "name: !!python/object/apply:os.getcwd []", 1)
     assert "models[0].name" in mistake(tmp_path, evil)
+
+
+# -- heads
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Path:
+    folder = tmp_path / "pip-medusa"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"medusa_num_heads": 3}')
+    return folder
+
+
+def test_heads_are_added_to_a_pair_and_keep_its_draft(shipped: Catalog, head: Path) -> None:
+    pair = shipped.resolve(f"pip::{head}")
+    assert pair.draft is not None and pair.draft.id == "pip-draft"
+    assert pair.heads == (head,)
+    assert pair.name == "Pip + Pip's draft + pip-medusa"
+
+
+def test_a_head_may_stand_beside_another_draft_or_none(shipped: Catalog, head: Path) -> None:
+    beside = shipped.resolve(f"qwen3-8b::qwen3-1.7b::{head}")
+    assert beside.draft is not None and beside.draft.id == "qwen3-1.7b"
+    alone = shipped.resolve(f"pip::::{head}")
+    assert (alone.draft, alone.heads) == (None, (head,))
+
+
+def test_two_drafts_are_refused(shipped: Catalog) -> None:
+    with pytest.raises(IncompatiblePair, match="both no heads"):
+        shipped.resolve("qwen3-8b::qwen3-1.7b::qwen3-0.6b")
+
+
+def test_a_catalogs_heads_lie_beside_its_file(tmp_path: Path, head: Path) -> None:
+    file = tmp_path / "catalog.yaml"
+    text = """
+models:
+  - {id: one, name: One, path: one, licence: mit}
+pairs:
+  - {id: one, name: One, target: one, heads: [pip-medusa]}
+"""
+    file.write_text(text)
+    assert load_catalog(file).pair("one").heads == (head,)
+    file.write_text(text.replace("[pip-medusa]", "pip-medusa"))
+    with pytest.raises(CatalogError, match=r"pairs\[0\]\.heads.*must be a list of texts"):
+        load_catalog(file)
+    file.write_text(text.replace("[pip-medusa]", "[pip-medusa, 3]"))
+    with pytest.raises(CatalogError, match=r"heads\[1\].*must be a text"):
+        load_catalog(file)

@@ -11,8 +11,9 @@ import pytest
 from engine.events import Finished
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.request import Request
+from engine.request import Request, Speculation
 from engine.service import EngineService
+from engine.testing.heads import fit_medusa
 
 PIP = Path(__file__).resolve().parents[2] / "assets" / "pip"
 
@@ -45,8 +46,11 @@ def service(machine: Machine) -> Iterator[EngineService]:
         yield made
 
 
-def answer(service: EngineService) -> str:
-    *_, last = service.submit(Request(prompt="Once upon a time", max_tokens=40))
+def answer(service: EngineService, proposer: str = "draft") -> str:
+    request = Request(
+        prompt="Once upon a time", max_tokens=40, speculation=Speculation(proposer=proposer)
+    )
+    *_, last = service.submit(request)
     assert isinstance(last, Finished)
     return last.text
 
@@ -74,6 +78,18 @@ def test_what_auto_chose_before_the_build_stays_behind_it(
     machine.finish(library)
     assert compiled(service)
     assert service.loaded is not None and service.loaded.dtype == before.dtype
+
+
+def test_heads_come_along_and_the_words_stay(
+    service: EngineService, machine: Machine, library: Library, tmp_path: Path
+) -> None:
+    head = fit_medusa(tmp_path / "medusa", PIP / "target", tokens=200)
+    service.load(PIP / "target", None, name="Pip", dtype="fp32", heads=[head])
+    before = answer(service, "medusa")
+    machine.finish(library)
+    assert compiled(service)
+    assert service.loaded is not None and service.loaded.heads == ("medusa",)
+    assert answer(service, "medusa") == before == answer(service, "none")
 
 
 def test_it_is_not_built_again_once_it_runs(

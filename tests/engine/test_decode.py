@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from engine.controllers.experience import Experience
 from engine.controllers.fixed import Fixed
 from engine.decode import Ending, decode
 from engine.events import Origin, Round
+from engine.heads.base import Head
 from engine.judge import Judge
 from engine.proposers.base import Resources
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
 from engine.target import Target
 from engine.testing.fakes import Scripted, TableModel
+from engine.testing.heads import FakeShape, random_heads
 
 VOCABULARY = 7
 PROMPT = (1, 2, 3, 1, 2)
@@ -49,6 +52,22 @@ def table(tokens: Sequence[int], salt: int = 0) -> list[float]:
 def draft_table(tokens: Sequence[int]) -> list[float]:
     """The target's table with some noise: right more often than not."""
     return [a + 0.7 * b for a, b in zip(table(tokens), table(tokens, 1), strict=True)]
+
+
+@functools.cache
+def heads() -> dict[str, Head]:
+    """One of every kind, for the table."""
+    return random_heads(FakeShape(TableModel.HIDDEN, VOCABULARY, TableModel.LAYERS))
+
+
+def loaded(
+    kind: type[TableModel], context: int = 64, draft_context: int = 64
+) -> tuple[Target, Resources]:
+    """The target, and what every proposer needs."""
+    draft = kind(draft_table, VOCABULARY, context=draft_context)
+    known = Resources(draft=draft, heads=heads())
+    target = Target(kind(table, VOCABULARY, context=context), known.taps)
+    return target, replace(known, backbone=target)
 
 
 @dataclass
@@ -75,8 +94,7 @@ def generate(
     stop_after: int | None = None,
     controller: str = "fixed",
 ) -> Run:
-    target = Target(TableModel(table, VOCABULARY, context=64))
-    resources = Resources(draft=TableModel(draft_table, VOCABULARY, context=64))
+    target, resources = loaded(TableModel)
     context = Context(PROMPT)
     target.extend(context.tokens[:-1])
     if rule is None:
@@ -224,8 +242,7 @@ def test_the_context_is_filled_to_its_end_and_never_beyond(name: str) -> None:
             return super().forward(tokens, cache, last=last)
 
     room = 24 - len(PROMPT)
-    target = Target(Strict(table, VOCABULARY, context=24))
-    resources = Resources(draft=Strict(draft_table, VOCABULARY, context=16))
+    target, resources = loaded(Strict, 24, 16)
     context = Context(PROMPT)
     target.extend(context.tokens[:-1])
     sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, VOCABULARY)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,7 @@ from engine.sampling import Sampler
 from engine.session import Session
 from engine.stats import Statistics, Tally
 from engine.testing.checkpoints import open_session
+from engine.testing.heads import fit_medusa, write_heads
 
 PIP = Path(__file__).resolve().parents[2] / "assets" / "pip"
 EMBEDDED = "pip" if (PIP / "draft" / "model.safetensors").is_file() else "random"
@@ -85,9 +86,11 @@ COUPLED = tuple(
 class Pair:
     """One model pair twice: for plain decoding and for speculation."""
 
-    def __init__(self, target: Path, draft: Path | None, dtype: str = "auto") -> None:
+    def __init__(
+        self, target: Path, draft: Path | None, dtype: str = "auto", heads: Sequence[Path] = ()
+    ) -> None:
         self.plain = open_session(target, dtype=dtype)
-        self.speculative = open_session(target, draft, dtype=dtype)
+        self.speculative = open_session(target, draft, dtype=dtype, heads=heads)
 
     @property
     def proposers(self) -> tuple[str, ...]:
@@ -97,10 +100,26 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def embedded(request: pytest.FixtureRequest) -> Pair:
+def folders(request: pytest.FixtureRequest) -> tuple[Path, Path]:
+    """Target and draft."""
     if EMBEDDED == "pip":
-        return Pair(PIP / "target", PIP / "draft")
-    return Pair(*request.getfixturevalue("pair"))
+        return PIP / "target", PIP / "draft"
+    pair: tuple[Path, Path] = request.getfixturevalue("pair")
+    return pair
+
+
+@pytest.fixture(scope="module")
+def heads(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """One of every kind, for the target; Medusa's are right now and then."""
+    root = tmp_path_factory.mktemp("heads")
+    written = write_heads(root, folders[0])
+    fit_medusa(root / "medusa", folders[0])
+    return written
+
+
+@pytest.fixture(scope="module")
+def embedded(folders: tuple[Path, Path], heads: tuple[Path, ...]) -> Pair:
+    return Pair(*folders, heads=heads)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +171,9 @@ def compare(
     assert met == set(itertools.product(pair.proposers, controllers.names()))
     for name, total in totals.items():
         # A draft that never stands, or always, would leave half of the engine untested.
-        if name == "draft":
+        if proposers.needs_of(name):
             assert total.accepted < total.drafted
+        if name in ("draft", "medusa"):
             assert total.accepted or not stands
 
 
@@ -173,13 +193,15 @@ def test_the_embedded_pair_says_the_same_with_every_proposer(
 @pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
 @pytest.mark.parametrize("kind", QUANTISED)
 def test_a_quantised_pair_says_the_same_with_every_proposer(
-    kind: str, samplings: tuple[Sampling, ...], request: pytest.FixtureRequest
+    kind: str,
+    samplings: tuple[Sampling, ...],
+    folders: tuple[Path, Path],
+    heads: tuple[Path, ...],
 ) -> None:
     """Every fourth prompt: what differs from the unquantised pair is tested bit by bit elsewhere."""
-    folders = (PIP / "target", PIP / "draft")
-    if EMBEDDED != "pip":
-        folders = request.getfixturevalue("pair")
-    compare(Pair(*folders, dtype=kind), PROMPTS[::4], samplings, stands=False)
+    pair = Pair(*folders, dtype=kind, heads=heads)
+    assert pair.proposers == proposers.names()[1:]
+    compare(pair, PROMPTS[::4], samplings, stands=False)
 
 
 @pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])

@@ -120,12 +120,12 @@ def test_unknown_sizes_are_said_not_guessed() -> None:
 
 @given(free=st.integers(0, 30_000_000), with_draft=st.booleans())
 def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: bool) -> None:
-    draft = SMALL if with_draft else None
-    largest = fit(BIG, draft, free=free, overhead=0).context
+    models = [BIG, SMALL] if with_draft else [BIG]
+    largest = fit(*models, free=free, overhead=0).context
     if largest:
-        assert fit(BIG, draft, context=largest, free=free, overhead=0).fits
+        assert fit(*models, context=largest, free=free, overhead=0).fits
     if 0 < largest < BIG.context:
-        assert not fit(BIG, draft, context=largest + 1, free=free, overhead=0).fits
+        assert not fit(*models, context=largest + 1, free=free, overhead=0).fits
 
 
 def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
@@ -150,3 +150,18 @@ def test_the_machine_is_asked_when_nothing_is_given() -> None:
 )  # fmt: skip
 def test_bytes_for_people(count: int, text: str) -> None:
     assert human(count) == text
+
+
+def test_features_count_for_every_token_in_the_caches_type() -> None:
+    plain, tapped = replace(BIG, cache="float32"), replace(BIG, cache="float32", features=300)
+    more = tapped.kv_bytes_per_token("bfloat16") - plain.kv_bytes_per_token("bfloat16")
+    assert more == 4 * 300
+    found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, tapped)]
+    assert found[1] - found[0] == 10 * 4 * 300
+
+
+def test_all_that_drafts_counts_and_is_named() -> None:
+    head = ModelSize("medusa", 1000, 0, 0, 0, 10**9, weights="int8")
+    found = fit(BIG, SMALL, head, context=100, free=10**9, overhead=0)
+    assert found.weights - fit(BIG, SMALL, context=100, free=10**9, overhead=0).weights == 1010
+    assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence

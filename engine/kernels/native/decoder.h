@@ -36,9 +36,17 @@ struct Shape {
     float epsilon, embedding_scale, score_cap;
 };
 
+// Where hidden states go, in the cache's type: [positions][hidden].
+struct Tap {
+    void* rows;
+    int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
+};
+
 // One sequence's keys [layers][kv_heads][context / 16][head_dim][16], values [layers][kv_heads][context][head_dim].
 struct Cache {
     void *keys, *values;
+    const Tap* taps;
+    int32_t tapped;
     int32_t bf16;
     int32_t context;  // positions, a multiple of sixteen
 };
@@ -126,10 +134,33 @@ private:
         embed(own);
         for (int index = 0; index < shape_.count; ++index) {
             const Layer& layer = shape_.layers[index];
+            keep(index, own, thread);
             attention(index, layer, own, thread);
             feed_forward(layer, own, thread);
         }
+        keep(shape_.count, own, thread);
         if (step_.last > 0) logits(own, thread);
+    }
+
+    // Stores this thread's share of the rows that enter layer `index`, where somebody wants them.
+    void keep(int index, Scratch& own, int thread) {
+        for (int tap = 0; tap < step_.cache.tapped; ++tap) {
+            const int layer = step_.cache.taps[tap].layer;
+            if (layer != index && !(layer < 0 && index == shape_.count)) continue;
+            const auto [first, end] = part(step_.rows, thread);
+            for (int r = first; r < end; ++r) {
+                const float* row = own.x.data() + size_t(r) * shape_.hidden;
+                if (layer < 0) {
+                    normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data());
+                    row = own.normed.data();
+                }
+                const size_t start = size_t(step_.start + r) * shape_.hidden;
+                void* rows = step_.cache.taps[tap].rows;
+                if (step_.cache.bf16)
+                    for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(rows) + start + k, row[k]);
+                else std::memcpy(static_cast<float*>(rows) + start, row, sizeof(float) * shape_.hidden);
+            }
+        }
     }
 
     void embed(Scratch& own) {

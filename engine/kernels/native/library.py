@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -68,12 +68,20 @@ class Shape(c.Structure):
     ]
 
 
+class Tap(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
+
+
 class Cache(c.Structure):
     """See decoder.h."""
 
     _fields_ = [
         ("keys", c.c_void_p),
         ("values", c.c_void_p),
+        ("taps", c.POINTER(Tap)),
+        ("tapped", c.c_int32),
         ("bf16", c.c_int32),
         ("context", c.c_int32),
     ]
@@ -110,6 +118,7 @@ class Library:
         self.multiply = _typed(
             found.foretoken_multiply, None, pointer, pointer, pointer, number, pointer
         )
+        self.rows = _typed(found.foretoken_rows, None, pointer, pointer, number, pointer)
         self.free_matrix = _typed(found.foretoken_free_matrix, None, pointer)
         self.new_decoder = _typed(found.foretoken_decoder, pointer, c.POINTER(Shape), pointer)
         self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
@@ -159,6 +168,13 @@ class Matrix:
         """Adds ``bias (out,)`` to every result from now on."""
         wide = bias.float().contiguous()  # lives until it is copied
         self._library.bias(self.pointer, wide.data_ptr())
+
+    def rows(self, numbers: Sequence[int]) -> Tensor:
+        """Rows of the weight as they are held: float32 ``(numbers, in)``."""
+        ids = (c.c_int64 * len(numbers))(*numbers)
+        result = torch.empty(len(numbers), self.inputs)
+        self._library.rows(self.pointer, ids, len(numbers), result.data_ptr())
+        return result
 
     def __call__(self, x: Tensor) -> Tensor:
         """float32 ``(rows, in)`` -> float32 ``(rows, out)``."""

@@ -29,6 +29,10 @@ void foretoken_pack(Matrix* matrix, const void* rows, const void* scales, int fi
     matrix->pack(rows, scales, first, count);
 }
 void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
+// Rows of the weight as floats: [count][inputs].
+void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
+    for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
+}
 // [rows][inputs] -> [rows][outputs], for up to sixteen rows.
 void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
     struct Task {

@@ -16,6 +16,7 @@ from app.cli import terminal
 from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
+from engine.testing.heads import FakeShape, fit_medusa, write_medusa
 from tests.app.cli.conftest import Foretoken
 
 STABLE_KEYS = {
@@ -49,6 +50,32 @@ def test_the_last_line_is_one_object_with_the_stable_keys(
     assert reply.keys() >= STABLE_KEYS
     assert len(reply["token_ids"]) == 20
     assert result.out.startswith(reply["text"])
+
+
+def test_a_head_drafts_and_the_words_stay(
+    foretoken: Foretoken, stories: Path, tmp_path: Path
+) -> None:
+    head = fit_medusa(tmp_path / "medusa", stories)
+    common = (*TALE, "--pair", stories, "--max-tokens", 20, "--json")
+    drafted = foretoken("chat", *common, "--head", head, "--proposer", "medusa", "--depth", 3)
+    assert "is a pickle" in drafted.err
+    reply = drafted.last_json
+    assert reply["drafted"] > 0
+    plain = foretoken("chat", *common, "--proposer", "none").last_json
+    assert reply["token_ids"] == plain["token_ids"]
+
+
+def test_what_is_no_head_for_this_target_is_refused_in_words(
+    foretoken: Foretoken, stories: Path, tmp_path: Path
+) -> None:
+    model = foretoken("chat", *TALE, "--pair", stories, "--head", stories)
+    assert model.status != 0 and "no head that this version reads" in model.err
+    other = write_medusa(tmp_path / "medusa", FakeShape(hidden=32, vocabulary=50, layers=6))
+    result = foretoken("chat", *TALE, "--pair", stories, "--head", other)
+    assert result.status != 0 and "another target" in result.err and "width 32" in result.err
+    missing = foretoken("chat", *TALE, "--pair", stories, "--proposer", "medusa")
+    assert missing.status != 0 and "head of kind medusa" in missing.err
+    assert "Traceback" not in model.err + result.err + missing.err
 
 
 @pytest.mark.parametrize("proposer", ["none", "ngram"])

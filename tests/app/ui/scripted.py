@@ -12,7 +12,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.errors import ContextExceeded, NotLoaded
@@ -208,7 +208,15 @@ class ScriptedService:
         ahead, self.ahead = self.ahead, self.ahead + 1
         return ScriptedGeneration(self, request, ahead)
 
-    def load(self, target: Path, draft: Path | None, *, name: str, dtype: str = "auto") -> Loaded:
+    def load(
+        self,
+        target: Path,
+        draft: Path | None,
+        *,
+        name: str,
+        dtype: str = "auto",
+        heads: Sequence[Path] = (),
+    ) -> Loaded:
         time.sleep(0.2)
         self.loaded = Loaded(
             name,

@@ -18,6 +18,7 @@ from engine.checkpoint import QUANTIZATIONS
 from engine.events import Origin, Tree
 from engine.request import MAX_DEPTH
 from engine.service import EngineService
+from engine.testing.heads import write_heads
 
 PIP = Path(__file__).resolve().parents[3] / "assets" / "pip"
 
@@ -30,11 +31,12 @@ def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
 
 
 @pytest.mark.parametrize("kind", QUANTIZATIONS[1:])
-def test_the_embedded_pair_never_diverges(kind: str) -> None:
+def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
     if not (PIP / "draft" / "model.safetensors").is_file():
         pytest.skip("the embedded pair's weights are not here")
     with closing(EngineService()) as service:
-        service.load(PIP / "target", PIP / "draft", name="Pip", dtype=kind)
+        heads = write_heads(tmp_path, PIP / "target")
+        service.load(PIP / "target", PIP / "draft", name="Pip", dtype=kind, heads=heads)
         rows, divergences = lossless.run(service, 4, max_tokens=16)
     assert not divergences
     assert [(row.proposer, row.rule) for row in rows] == [

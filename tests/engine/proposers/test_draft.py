@@ -16,6 +16,7 @@ from engine.context import Context
 from engine.events import Budget, Origin
 from engine.models.base import Model
 from engine.models.loader import load_model
+from engine.noise import Stream
 from engine.proposers.base import DraftProposal, Resources
 from engine.proposers.draft import DraftModelProposer
 from engine.request import AcceptanceRule, Sampling
@@ -170,7 +171,7 @@ def test_coupled_drafts_use_the_targets_noise_and_rejection_its_own() -> None:
     for _ in range(15):
         adjusted = own.adjusted(torch.tensor([table(text.tokens)]), [()])
         p = own.probabilities(adjusted)
-        text.tokens += own.choose(adjusted, p, len(text.tokens), begin(model, text).stream)
+        text.tokens += own.choose(adjusted, p, len(text.tokens), Stream.CHOICE)
     assert list(coupled) == text.output
     independent = begin(model, context, AcceptanceRule.REJECTION)
     assert independent.propose(context, Budget(15, 15)).tree.tokens != coupled

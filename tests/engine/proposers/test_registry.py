@@ -9,11 +9,20 @@ import pytest
 
 from engine import proposers
 from engine.errors import InvalidRequest
-from engine.proposers.base import Resources
+from engine.heads import kinds
+from engine.proposers.base import DRAFT, Resources
+from engine.testing.checkpoints import open_session
 from engine.testing.fakes import TableModel
+from engine.testing.heads import WRITERS
 
 PAIR = Resources(draft=TableModel(lambda tokens: [0.0, 0.0], 2))
 ALONE = Resources()
+
+
+@pytest.fixture(scope="module")
+def everything(pair: tuple[Path, Path], pair_heads: tuple[Path, ...]) -> Resources:
+    """A draft and a head of every kind."""
+    return open_session(*pair, heads=pair_heads).resources
 
 
 def test_the_stable_names_are_registered() -> None:
@@ -22,13 +31,26 @@ def test_the_stable_names_are_registered() -> None:
 
 def test_every_file_of_a_method_is_registered() -> None:
     folder = Path(proposers.__file__).parent
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "base"}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "base", "drawing"}
     assert files == set(proposers.names())
 
 
-def test_without_a_draft_only_what_needs_none_is_offered() -> None:
-    assert proposers.available(PAIR) == proposers.names()
+def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
+    assert proposers.available(everything) == proposers.names()
+    assert proposers.available(PAIR) == ("none", "draft", "ngram", "suffix")
     assert proposers.available(ALONE) == ("none", "ngram", "suffix")
+
+
+def test_who_loads_something_that_drafts_wants_it_used() -> None:
+    assert proposers.preferred(("none", "draft", "ngram", *kinds())) == "draft"
+    for kind in kinds():
+        assert proposers.preferred(("none", "ngram", kind)) == kind
+    assert proposers.preferred(("none", "ngram", "suffix")) == "ngram"
+
+
+def test_every_head_has_a_proposer_and_every_need_can_be_met() -> None:
+    needs = frozenset().union(*(proposers.needs_of(name) for name in proposers.names()))
+    assert needs == {DRAFT, *kinds()} == {DRAFT, *WRITERS}
 
 
 @pytest.mark.parametrize("name", proposers.names())
@@ -43,8 +65,8 @@ def test_options_are_frozen_plain_and_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", proposers.names())
-def test_every_proposer_can_be_made_with_its_defaults(name: str) -> None:
-    proposers.create(name, {}, PAIR).close()
+def test_every_proposer_can_be_made_with_its_defaults(name: str, everything: Resources) -> None:
+    proposers.create(name, {}, everything).close()
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -57,6 +79,19 @@ def test_a_draft_that_is_not_loaded_is_missed() -> None:
     with pytest.raises(InvalidRequest, match="needs a draft model") as caught:
         proposers.create("draft", {}, ALONE)
     assert caught.value.field == "proposer"
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_head_that_is_not_loaded_is_missed_by_its_kind(kind: str, everything: Resources) -> None:
+    with pytest.raises(
+        InvalidRequest, match=f"needs a head of kind {kind} for this target"
+    ) as caught:
+        proposers.create(kind, {}, PAIR)
+    assert caught.value.field == "proposer"
+    others = {other: head for other, head in everything.heads.items() if other != kind}
+    with pytest.raises(InvalidRequest) as caught:
+        proposers.create(kind, {}, Resources(heads=others))
+    assert all(other in str(caught.value) for other in others)
 
 
 @pytest.mark.parametrize(

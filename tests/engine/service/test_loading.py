@@ -28,13 +28,18 @@ def test_without_a_pair_requests_are_refused() -> None:
     service.close()
 
 
-def test_what_is_loaded_is_described(service: EngineService, pair: tuple[Path, Path]) -> None:
+def test_what_is_loaded_is_described(
+    service: EngineService, pair: tuple[Path, Path], pair_heads: tuple[Path, ...]
+) -> None:
     loaded = service.loaded
     assert loaded is not None
     assert (loaded.name, loaded.target, loaded.draft) == ("Random", "target", "draft")
     assert (loaded.context, loaded.vocabulary, loaded.dtype) == (512, 320, "fp32")
-    assert loaded.proposers == proposers.names()
+    assert loaded.proposers == ("none", "draft", "ngram", "suffix")
     assert loaded.parameters > 0
+    whole = service.load(*pair, name="All", heads=pair_heads)
+    assert whole.proposers == proposers.names()
+    assert whole.heads == tuple(folder.name for folder in pair_heads)
     alone = service.load(pair[0], None, name="Alone")
     assert (alone.draft, alone.proposers) == (None, ("none", "ngram", "suffix"))
     assert service.loaded == alone

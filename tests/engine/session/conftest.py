@@ -20,8 +20,8 @@ COUPLED = Sampling(temperature=1.0, seed=3)
 
 
 @pytest.fixture
-def session(pair: tuple[Path, Path]) -> Session:
-    return open_session(*pair)
+def session(pair: tuple[Path, Path], pair_heads: tuple[Path, ...]) -> Session:
+    return open_session(*pair, heads=pair_heads)
 
 
 @pytest.fixture
@@ -80,5 +80,7 @@ def prefilled(events: list[Event]) -> Prefilled:
     return next(event for event in events if isinstance(event, Prefilled))
 
 
-def fresh_reply(pair: tuple[Path, Path], request: Request) -> tuple[int, ...]:
-    return told(open_session(*pair), request)[1].token_ids
+def fresh_reply(
+    pair: tuple[Path, Path], request: Request, heads: tuple[Path, ...] = ()
+) -> tuple[int, ...]:
+    return told(open_session(*pair, heads=heads), request)[1].token_ids

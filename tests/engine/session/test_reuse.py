@@ -17,7 +17,7 @@ from tests.engine.session.conftest import PROMPT, after, asked, fresh_reply, nev
 
 @pytest.mark.parametrize("proposer", proposers.names())
 def test_a_follow_up_prefills_only_what_is_new(
-    session: Session, pair: tuple[Path, Path], proposer: str
+    session: Session, pair: tuple[Path, Path], pair_heads: tuple[Path, ...], proposer: str
 ) -> None:
     """Prompt and reply are in the cache, but for the reply's last token."""
     _, first = told(session, asked(proposer=proposer))
@@ -25,7 +25,7 @@ def test_a_follow_up_prefills_only_what_is_new(
     events, second = told(session, follow_up)
     assert prefilled(events).reused == len(PROMPT) + len(first.token_ids) - 1
     assert prefilled(events).tokens == len(PROMPT) + len(first.token_ids) + 3
-    assert second.token_ids == fresh_reply(pair, follow_up)
+    assert second.token_ids == fresh_reply(pair, follow_up, pair_heads)
 
 
 def test_the_model_is_fed_every_token_of_a_chat_once(fake: tuple[Session, TableModel]) -> None:

@@ -9,7 +9,8 @@ import torch
 import yaml
 
 from engine.train.network import config_of, new_model
-from engine.train.recipe import Recipe, RecipeError, Shape, load_recipe
+from engine.train.recipe import Recipe, Shape, load_recipe
+from engine.train.schema import RecipeError
 
 PIP = Path(__file__).parents[3] / "engine" / "train" / "recipes" / "pip.yaml"
 

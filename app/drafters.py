@@ -1,0 +1,100 @@
+"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from app import own_catalog, paths
+from app.runtime import fetch, read_catalog
+from app.store import Store
+from engine import heads
+from engine.catalog import Pairing
+from engine.request import Message
+from engine.train.distil.prompts import Prompt, Prompts, from_file, from_pip, split
+from engine.train.distil.recipe import Recipe
+from engine.train.distil.run import distil
+from engine.train.progress import report
+
+CHATS, PIP = "chats", "pip"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A recipe, what to take instead of its own ``target`` and ``prompts``, and where things are."""
+
+    recipe: Recipe
+    target: str | None
+    prompts: str | None
+    data: Path
+    out: Path
+    resume: bool
+
+
+def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
+    """Trains, then adds the drafter to the catalog; returns its folder.
+
+    Raises CatalogError, PromptsError, ModelError, RecordingError.
+    """
+    pair = read_catalog(data_dir).resolve(wanted.target or wanted.recipe.target)
+    prompts = _prompts(wanted, data_dir)
+    target = fetch(pair.target)
+    folder = distil(wanted.recipe, target, prompts, wanted.out, resume=wanted.resume)
+    _enter(pair, wanted.recipe, folder.resolve(), data_dir)
+    return folder
+
+
+def _prompts(wanted: Wanted, data_dir: Path) -> Prompts:
+    stage, seed = wanted.recipe.replies, wanted.recipe.seed
+    source = wanted.prompts or stage.prompts
+    if source == PIP:
+        return from_pip(wanted.data, stage.count, stage.held_out, seed)
+    if source == CHATS:
+        return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
+    return from_file(Path(source).expanduser(), stage.count, stage.held_out, seed)
+
+
+def from_chats(data_dir: Path) -> list[Prompt]:
+    """Every question of the user's own chats, with what was said before it."""
+    found: list[Prompt] = []
+    with closing(Store(data_dir)) as store:
+        for chat in store.chats():
+            said: list[Message] = []
+            for message in store.messages(chat.id):
+                if not message.text.strip():
+                    continue
+                said.append(Message(message.role, message.text))
+                if message.role == "user":
+                    found.append(tuple(said))
+    return found
+
+
+def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> None:
+    """Adds what was trained to the user's catalog, as a pair of its own."""
+    file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
+    is_head = recipe.kind in heads.kinds()
+    target, name = pair.target, f"{pair.target.name} + {recipe.name}"
+    identity = _identity(f"{Path(target.id).name}-{recipe.name}")
+    if target.path is not None and Path(target.id).is_absolute():  # a folder outside the catalog
+        model = {"id": identity + "-target", "name": target.name, "path": target.id}
+        own_catalog.add(file, shipped, "models", model | {"licence": "unknown"})
+        target_id = identity + "-target"
+    else:
+        target_id = target.id
+    entry: dict[str, object] = {"id": identity, "name": name, "target": target_id}
+    if is_head:
+        entry["heads"] = [str(folder)]
+        if pair.draft is not None:
+            entry["draft"] = pair.draft.id
+    else:
+        draft = {"id": identity + "-draft", "name": recipe.name, "path": str(folder)}
+        own_catalog.add(file, shipped, "models", draft | {"licence": "apache-2.0"})
+        entry["draft"] = identity + "-draft"
+    own_catalog.add(file, shipped, "pairs", entry)
+    report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
+
+
+def _identity(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

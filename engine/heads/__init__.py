@@ -1,0 +1,92 @@
+"""The registry of heads: a new kind is one file here and one line below.
+
+A head drafts from its target's hidden states. What a folder holds is told by its config.json alone;
+the code of a kind is imported when one is inspected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.checkpoint import read_config
+from engine.errors import ModelError
+
+if TYPE_CHECKING:  # the names alone must not bring torch
+    from engine.heads.base import Head, HeadPlan, TargetShape
+    from engine.heads.products import Products
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a kind's class is, and how its published config.json is known."""
+
+    place: str
+    claims: Callable[[Config], bool]
+
+
+_REGISTRY: Mapping[str, Layout] = {
+    "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
+}
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of heads; a proposer that needs one names it in its ``needs``."""
+    return tuple(_REGISTRY)
+
+
+def kind_of(config: Config) -> str | None:
+    """The kind of head that a config.json describes; None for anything else, such as a draft model."""
+    return next((kind for kind, layout in _REGISTRY.items() if layout.claims(config)), None)
+
+
+def is_head(folder: Path) -> bool:
+    """Whether ``folder`` holds a head; False for a model, and for what is neither."""
+    try:
+        return kind_of(read_config(folder)) is not None
+    except ModelError:
+        return False
+
+
+def inspect(folder: Path, target: TargetShape) -> HeadPlan:
+    """What the head in ``folder`` will be, from headers alone; nothing large is read.
+
+    Raises ModelError for a folder that is no head or is damaged, IncompatiblePair for a head of another
+    target.
+    """
+    from engine.heads.stored import open_stored
+
+    kind = check(folder)
+    plan: HeadPlan = _class_of(kind).plan(open_stored(folder, read_config(folder)), target)
+    return plan
+
+
+def check(folder: Path) -> str:
+    """The kind of the head in ``folder``. Raises ModelError for a folder that holds none."""
+    config = read_config(folder)
+    kind = kind_of(config)
+    if kind is None:
+        named = (
+            config.get("architectures") or config.get("model_type") or "nothing it knows by name"
+        )
+        raise ModelError(
+            f"{folder} is no head that this version reads: its config.json names {named}. Known kinds "
+            f"are {', '.join(kinds())}. A draft model is given as TARGET::DRAFT."
+        )
+    return kind
+
+
+def load(plan: HeadPlan, products: Products) -> Head:
+    """Reads the weights of an inspected head. Raises ModelError for what is damaged."""
+    head: Head = _class_of(plan.kind).load(plan, products)
+    return head
+
+
+def _class_of(kind: str) -> Any:
+    module, _, attribute = _REGISTRY[kind].place.partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,128 @@
+"""What is to be loaded, and how: decided from headers, before anything large is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from engine import heads as head_kinds
+from engine import memory
+from engine.checkpoint import Checkpoint, caution, inspect, why_not
+from engine.errors import IncompatiblePair, OutOfMemory
+from engine.features import joined
+from engine.heads.base import HeadPlan
+from engine.heads.products import Products
+from engine.models.loader import (
+    choose_dtype,
+    compute_dtype,
+    draft_dtype,
+    gpu_free_bytes,
+    packs,
+    quantisation_note,
+    quantisations,
+)
+
+_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
+"""How memory.py calls what tensors are kept in."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """How to load a target and what drafts for it, all of which fit each other and this machine.
+
+    ``products`` are for the heads. ``notes`` are sentences for people.
+    """
+
+    dtype: str
+    draft_dtype: str
+    heads: tuple[HeadPlan, ...]
+    products: Products
+    context: int
+    notes: tuple[str, ...]
+
+
+def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype: str) -> LoadPlan:
+    """Checks everything that can be known before anything large is allocated.
+
+    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    """
+    ours = inspect(target)
+    theirs = None if draft is None else inspect(draft)
+    reason = None if theirs is None else why_not(ours, theirs)
+    if reason:
+        raise IncompatiblePair(reason)
+    kind = choose_dtype(ours, dtype)
+    draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
+    products = Products.choose(compute_dtype(ours, kind))
+    plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
+    _check_kinds(plans)
+
+    def sizes(of: str) -> list[memory.ModelSize]:
+        return _sizes(ours, theirs, plans, products, of)
+
+    asked = min(ours.context, memory.LONGEST_CONTEXT)
+    fit = memory.fit(
+        *sizes(kind),
+        context=asked,
+        free=gpu_free_bytes(),
+        instead={other: sizes(other) for other in quantisations(ours)},
+    )
+    context = min(asked, fit.context)
+    if context < min(asked, memory.SHORTEST_CONTEXT):
+        raise OutOfMemory(fit.sentence)
+    notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
+    notes += [plan.note for plan in plans]
+    if context < ours.context:
+        cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
+        notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
+    told = tuple(note for note in notes if note)
+    return LoadPlan(kind, draft_kind, plans, products, context, told)
+
+
+def _check_kinds(plans: Sequence[HeadPlan]) -> None:
+    known: dict[str, HeadPlan] = {}
+    for plan in plans:
+        other = known.setdefault(plan.kind, plan)
+        if other is not plan:
+            raise IncompatiblePair(
+                f"Both {other.name} and {plan.name} are heads of kind {plan.kind}, and one of a kind "
+                "can be loaded at a time. Leave one out."
+            )
+
+
+def _sizes(
+    target: Checkpoint,
+    draft: Checkpoint | None,
+    heads: Sequence[HeadPlan],
+    products: Products,
+    kind: str,
+) -> list[memory.ModelSize]:
+    """What the models of a pair will take, the target in ``kind``."""
+    drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
+    taps = joined(tap for plan in heads for tap in plan.taps)
+    ours = replace(_size(target, kind), features=len(taps) * target.hidden)
+    return [ours, *drafting, *(_head_size(plan, products, target.context) for plan in heads)]
+
+
+def _head_size(plan: HeadPlan, products: Products, context: int) -> memory.ModelSize:
+    """What a head will take; a cache of its own is in float32."""
+    weights = _NAMES.get(products.kind, products.kind)
+    return memory.ModelSize(
+        plan.name,
+        plan.parameters,
+        plan.layers,
+        plan.kv_heads,
+        plan.head_dim,
+        context,
+        weights=weights,
+        cache=_NAMES["fp32"],
+    )
+
+
+def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
+    """What the model will take, its weights held as ``kind``."""
+    cache = _NAMES[compute_dtype(checkpoint, kind)]
+    weights = kind if kind in memory.QUANTISED_WIDTHS else cache
+    size = memory.ModelSize.of(checkpoint, weights, cache)
+    return size if packs(checkpoint) else replace(size, repeated=0)

@@ -1,0 +1,60 @@
+"""Drawing a chain of drafted tokens from logits, so that what is drawn and its q belong together."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.events import Tree
+from engine.noise import Stream
+from engine.proposers.base import NOTHING, DraftProposal
+from engine.request import AcceptanceRule
+from engine.sampling import Sampler
+
+
+def stream_of(sampler: Sampler) -> Stream:
+    """The noise that drafts are drawn with.
+
+    Under ``coupled`` the target's own, so that both tend to choose alike; under ``rejection`` another,
+    because there the draws must be independent.
+    """
+    return Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
+
+
+class Chain:
+    """A draft in the making, behind ``known`` tokens of text.
+
+    Each row's logits may depend on the tokens drawn before it and on no later one, or ``rejection``
+    would no longer leave the target's distribution; no token drawn may decide whether it is drafted.
+    """
+
+    def __init__(self, sampler: Sampler, known: int) -> None:
+        self._sampler, self._known, self._stream = sampler, known, stream_of(sampler)
+        self.tokens: list[int] = []
+        self._rows: list[Tensor] = []
+
+    def draw(self, logits: Tensor) -> int:
+        """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
+        self._draw(logits)
+        return self.tokens[-1]
+
+    def draw_all(self, logits: Tensor) -> None:
+        """A token for each row of ``logits``, which do not depend on one another."""
+        # A penalty makes a row depend on the tokens before it after all.
+        for rows in logits.split(1 if self._sampler.penalises else len(logits)):
+            self._draw(rows)
+
+    def _draw(self, logits: Tensor) -> None:
+        adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
+        p = self._sampler.probabilities(adjusted)
+        position = self._known + len(self.tokens)
+        self.tokens += self._sampler.choose(adjusted, p, position, self._stream)
+        self._rows.append(p)
+
+    def proposal(self) -> DraftProposal:
+        """What was drawn, with its q."""
+        if not self.tokens:
+            return NOTHING
+        q = torch.cat(self._rows)  # (nodes, vocabulary)
+        chosen = q[range(len(self.tokens)), self.tokens].tolist()
+        return DraftProposal(Tree.chain(self.tokens), q, tuple(chosen))

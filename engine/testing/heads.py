@@ -1,0 +1,134 @@
+"""A small head of every kind for any target, made where a test needs it.
+
+``WRITERS`` must name every kind of the registry: tests that go through all proposers load one head of
+each, so that a new kind cannot go untested.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine import heads
+from engine.checkpoint import inspect
+from engine.features import NORMED
+from engine.heads.base import Head, TargetShape
+from engine.heads.products import Products
+from engine.models.base import TappableModel
+from engine.models.loader import load_model
+from engine.target import Target
+
+PICKLE = "medusa_lm_head.pt"
+_RIDGE, _SHARPNESS = 1e-2, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeShape:
+    """A target without files."""
+
+    hidden: int
+    vocabulary: int
+    layers: int
+    context: int = 64
+    folder: Path = Path("fake")
+
+
+def write_heads(root: Path, target: Path) -> tuple[Path, ...]:
+    """A random head of every kind for the model in ``target``, each in a folder of ``root``."""
+    shape = inspect(target)
+    return tuple(WRITERS[kind](root / kind, shape) for kind in heads.kinds())
+
+
+def random_heads(target: TargetShape) -> dict[str, Head]:
+    """A loaded one of every kind."""
+    with TemporaryDirectory() as root:
+        plans = [
+            heads.inspect(WRITERS[kind](Path(root) / kind, target), target)
+            for kind in heads.kinds()
+        ]
+        return {plan.kind: heads.load(plan, Products.choose("fp32")) for plan in plans}
+
+
+def write_head(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], pickle: str = ""
+) -> Path:
+    """A head's folder: config.json, and the tensors as safetensors or under the pickle's name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(dict(config)))
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    if pickle:
+        torch.save(whole, folder / pickle)
+    else:
+        save_file(whole, folder / "model.safetensors")
+    return folder
+
+
+def noise(generator: torch.Generator, *shape: int) -> Tensor:
+    """A weight that neither shrinks nor grows what it multiplies."""
+    drawn = torch.randn(shape, generator=generator)
+    return drawn.div_(shape[-1] ** 0.5)
+
+
+def medusa(
+    target: TargetShape, *, count: int = 3, blocks: int = 1, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in FasterDecoding's layout."""
+    generator, width = torch.Generator().manual_seed(seed), target.hidden
+    tensors = {}
+    for head in range(count):
+        for block in range(blocks):
+            tensors[f"{head}.{block}.linear.weight"] = noise(generator, width, width)
+            tensors[f"{head}.{block}.linear.bias"] = noise(generator, width)
+        tensors[f"{head}.{blocks}.weight"] = noise(generator, target.vocabulary, width)
+    config = {
+        "base_model_name_or_path": target.folder.name,
+        "medusa_num_heads": count,
+        "medusa_num_layers": blocks,
+    }
+    return config, tensors
+
+
+def write_medusa(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *medusa(target), PICKLE)
+
+
+def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
+    """Medusa heads that are right now and then: least squares on text of the target's own."""
+    config, tensors = medusa(inspect(target))
+    text, states = _own_text(target, tokens)
+    gram = states.T @ states + _RIDGE * len(states) * torch.eye(states.shape[1])
+    for head in range(config["medusa_num_heads"]):
+        further = text[head + 2 :]
+        onto = torch.zeros_like(tensors[f"{head}.1.weight"])
+        onto.index_add_(0, torch.tensor(further), states[: len(further)])
+        tensors[f"{head}.1.weight"] = _SHARPNESS * torch.linalg.solve(gram, onto.T).T
+        tensors[f"{head}.0.linear.weight"].zero_()  # SiLU(0) = 0: the block passes what it is given
+        tensors[f"{head}.0.linear.bias"].zero_()
+    return write_head(folder, config, tensors, PICKLE)
+
+
+def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
+    """Tokens that the model drew, and its normed hidden states (tokens - 1, hidden)."""
+    model = load_model(folder, dtype="fp32")
+    assert isinstance(model, TappableModel)
+    target = Target(model, [NORMED])
+    generator = torch.Generator().manual_seed(0)
+    text = [0]
+    for _ in range(min(count, target.context - 1)):
+        logits = model.forward(text[-1:], target.cache, last=1)
+        target.tokens.append(text[-1])
+        p = torch.softmax(logits[0], dim=-1)
+        text.append(int(torch.multinomial(p, 1, generator=generator)))
+    return text, target.features(NORMED, 0, target.length)
+
+
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {"medusa": write_medusa}

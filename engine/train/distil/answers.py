@@ -1,0 +1,98 @@
+"""The target answers prompts through the engine; its words and hidden states are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from engine.errors import ContextExceeded
+from engine.events import Finished, Started
+from engine.features import Tap
+from engine.models.base import Model
+from engine.proposers.base import Resources
+from engine.request import Request, Sampling, Speculation
+from engine.session import Session
+from engine.text import TextCodec
+from engine.train.data import subseed
+from engine.train.distil.prompts import Prompt
+from engine.train.distil.recipe import RepliesStage
+from engine.train.distil.recording import Recording, Reply, batched
+from engine.train.progress import report
+
+SHARD = 64
+"""Replies in one file: what a stopped recording loses at most."""
+
+
+class _Listener:
+    """Stands where a head would, so that the session keeps the hidden states to be recorded."""
+
+    kind: ClassVar[str] = "recording"
+
+    def __init__(self, taps: Sequence[Tap]) -> None:
+        self.taps = tuple(taps)
+
+
+def record(
+    model: Model,
+    codec: TextCodec,
+    prompts: Sequence[Prompt],
+    stage: RepliesStage,
+    recording: Recording,
+    seed: int,
+) -> None:
+    """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
+
+    Prompts that the context has no room for are left out. Raises RecordingError when the disk is full.
+    """
+    heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
+    session = Session(model, codec, Resources(heads=heads))
+    fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
+    answers = (
+        _answer(session, recording.taps, request) for request in fitting[len(recording.replies) :]
+    )
+    for shard in batched(answers, SHARD):
+        recording.add(shard)
+        report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
+        if recording.bytes > stage.gigabytes * 1e9:
+            report(f"recipe key replies.gigabytes, {stage.gigabytes:g}, is reached: these are all")
+            break
+    session.close()
+
+
+def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:
+    """The temperatures take turns."""
+    for number, (prompt, warmth) in enumerate(
+        zip(prompts, cycle(stage.temperatures), strict=False)
+    ):
+        yield Request(
+            messages=prompt,
+            sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
+            speculation=Speculation(proposer="ngram"),
+            max_tokens=stage.tokens,
+        )
+
+
+def _fits(session: Session, request: Request) -> bool:
+    try:
+        session.prepare(request)
+    except ContextExceeded:
+        return False
+    return True
+
+
+def _answer(session: Session, taps: Sequence[Tap], request: Request) -> tuple[Reply, Tensor]:
+    """The reply, and its hidden states (taps, tokens - 1, hidden)."""
+    prompt: tuple[int, ...] = ()
+    said: tuple[int, ...] = ()
+    for event in session.run(request, lambda: False):
+        if isinstance(event, Started):
+            prompt = event.prompt_tokens
+        elif isinstance(event, Finished):
+            said = event.token_ids
+    tokens = (*prompt, *said)
+    states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
+    return Reply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)

@@ -1,0 +1,107 @@
+"""What the target is asked while its replies are recorded."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ForetokenError
+from engine.request import Message
+from engine.train.data import Material, subseed
+
+Prompt = tuple[Message, ...]
+
+
+class PromptsError(ForetokenError):
+    """There is nothing to ask the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """``held_out`` prompts measure the drafter; it never learns from them."""
+
+    learned: tuple[Prompt, ...]
+    held_out: tuple[Prompt, ...]
+
+
+def from_pip(data: Path, count: int, held_out: int, seed: int) -> Prompts:
+    """Prompts of the mixture that Pip was trained on; those held out are worded as training never does.
+
+    ``data``: the folder with tales and dialogues from outside. What is not there is left out.
+    """
+    material = Material(data)
+    asked = islice(material.examples(subseed(seed, "questions")), count)
+    each = -(-held_out // len(material.weights))
+    unseen = [
+        one for kind in material.held_out(subseed(seed, "unseen"), each).values() for one in kind
+    ]
+    random.Random(subseed(seed, "order")).shuffle(unseen)
+    return Prompts(
+        tuple(_plain(example.prompt) for example in asked),
+        tuple(_plain(example.prompt) for example in unseen[:held_out]),
+    )
+
+
+def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
+    """Prompts from JSON lines, each with ``messages`` or ``prompt``. Raises PromptsError."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptsError(
+            f"{path} cannot be read ({error}); recipe key replies.prompts names a file of JSON lines, "
+            "'pip' or 'chats'."
+        ) from error
+    found = [_from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    return split(found, count, held_out, seed, str(path))
+
+
+def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: str) -> Prompts:
+    """Sets ``held_out`` aside, but at most a fourth. Raises PromptsError for fewer than two prompts."""
+    prompts = list(dict.fromkeys(found))
+    if len(prompts) < 2:
+        raise PromptsError(
+            f"{where} holds {len(prompts)} different prompts; a drafter needs some to learn from and one "
+            "at least to be measured on. Several hundred are a good beginning."
+        )
+    random.Random(subseed(seed, "order")).shuffle(prompts)
+    aside = max(1, min(held_out, len(prompts) // 4))
+    return Prompts(tuple(prompts[aside : aside + count]), tuple(prompts[:aside]))
+
+
+def _from_line(path: Path, number: int, line: str) -> Prompt:
+    try:
+        entry: Any = json.loads(line)
+        if "prompt" in entry:
+            return (Message("user", _text(entry["prompt"])),)
+        messages = [
+            Message(_text(said["role"]), _text(said["content"])) for said in entry["messages"]
+        ]
+    except (ValueError, TypeError, KeyError) as error:
+        raise PromptsError(
+            f'{path}, line {number}: no prompt there. A line is {{"prompt": "..."}} or '
+            '{"messages": [{"role": "user", "content": "..."}]}.'
+        ) from error
+    return tuple(_up_to_question(messages))
+
+
+def _up_to_question(messages: Iterable[Message]) -> Iterator[Message]:
+    """The chat without the answer at its end, which the target is to give itself."""
+    kept = list(messages)
+    while kept and kept[-1].role == "assistant":
+        kept.pop()
+    yield from kept
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("not a text")
+    return value
+
+
+def _plain(messages: Iterable[Any]) -> Prompt:
+    return tuple(Message(said.role, said.content) for said in messages)

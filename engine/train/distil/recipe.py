@@ -1,0 +1,81 @@
+"""The recipe of a drafter: frozen values read from YAML, every key checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.train.distil import kinds
+from engine.train.recipe import Budget, Device, OptimizerStage
+from engine.train.schema import load, need, read
+
+
+@dataclass(frozen=True, slots=True)
+class RepliesStage:
+    """What the target is asked, and how it answers.
+
+    ``prompts`` is ``pip`` (the mixture that Pip was trained on), ``chats`` (the user's own), or a file of
+    JSON lines, each with ``messages`` or ``prompt``.
+    """
+
+    prompts: str = "pip"
+    count: int = 1500
+    held_out: int = 24  # prompts that nothing is learned from, for measuring acceptance
+    tokens: int = 192  # most in one reply
+    temperatures: tuple[float, ...] = (0.0, 0.8)
+    gigabytes: float = 4.0  # most on disk, hidden states included; recording stops there
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that decides what a run makes. ``shape`` is read by the kind's own class."""
+
+    kind: str
+    name: str
+    target: str  # a model of the catalog, or a folder
+    seed: int
+    budget: Budget
+    shape: Mapping[str, Any]
+    replies: RepliesStage = field(default_factory=RepliesStage)
+    optimizer: OptimizerStage = field(default_factory=OptimizerStage)
+    hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
+    window: int = 320  # most tokens of one reply, prompt included, in a batch
+    batch_tokens: int = 4096
+    micro_batches: int = 1  # batches whose gradients make one step
+    checkpoint_minutes: float = 5.0
+    evaluate_minutes: float = 5.0
+    device: Device = "auto"
+    threads: int | None = None
+
+
+def is_distillation(data: object) -> bool:
+    """Whether a recipe file's content is for a drafter; other recipes make a pair from nothing."""
+    return isinstance(data, Mapping) and "kind" in data
+
+
+def load_recipe(path: Path) -> Recipe:
+    """The recipe in a YAML file. Raises RecipeError."""
+    recipe = read(Recipe, load(path))
+    _check(recipe)
+    return recipe
+
+
+def _check(recipe: Recipe) -> None:
+    """What types cannot say."""
+    need(recipe.kind in kinds.names(), "kind", f"must be one of {', '.join(kinds.names())}")
+    read(kinds.trainer(recipe.kind).Shape, recipe.shape, "shape")
+    replies, budget = recipe.replies, recipe.budget
+    need(
+        budget.tokens is not None or budget.minutes is not None,
+        "budget",
+        "needs tokens, minutes or both",
+    )
+    need(
+        replies.count > 0, "replies.count", "must be 1 or more: nothing is learned from no replies"
+    )
+    need(replies.held_out > 0, "replies.held_out", "must be 1 or more, to measure acceptance")
+    need(bool(replies.temperatures), "replies.temperatures", "needs at least one temperature")
+    need(16 <= recipe.window <= recipe.batch_tokens, "window", "must be 16 to batch_tokens")
+    need(recipe.micro_batches > 0, "micro_batches", "must be 1 or more")

@@ -1,0 +1,146 @@
+"""Replies of a target and the hidden states behind them, kept in a folder.
+
+Each shard is one safetensors file, written whole or not at all, so that a recording stopped at any moment
+goes on behind its last shard. Hidden states are kept in bf16.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.errors import ForetokenError
+from engine.features import NORMED, Tap
+
+
+class RecordingError(ForetokenError):
+    """Replies cannot be kept or read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``tokens``: prompt and answer; ``start``: where the answer begins."""
+
+    tokens: tuple[int, ...]
+    start: int
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A reply in a shard: its tokens are ``offset`` .. ``offset + length - 1`` there."""
+
+    shard: int
+    offset: int
+    length: int
+    start: int
+    temperature: float
+
+
+class Recording:
+    """The shards of one folder, which is made if need be."""
+
+    def __init__(self, folder: Path, taps: Sequence[Tap]) -> None:
+        """Raises RecordingError where the folder holds a recording of other hidden states."""
+        self.folder, self.taps = folder, tuple(taps)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._shards: list[Any] = []
+        self.replies: list[Kept] = []
+        while self._path(len(self._shards)).exists():
+            self._open(len(self._shards))
+
+    @property
+    def bytes(self) -> int:
+        """What all shards take on disk."""
+        return sum(self._path(number).stat().st_size for number in range(len(self._shards)))
+
+    def add(self, replies: Sequence[tuple[Reply, Tensor]]) -> None:
+        """One more shard. Each reply comes with features (taps, tokens - 1, hidden).
+
+        Raises RecordingError when the disk is full; what was kept before stays.
+        """
+        kept, offset = [], 0
+        for reply, _ in replies:
+            entry = Kept(
+                len(self._shards), offset, len(reply.tokens), reply.start, reply.temperature
+            )
+            kept.append(asdict(entry))
+            offset += len(reply.tokens)
+        # The last token of a reply was never read by the target: a row of zeros stands for its state.
+        rows = [torch.nn.functional.pad(states, (0, 0, 0, 1)) for _, states in replies]
+        tokens = [token for reply, _ in replies for token in reply.tokens]
+        tensors = {
+            "tokens": torch.tensor(tokens, dtype=torch.int32),
+            "features": torch.cat(rows, dim=1).to("cpu", torch.bfloat16).contiguous(),
+        }
+        about = {"replies": json.dumps(kept), "taps": json.dumps(_plain(self.taps))}
+        number = len(self._shards)
+        partial = self._path(number).with_suffix(".partial")
+        try:
+            save_file(tensors, str(partial), metadata=about)
+            partial.replace(self._path(number))
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise RecordingError(
+                f"Replies could not be kept in {self.folder}: {error.strerror or error}. Those before "
+                "are there; make room and run the same command again, or lower replies.gigabytes."
+            ) from error
+        self._open(number)
+
+    def tokens(self, kept: Kept) -> Tensor:
+        """int32 (length,)."""
+        part: Tensor = self._shards[kept.shard].get_slice("tokens")[_rows(kept)]
+        return part
+
+    def features(self, tap: Tap, kept: Kept) -> Tensor:
+        """bf16 (length, hidden); the last row is zeros."""
+        at = self.taps.index(tap)
+        part: Tensor = self._shards[kept.shard].get_slice("features")[at, _rows(kept)]
+        return part
+
+    def _open(self, number: int) -> None:
+        shard: Any = safe_open(str(self._path(number)), framework="pt")  # mapped, not read
+        about: Mapping[str, str] = shard.metadata()
+        if json.loads(about["taps"]) != _plain(self.taps):
+            raise RecordingError(
+                f"{self.folder} holds other hidden states than this kind of drafter reads. Choose "
+                "another --out, or start over with --fresh."
+            )
+        self._shards.append(shard)
+        self.replies += [Kept(**entry) for entry in json.loads(about["replies"])]
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"replies-{number:05}.safetensors"
+
+
+def with_normed(taps: Sequence[Tap]) -> tuple[Tap, ...]:
+    """What is recorded for a trainer: its taps and what the output head takes."""
+    return (*(tap for tap in taps if tap != NORMED), NORMED)
+
+
+def batched(replies: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of ``size``, the last one shorter."""
+    held: list[Any] = []
+    for reply in replies:
+        held.append(reply)
+        if len(held) == size:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _rows(kept: Kept) -> slice:
+    return slice(kept.offset, kept.offset + kept.length)
+
+
+def _plain(taps: Sequence[Tap]) -> list[int | None]:
+    return [tap.layer for tap in taps]

@@ -1,0 +1,125 @@
+"""Runs the recipe of a drafter: record the target's replies, learn from them, measure, export."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine import heads
+from engine.checkpoint import inspect
+from engine.errors import ModelError
+from engine.heads.products import Products
+from engine.models.base import Model, TappableModel
+from engine.models.loader import load_model
+from engine.proposers.base import Resources
+from engine.text import TextCodec
+from engine.train.distil import kinds
+from engine.train.distil.answers import record
+from engine.train.distil.card import write_card
+from engine.train.distil.measure import Exam, measure
+from engine.train.distil.prompts import Prompts
+from engine.train.distil.recipe import Recipe
+from engine.train.distil.recording import Recording, with_normed
+from engine.train.distil.task import DistilTask
+from engine.train.distil.trainer import Origin, Trainer
+from engine.train.loop import Loop, Paths
+from engine.train.machine import choose_device
+from engine.train.progress import report
+from engine.train.schema import read
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run keeps its things, all inside one folder."""
+
+    out: Path
+
+    @property
+    def recording(self) -> Path:
+        return self.out / "recording"
+
+    @property
+    def result(self) -> Path:
+        return self.out / "drafter"
+
+    @property
+    def trial(self) -> Path:
+        """The drafter as it is while it learns, for measuring."""
+        return self.out / "trial"
+
+
+def distil(
+    recipe: Recipe, target: Path, prompts: Prompts, out: Path, *, resume: bool = True
+) -> Path:
+    """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
+
+    A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
+    for a target that shows no hidden states, RecordingError when the disk is full.
+    """
+    places, paths = Places(out), Paths(out)
+    device = choose_device(recipe)
+    if not resume:
+        _forget(places, paths, recipe.kind)
+    model = load_model(target)
+    if not isinstance(model, TappableModel):
+        raise ModelError(
+            f"{target} shows no hidden states, so no {recipe.kind} drafter can learn from it. Use a "
+            "model of an architecture that this engine knows."
+        )
+    codec = TextCodec(target)
+    origin = Origin.of(model, device, recipe.hard_weight)
+    torch.manual_seed(recipe.seed)
+    kind = kinds.trainer(recipe.kind)
+    trainer = kind(read(kind.Shape, recipe.shape, "shape"), origin)
+    recording = Recording(places.recording, with_normed(trainer.taps))
+    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed)
+
+    def examined() -> dict[str, object]:
+        return _examine(trainer, recipe.kind, target, model, codec, prompts, places.trial)
+
+    task = DistilTask(trainer, recording, recipe, device, examined)
+    loop = Loop(recipe.kind, trainer.module, recipe, task, paths)
+    if resume:
+        loop.restore()
+    loop.run()
+    trainer.export(places.result)
+    log = paths.journal(recipe.kind).read()
+    write_card(places.result, recipe, target.name, log, len(recording.replies))
+    last: Mapping[str, object] = next(
+        (entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), {}
+    )
+    report(f"{recipe.kind}: {json.dumps(last)}, in {places.result}")
+    return places.result
+
+
+def _examine(
+    trainer: Trainer,
+    kind: str,
+    target: Path,
+    model: Model,
+    codec: TextCodec,
+    prompts: Prompts,
+    folder: Path,
+) -> dict[str, object]:
+    """Exports the drafter, loads it as the app would, and lets it draft."""
+    trainer.export(folder)
+    resources = _resources(kind, folder, target, model)
+    return measure(model, codec, resources, kind, trainer.depth, Exam(prompts.held_out))
+
+
+def _resources(kind: str, folder: Path, target: Path, model: Model) -> Resources:
+    if kind not in heads.kinds():
+        return Resources(draft=load_model(folder))
+    plan = heads.inspect(folder, inspect(target))
+    head = heads.load(plan, Products.choose("fp32"))
+    return Resources(heads={kind: head})
+
+
+def _forget(places: Places, paths: Paths, kind: str) -> None:
+    """Starts over; the replies are kept, since the target would say the same again."""
+    paths.checkpoint(kind).unlink(missing_ok=True)
+    paths.journal(kind).path.unlink(missing_ok=True)

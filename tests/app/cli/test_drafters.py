@@ -1,0 +1,90 @@
+"""Training a drafter from the command line, up to chatting with it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.drafters import from_chats
+from app.store import Store
+from engine.testing.checkpoints import write_random
+from tests.app.cli.conftest import Foretoken
+
+RECIPE = {
+    "kind": "medusa",
+    "name": "Heads",
+    "target": "pip",
+    "seed": 1,
+    "budget": {"tokens": 2000},
+    "shape": {"heads": 2},
+    "replies": {"held_out": 2, "tokens": 24},
+    "window": 64,
+    "batch_tokens": 512,
+}
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    file = tmp_path / "heads.yaml"
+    file.write_text(yaml.safe_dump(RECIPE))
+    return file
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": f"Tell me about door {number}."} for number in range(8)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def test_a_drafter_for_a_folder_is_trained_entered_and_used(
+    foretoken: Foretoken, recipe: Path, prompts: Path, tmp_path: Path
+) -> None:
+    write_random(tmp_path / "tiny")
+    words = ("train", recipe, "--target", tmp_path / "tiny", "--prompts", prompts)
+    data = ("--data-dir", tmp_path / "data")
+    result = foretoken(*words, "--out", tmp_path / "run", *data)
+    assert result.status == 0, result.err
+    assert "--pair tiny-heads" in result.out
+    chat = ("chat", "Hello", "--pair", "tiny-heads", "--proposer", "medusa", "--max-tokens", "8")
+    assert foretoken(*chat, *data).status == 0
+    again = foretoken(*words, "--out", tmp_path / "run", *data)
+    assert again.status == 0, again.err
+
+
+def test_bad_prompts_are_told(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "One"}\n{"question": "Two"}\n')
+    result = foretoken("train", recipe, "--prompts", file, "--data-dir", tmp_path / "data")
+    assert result.status == 2
+    assert "line 2: no prompt there" in result.err
+
+
+def test_one_prompt_is_too_few(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text('{"prompt": "One"}\n' * 3)
+    result = foretoken("train", recipe, "--prompts", file, "--data-dir", tmp_path / "data")
+    assert result.status == 2
+    assert "holds 1 different prompts" in result.err
+
+
+def test_without_chats_it_is_said(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
+    result = foretoken("train", recipe, "--prompts", "chats", "--data-dir", tmp_path / "data")
+    assert result.status == 2
+    assert "Your chat history holds 0 different prompts" in result.err
+
+
+def test_every_question_of_a_chat_becomes_a_prompt(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        chat = store.new_chat("Doors")
+        _, reply = store.begin_turn(chat, "Which door?", keep=None)
+        store.save_reply(reply, text="The second.", marks="", status="done")
+        store.begin_turn(chat, "Why?", keep=None)  # not answered yet
+    found = from_chats(tmp_path)
+    said = [[message.content for message in prompt] for prompt in found]
+    assert said == [["Which door?"], ["Which door?", "The second.", "Why?"]]

@@ -1,0 +1,169 @@
+"""A drafter from start to end: a tiny target answers, is listened to, and is drafted for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import heads
+from engine.checkpoint import inspect
+from engine.heads.medusa import MedusaHead
+from engine.heads.products import Products
+from engine.models.base import TappableModel
+from engine.models.loader import load_model
+from engine.request import Message
+from engine.testing.checkpoints import LLAMA, write_random
+from engine.text import TextCodec
+from engine.train.distil.answers import record
+from engine.train.distil.medusa import MedusaHeads, MedusaShape, MedusaTrainer
+from engine.train.distil.prompts import Prompts
+from engine.train.distil.recipe import Recipe, RepliesStage
+from engine.train.distil.recording import Recording, with_normed
+from engine.train.distil.run import distil
+from engine.train.distil.trainer import Origin
+from engine.train.distil.windows import cut
+from engine.train.recipe import Budget, OptimizerStage
+
+ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
+PROMPTS = Prompts(ASKED[2:], ASKED[:2])
+RECIPE = Recipe(
+    kind="medusa",
+    name="Heads",
+    target="tiny",
+    seed=3,
+    budget=Budget(tokens=12_000),
+    shape={"heads": 2},
+    replies=RepliesStage(count=8, held_out=2, tokens=40, temperatures=(0.0, 0.7)),
+    optimizer=OptimizerStage(method="adamw", learning_rate=0.003, weight_decay=0.0),
+    window=64,
+    batch_tokens=256,
+)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    write_random(folder)
+    return folder
+
+
+def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    assert isinstance(model, TappableModel)
+    taps = with_normed(())
+    recording = Recording(tmp_path, taps)
+    record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
+    assert [kept.temperature for kept in recording.replies] == [0.0, 0.7] * 5
+    for kept in recording.replies:
+        tokens = recording.tokens(kept).tolist()
+        assert 1 <= kept.start < len(tokens) <= kept.start + 40
+        cache = model.new_cache(512, taps)
+        logits = model.forward(tokens[:-1], cache, last=len(tokens) - 1)
+        found = recording.features(taps[0], kept)[:-1].float()
+        assert torch.allclose(model.logits(found), logits, atol=0.05)
+        if kept.temperature == 0:
+            assert logits.argmax(-1)[kept.start - 1 :].tolist() == tokens[kept.start :]
+
+
+def test_a_stopped_recording_goes_on_as_if_it_had_not_stopped(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    whole, parts = (Recording(tmp_path / name, with_normed(())) for name in ("whole", "parts"))
+    record(model, codec, ASKED, RECIPE.replies, whole, seed=1)
+    record(model, codec, ASKED[:4], RECIPE.replies, parts, seed=1)
+    record(model, codec, ASKED, RECIPE.replies, parts, seed=1)
+    assert [whole.tokens(kept).tolist() for kept in whole.replies] == [
+        parts.tokens(kept).tolist() for kept in parts.replies
+    ]
+
+
+def test_recording_stops_at_its_size(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    recording = Recording(tmp_path, with_normed(()))
+    many = tuple((Message("user", f"Door {number}?"),) for number in range(80))
+    record(model, codec, many, replace(RECIPE.replies, gigabytes=1e-9), recording, seed=1)
+    assert len(recording.replies) == 64
+
+
+def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
+    model = load_model(target)
+    assert isinstance(model, TappableModel)
+    origin = Origin.of(model, torch.device("cpu"), 0.1)
+    assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
+    assert torch.allclose(origin.embedding, origin.head, atol=1e-5)  # tied
+
+
+def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
+    folder = distil(RECIPE, target, PROMPTS, tmp_path)
+    log = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    losses = [entry["loss"] for entry in log if "loss" in entry]
+    assert losses[-1] < losses[0] - 0.3  # nats: what is random cannot be learned far
+    measured = log[-1]["acceptance"]
+    assert measured["depth"] == 2 and measured["acceptance_length"] > 1.05
+    card = (folder / "README.md").read_text()
+    assert str(measured["acceptance_length"]) in card and "8 replies" in card
+    plan = heads.inspect(folder, inspect(target))
+    assert plan.kind == "medusa"
+
+
+def test_a_finished_run_has_nothing_more_to_do(target: Path, tmp_path: Path) -> None:
+    first = (distil(RECIPE, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
+    again = (distil(RECIPE, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
+    assert first == again
+    other = distil(replace(RECIPE, seed=4), target, PROMPTS, tmp_path, resume=False)
+    assert (other / "model.safetensors").read_bytes() != first
+
+
+def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path) -> None:
+    model = load_model(target)
+    assert isinstance(model, TappableModel)
+    torch.manual_seed(0)
+    trainer = MedusaTrainer(
+        MedusaShape(heads=2, layers=2), Origin.of(model, torch.device("cpu"), 0.1)
+    )
+    module = trainer.module
+    assert isinstance(module, MedusaHeads)
+    for parameter in module.parameters():
+        parameter.data.normal_(std=0.3).copy_(parameter.bfloat16().float())
+    trainer.export(tmp_path)
+    head = heads.load(
+        heads.inspect(tmp_path, inspect(target)), Products("fp32", torch.device("cpu"))
+    )
+    assert isinstance(head, MedusaHead)
+    normed = torch.randn(1, LLAMA["hidden_size"])
+    ours = [module.states(at, normed) @ module.output(at).T for at in range(2)]
+    assert torch.allclose(head(normed, 2), torch.cat(ours), atol=1e-4)
+
+
+def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_path: Path) -> None:
+    """Trained on one reply until it knows it by heart, every head must name the right token there."""
+    model, codec = load_model(target), TextCodec(target)
+    assert isinstance(model, TappableModel)
+    recording = Recording(tmp_path, with_normed(()))
+    record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
+    trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
+    optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
+    window = cut(recording, recording.replies, 64, 0)
+    for _ in range(60):
+        trainer.loss(window).total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    trainer.export(tmp_path / "head")
+    head = heads.load(
+        heads.inspect(tmp_path / "head", inspect(target)), Products("fp32", torch.device("cpu"))
+    )
+    assert isinstance(head, MedusaHead)
+    (kept,) = recording.replies
+    tokens = recording.tokens(kept).tolist()
+    cache = model.new_cache(512, with_normed(()))
+    model.forward(tokens, cache, last=0)
+    assert cache.features is not None
+    right = [
+        head(cache.features.at(recording.taps[0])[at : at + 1].float(), 2).argmax(-1).tolist()
+        == tokens[at + 2 : at + 4]
+        for at in range(kept.start - 1, len(tokens) - 3)
+    ]
+    assert sum(right) >= 0.9 * len(right)

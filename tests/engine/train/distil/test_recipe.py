@@ -1,0 +1,68 @@
+"""Recipes of drafters: what they may say, and how mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.train.distil import kinds
+from engine.train.distil.recipe import is_distillation, load_recipe
+from engine.train.schema import RecipeError
+
+RECIPES = Path(__file__).resolve().parents[4] / "engine" / "train" / "recipes"
+GOOD = {
+    "kind": "medusa",
+    "name": "Mine",
+    "target": "pip",
+    "seed": 1,
+    "budget": {"minutes": 1},
+    "shape": {"heads": 2},
+}
+
+
+def load(folder: Path, **changes: object):
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, **changes}))
+    return load_recipe(file)
+
+
+def test_defaults_fill_what_is_not_said(tmp_path: Path) -> None:
+    recipe = load(tmp_path)
+    assert recipe.replies.prompts == "pip"
+    assert recipe.replies.temperatures == (0.0, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"kind": "crystal ball"}, r"kind: must be one of .*medusa"),
+        ({"shape": {"heads": "two"}}, r"shape\.heads: 'two'.*whole number"),
+        ({"shape": {"hats": 2}}, r"shape\.hats: unknown; allowed: heads, layers"),
+        ({"shape": 3}, r"shape: 3 is not allowed"),
+        ({"replies": {"count": 0}}, r"replies\.count: must be 1 or more"),
+        ({"replies": {"held_out": 0}}, r"replies\.held_out"),
+        ({"replies": {"temperatures": []}}, r"replies\.temperatures"),
+        ({"budget": {}}, "budget: needs tokens, minutes or both"),
+        ({"window": 8}, "window: must be 16 to batch_tokens"),
+        ({"micro_batches": 0}, "micro_batches"),
+        ({"colour": "blue"}, "colour: unknown"),
+    ],
+)
+def test_a_mistake_names_the_key(tmp_path: Path, changes: dict[str, object], named: str) -> None:
+    with pytest.raises(RecipeError, match=named):
+        load(tmp_path, **changes)
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("kind: medusa\n")
+    with pytest.raises(RecipeError, match="name: missing"):
+        load_recipe(file)
+
+
+def test_every_shipped_recipe_of_a_drafter_can_be_read_and_every_kind_has_one() -> None:
+    contents = {file: yaml.safe_load(file.read_text()) for file in RECIPES.glob("*.yaml")}
+    found = {load_recipe(file).kind for file, data in contents.items() if is_distillation(data)}
+    assert found == set(kinds.names())

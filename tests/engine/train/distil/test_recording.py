@@ -1,0 +1,66 @@
+"""Recorded replies: what is written is read again, and nothing is lost when writing stops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.features import NORMED, Tap
+from engine.train.distil import recording as module
+from engine.train.distil.recording import Recording, RecordingError, Reply, with_normed
+
+TAPS = (Tap(1), NORMED)
+HIDDEN = 8
+
+
+def reply(length: int, start: int, seed: int = 0) -> tuple[Reply, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(len(TAPS), length - 1, HIDDEN, generator=generator)
+    return Reply(tuple(range(length)), start, 0.5), states
+
+
+def test_replies_come_back_as_they_were(tmp_path: Path) -> None:
+    first, second, third = reply(5, 2, 1), reply(9, 3, 2), reply(4, 1, 3)
+    recording = Recording(tmp_path, TAPS)
+    recording.add([first, second])
+    recording.add([third])
+    for found in (recording, Recording(tmp_path, TAPS)):
+        assert [kept.length for kept in found.replies] == [5, 9, 4]
+        for kept, (given, states) in zip(found.replies, (first, second, third), strict=True):
+            assert found.tokens(kept).tolist() == list(given.tokens)
+            assert (kept.start, kept.temperature) == (given.start, given.temperature)
+            for at, tap in enumerate(TAPS):
+                read = found.features(tap, kept)
+                assert torch.equal(read[:-1], states[at].bfloat16())
+                assert not read[-1].any()
+
+
+def test_other_hidden_states_are_refused(tmp_path: Path) -> None:
+    Recording(tmp_path, TAPS).add([reply(5, 2)])
+    with pytest.raises(RecordingError, match="other hidden states"):
+        Recording(tmp_path, (NORMED,))
+
+
+def test_a_full_disk_loses_the_last_shard_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = Recording(tmp_path, TAPS)
+    recording.add([reply(5, 2)])
+
+    def full(tensors: object, path: str, metadata: object) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(RecordingError, match=r"No space left on device.*make room"):
+        recording.add([reply(6, 2)])
+    assert len(Recording(tmp_path, TAPS).replies) == 1
+    assert [file.suffix for file in tmp_path.iterdir()] == [".safetensors"]
+
+
+def test_what_the_output_head_takes_is_always_recorded_once() -> None:
+    assert with_normed((Tap(3),)) == (Tap(3), NORMED)
+    assert with_normed((NORMED, Tap(3))) == (Tap(3), NORMED)
