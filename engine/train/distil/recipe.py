@@ -26,6 +26,7 @@ class RepliesStage:
     tokens: int = 192  # most in one reply
     temperatures: tuple[float, ...] = (0.0, 0.8)
     gigabytes: float = 4.0  # most on disk, hidden states included; recording stops there
+    layers: tuple[int, ...] = ()  # hidden states entering these, for other kinds in the same --out
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,20 @@ class Recording:
     """The shards of one folder, which is made if need be."""
 
     def __init__(self, folder: Path, taps: Sequence[Tap]) -> None:
-        """Raises RecordingError where the folder holds a recording of other hidden states."""
-        self.folder, self.taps = folder, tuple(taps)
+        """``taps``: the hidden states that are needed; what is there already may hold more.
+
+        Raises RecordingError where the folder's recording lacks some of them.
+        """
+        self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self.taps = _taps_in(self._path(0)) or tuple(taps)
+        lacking = [tap for tap in taps if tap not in self.taps]
+        if lacking:
+            raise RecordingError(
+                f"{folder} has no hidden states of layer {', '.join(map(str, _plain(lacking)))}, which "
+                "this kind of drafter reads. Name all layers in recipe key replies.layers before "
+                "recording, or choose another --out."
+            )
         self._shards: list[Any] = []
         self.replies: list[Kept] = []
         while self._path(len(self._shards)).exists():
@@ -109,11 +120,6 @@ class Recording:
     def _open(self, number: int) -> None:
         shard: Any = safe_open(str(self._path(number)), framework="pt")  # mapped, not read
         about: Mapping[str, str] = shard.metadata()
-        if json.loads(about["taps"]) != _plain(self.taps):
-            raise RecordingError(
-                f"{self.folder} holds other hidden states than this kind of drafter reads. Choose "
-                "another --out, or start over with --fresh."
-            )
         self._shards.append(shard)
         self.replies += [Kept(**entry) for entry in json.loads(about["replies"])]
 
@@ -140,6 +146,14 @@ def batched(replies: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 def _rows(kept: Kept) -> slice:
     return slice(kept.offset, kept.offset + kept.length)
+
+
+def _taps_in(shard: Path) -> tuple[Tap, ...]:
+    """The hidden states in a shard; none if it is not there."""
+    if not shard.exists():
+        return ()
+    with safe_open(str(shard), framework="pt") as opened:
+        return tuple(Tap(layer) for layer in json.loads(opened.metadata()["taps"]))
 
 
 def _plain(taps: Sequence[Tap]) -> list[int | None]:

@@ -12,6 +12,7 @@ import torch
 from engine import heads
 from engine.checkpoint import inspect
 from engine.errors import ModelError
+from engine.features import entering, joined
 from engine.heads.products import Products
 from engine.models.base import Model, TappableModel
 from engine.models.loader import load_model
@@ -37,19 +38,21 @@ class Places:
     """Where a run keeps its things, all inside one folder."""
 
     out: Path
+    kind: str
 
     @property
     def recording(self) -> Path:
+        """Several kinds may learn from one; each has folders of its own for the rest."""
         return self.out / "recording"
 
     @property
     def result(self) -> Path:
-        return self.out / "drafter"
+        return self.out / self.kind
 
     @property
     def trial(self) -> Path:
         """The drafter as it is while it learns, for measuring."""
-        return self.out / "trial"
+        return self.out / "state" / f"{self.kind}-trial"
 
 
 def distil(
@@ -60,7 +63,7 @@ def distil(
     A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
     for a target that shows no hidden states, RecordingError when the disk is full.
     """
-    places, paths = Places(out), Paths(out)
+    places, paths = Places(out, recipe.kind), Paths(out)
     device = choose_device(recipe)
     if not resume:
         _forget(places, paths, recipe.kind)
@@ -75,7 +78,8 @@ def distil(
     torch.manual_seed(recipe.seed)
     kind = kinds.trainer(recipe.kind)
     trainer = kind(read(kind.Shape, recipe.shape, "shape"), origin)
-    recording = Recording(places.recording, with_normed(trainer.taps))
+    taps = joined((*trainer.taps, *entering(*recipe.replies.layers)))
+    recording = Recording(places.recording, with_normed(taps))
     record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed)
 
     def examined() -> dict[str, object]:

@@ -10,7 +10,7 @@ import torch
 
 from engine.train.data import subseed
 from engine.train.distil.recipe import Recipe
-from engine.train.distil.recording import Recording
+from engine.train.distil.recording import Recording, with_normed
 from engine.train.distil.trainer import Trainer
 from engine.train.distil.windows import Window, windows
 from engine.train.loop import Loss
@@ -38,7 +38,12 @@ class DistilTask:
         recipe = self._recipe
         rng = random.Random(subseed(recipe.seed, "windows"))
         stream = windows(
-            self._recording, self._recording.replies, recipe.window, recipe.batch_tokens, rng
+            self._recording,
+            self._recording.replies,
+            with_normed(self._trainer.taps),
+            recipe.window,
+            recipe.batch_tokens,
+            rng,
         )
         for number, make in enumerate(stream):
             if number >= self._drawn:

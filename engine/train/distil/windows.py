@@ -73,7 +73,12 @@ class Window:
 
 
 def windows(
-    recording: Recording, learned: Sequence[Kept], longest: int, size: int, rng: random.Random
+    recording: Recording,
+    learned: Sequence[Kept],
+    taps: Sequence[Tap],
+    longest: int,
+    size: int,
+    rng: random.Random,
 ) -> Iterator[Callable[[], Window]]:
     """Batches without end, every reply once a round: rows of about one length, ``size`` tokens in all.
 
@@ -88,19 +93,21 @@ def windows(
         groups = list(_groups(order, longest, size))
         rng.shuffle(groups)
         for group in groups:
-            yield partial(cut, recording, group, longest, rng.getrandbits(62))
+            yield partial(cut, recording, group, taps, longest, rng.getrandbits(62))
 
 
-def cut(recording: Recording, group: Sequence[Kept], longest: int, seed: int) -> Window:
+def cut(
+    recording: Recording, group: Sequence[Kept], taps: Sequence[Tap], longest: int, seed: int
+) -> Window:
     """One window of each reply: where it is longer, a part with as much of the answer as fits."""
     rng = random.Random(seed)
     parts = [_part(kept, longest, rng) for kept in group]
     length = max(len(range(*part)) for part in parts)
-    hidden = recording.features(recording.taps[0], group[0]).shape[1]
+    hidden = recording.features(taps[0], group[0]).shape[1]
     tokens = torch.zeros(len(group), length, dtype=torch.int64)
     known = torch.zeros(len(group), length, dtype=torch.bool)
     spoken = torch.zeros(len(group), length, dtype=torch.bool)
-    features = {tap: torch.zeros(len(group), length, hidden) for tap in recording.taps}
+    features = {tap: torch.zeros(len(group), length, hidden) for tap in taps}
     for row, (kept, (start, end)) in enumerate(zip(group, parts, strict=True)):
         count = end - start
         tokens[row, :count] = recording.tokens(kept)[start:end]

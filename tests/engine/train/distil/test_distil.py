@@ -146,7 +146,7 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
     trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
-    window = cut(recording, recording.replies, 64, 0)
+    window = cut(recording, recording.replies, recording.taps, 64, 0)
     for _ in range(60):
         trainer.loss(window).total.backward()
         optimizer.step()

@@ -38,10 +38,19 @@ def test_replies_come_back_as_they_were(tmp_path: Path) -> None:
                 assert not read[-1].any()
 
 
-def test_other_hidden_states_are_refused(tmp_path: Path) -> None:
+def test_a_recording_may_hold_more_than_is_needed(tmp_path: Path) -> None:
+    given, states = reply(5, 2)
+    Recording(tmp_path, TAPS).add([(given, states)])
+    less = Recording(tmp_path, (NORMED,))
+    less.add([(given, states)])
+    for kept in less.replies:
+        assert torch.equal(less.features(NORMED, kept)[:-1], states[1].bfloat16())
+
+
+def test_a_recording_that_lacks_hidden_states_is_refused(tmp_path: Path) -> None:
     Recording(tmp_path, TAPS).add([reply(5, 2)])
-    with pytest.raises(RecordingError, match="other hidden states"):
-        Recording(tmp_path, (NORMED,))
+    with pytest.raises(RecordingError, match=r"no hidden states of layer 4.*replies\.layers"):
+        Recording(tmp_path, (Tap(4), NORMED))
 
 
 def test_a_full_disk_loses_the_last_shard_alone(
