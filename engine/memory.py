@@ -1,7 +1,8 @@
 """Bytes of weights, KV cache and draft -> what fits, and how much context is left.
 
-Estimates from sizes alone, for a decision before anything is loaded: target and draft, and the KV
-cache of both, together. Never imports torch; the caller of a GPU build passes its free bytes.
+Estimates from sizes alone, for a decision before anything is loaded: target and draft, the KV cache of
+both, and on a GPU what its kernels and graphs work in. Never imports torch: who loads to a GPU passes
+its free bytes (engine/device_memory.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from engine.checkpoint import Checkpoint
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
 
+FLOAT8 = "float8"
+"""A cache in fp8: one byte a number, and for every position of a head a scale."""
+FLOAT8_SCALE = 4
+
 QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
@@ -31,6 +36,23 @@ SHORTEST_CONTEXT = 512
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
+GPU_OVERHEAD = 300_000_000
+"""The kernels' code, cuBLAS's own buffers, and what the allocator cannot fill."""
+
+GPU_ROWS = 16
+"""Rows of a round at most; all that a round works in is allocated for so many."""
+
+GPU_GRAPHS = 9
+GPU_GRAPH_BYTES = 24_000_000
+"""Graphs of one sampling mode, one for each depth, and what one takes: its nodes, and memory that only
+it may use. An assumption until ``foretoken bench gpu``, which measures it, has run on a GPU."""
+
+GPU_SPLIT = 256
+"""Positions that one program of attention works through; it leaves a sum for each row and head."""
+
+GPU_VOCABULARY_ROWS = 4
+"""Numbers of 4 bytes for every token of a row: logits, p, q, and those in the bin of a cut."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
@@ -38,9 +60,9 @@ class ModelSize:
 
     ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
     in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
-    numbers kept of each token's hidden states, for heads to read. ``weights`` (a key
-    of ``WIDTHS`` or ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``) say how the model will be held;
-    None is what ``fit`` is told.
+    numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
+    ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
+    what ``fit`` is told. ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
     """
 
     name: str
@@ -53,6 +75,8 @@ class ModelSize:
     features: int = 0
     weights: str | None = None
     cache: str | None = None
+    heads: int = 0
+    vocabulary: int = 0
 
     @classmethod
     def of(
@@ -60,9 +84,9 @@ class ModelSize:
     ) -> ModelSize:
         """From a catalog entry or from a folder's headers."""
         if isinstance(source, ModelSpec):
-            name, repeated = source.name, 0
+            name, repeated, heads = source.name, 0, 0
         else:
-            name = source.folder.name
+            name, heads = source.folder.name, source.heads
             repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
         return cls(
             name,
@@ -74,6 +98,8 @@ class ModelSize:
             repeated,
             weights=weights,
             cache=cache,
+            heads=heads,
+            vocabulary=source.vocabulary,
         )
 
     def weight_bytes(self, dtype: str) -> int:
@@ -83,17 +109,34 @@ class ModelSize:
         return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
-        """Keys, values and features; layers with a sliding window are counted in full."""
-        numbers = 2 * self.layers * self.kv_heads * self.head_dim + self.features
-        return numbers * WIDTHS[self.cache or dtype]
+        """Keys, values and features; layers with a sliding window are counted in full.
+
+        Features are kept in bf16 beside a cache in fp8.
+        """
+        if self.cache == FLOAT8:
+            position, feature = self.head_dim + FLOAT8_SCALE, WIDTHS["bfloat16"]
+        else:
+            feature = WIDTHS[self.cache or dtype]
+            position = self.head_dim * feature
+        return 2 * self.layers * self.kv_heads * position + self.features * feature
+
+    def attention_bytes(self, context: int) -> int:
+        """What a GPU's attention leaves of a round between its two launches; all layers share it."""
+        splits = -(-min(context, self.context) // GPU_SPLIT)
+        return GPU_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
+
+    def sampling_bytes(self) -> int:
+        """What a GPU turns logits into tokens in."""
+        return GPU_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
 
-    ``needed`` counts the asked context. A model of unknown size never fits. ``sentence`` is for
-    people, with cause and remedy.
+    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all models, and ``work``, what
+    everything else takes. A model of unknown size never fits. ``sentence`` is for people, with cause and
+    remedy.
     """
 
     needed: int
@@ -101,6 +144,7 @@ class Fit:
     fits: bool
     weights: int
     kv: int
+    work: int
     context: int
     sentence: str
 
@@ -123,15 +167,17 @@ def fit(
     context: int | None = None,
     dtype: str = "bfloat16",
     free: int | None = None,
-    overhead: int = OVERHEAD,
+    overhead: int | None = None,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
+    gpu: bool = False,
 ) -> Fit:
     """Whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
     ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
     sentence says what these would need. ``context`` None is what the engine would take: the target's
     own, up to ``LONGEST_CONTEXT``. ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for
-    models that do not say how they will be held.
+    models that do not say how they will be held. ``gpu``: they will be held there, so ``free`` is the
+    GPU's. ``overhead`` None is what is known of the place.
     """
     models = [target, *drafting]
     limit = min(target.context, LONGEST_CONTEXT)
@@ -139,10 +185,12 @@ def fit(
     room = free_bytes() if free is None else free
     weights = sum(model.weight_bytes(dtype) for model in models)
     kv = sum(_kv_bytes(model, asked, dtype) for model in models)
-    needed = weights + kv + overhead
-    largest = _largest_context(models, limit, dtype, room - weights - overhead)
+    fixed = _fixed(models, gpu) if overhead is None else overhead
+    work = fixed + _attention(models, asked, gpu)
+    needed = weights + kv + work
+    largest = _largest_context(models, limit, dtype, room - weights - fixed, gpu)
     others = {
-        kind: fit(*held, context=context, dtype=dtype, free=room, overhead=overhead)
+        kind: fit(*held, context=context, dtype=dtype, free=room, overhead=overhead, gpu=gpu)
         for kind, held in instead.items()
         if sum(model.weight_bytes(dtype) for model in held) < weights
     }
@@ -152,8 +200,9 @@ def fit(
         fits=needed <= room and all(model.parameters for model in models),
         weights=weights,
         kv=kv,
+        work=work,
         context=largest,
-        sentence=_sentence(models, asked, needed, room, largest, others),
+        sentence=_sentence(models, asked, needed, room, largest, others, gpu),
     )
 
 
@@ -172,12 +221,27 @@ def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
     return min(context, model.context) * model.kv_bytes_per_token(dtype)
 
 
-def _largest_context(models: list[ModelSize], limit: int, dtype: str, room: int) -> int:
-    """The most tokens, up to ``limit``, whose caches take no more than ``room`` bytes."""
+def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
+    """What neither weights nor context change."""
+    if not gpu:
+        return OVERHEAD
+    sampling = sum(model.sampling_bytes() for model in models)
+    return GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + sampling
+
+
+def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:
+    return sum(model.attention_bytes(context) for model in models) if gpu else 0
+
+
+def _largest_context(
+    models: Sequence[ModelSize], limit: int, dtype: str, room: int, gpu: bool
+) -> int:
+    """The most tokens, up to ``limit``, for which caches and attention take at most ``room`` bytes."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(_kv_bytes(model, middle, dtype) for model in models) <= room:
+        caches = sum(_kv_bytes(model, middle, dtype) for model in models)
+        if caches + _attention(models, middle, gpu) <= room:
             low = middle
         else:
             high = middle - 1
@@ -191,13 +255,18 @@ def _sentence(
     free: int,
     largest: int,
     others: Mapping[str, Fit],
+    gpu: bool,
 ) -> str:
     names = ", ".join(model.name for model in models[:-1])
     names = f"{names} and {models[-1].name}" if names else models[-1].name
     if not all(model.parameters for model in models):
         return f"The files of {names} are not here, so what they need is not known yet."
     verb = "needs" if len(models) == 1 else "need"
-    need = f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free."
+    place, programs = (" on the GPU", " that use the GPU") if gpu else ("", "")
+    need = (
+        f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free"
+        f"{place}."
+    )
     if needed <= free:
         return need
     smaller = (
@@ -206,7 +275,7 @@ def _sentence(
     told = _told(others)
     helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
     quantised = "that quantization, " if helps else ""
-    remedy = f"choose {quantised}{smaller}, or close other programs."
+    remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
     if largest:
         return f"{need} Only a context of up to {largest:,} tokens fits.{told} For more, {remedy}"
     return f"{need} Not even the weights fit.{told} To load it, {remedy}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine import device_memory, memory
 from engine import heads as head_kinds
-from engine import memory
 from engine.checkpoint import Checkpoint, caution, inspect, why_not
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.features import joined
@@ -17,7 +17,6 @@ from engine.models.loader import (
     choose_dtype,
     compute_dtype,
     draft_dtype,
-    gpu_free_bytes,
     packs,
     quantisation_note,
     quantisations,
@@ -31,15 +30,52 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    ``products`` are for the heads. ``notes`` are sentences for people.
+    ``products`` are for the heads. ``asked`` and ``fit``: the longest context that was wanted, and what
+    was reckoned for it. ``notes`` are sentences for people.
     """
 
+    target: Checkpoint
+    draft: Checkpoint | None
     dtype: str
     draft_dtype: str
     heads: tuple[HeadPlan, ...]
     products: Products
-    context: int
+    asked: int
+    fit: memory.Fit
     notes: tuple[str, ...]
+
+    @property
+    def context(self) -> int:
+        """Tokens for which memory is taken."""
+        return min(self.asked, self.fit.context)
+
+    def ran_out(self, doing: str, *, loaded: bool) -> str:
+        """What to say when memory runs out nevertheless while ``doing``.
+
+        ``loaded``: the pair is there already, so what it takes is counted as free for it.
+        """
+        gpu = device_memory.gpu_free_bytes()
+        free = memory.free_bytes() if gpu is None else gpu
+        held = self.fit.weights + self._kv() if loaded else 0
+        found = _fit(
+            self.target, self.draft, self.heads, self.products, self.dtype, self.context,
+            free + held, gpu is not None,
+        )  # fmt: skip
+        where = "Memory" if gpu is None else "The GPU's memory"
+        said = f"{where} ran out while {doing}. {found.sentence}"
+        if not found.fits:
+            return said
+        narrower = quantisations(self.target)[-1]
+        other = "" if narrower == self.dtype else f", in {narrower} if it comes back"
+        return (
+            f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
+            f"needed more than was reckoned. Load the pair again{other}; its context is chosen by "
+            "what is free then."
+        )
+
+    def _kv(self) -> int:
+        """Bytes of the caches as they were made."""
+        return self.fit.kv * self.context // self.asked if self.asked else 0
 
 
 def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype: str) -> LoadPlan:
@@ -58,16 +94,9 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
     _check_kinds(plans)
 
-    def sizes(of: str) -> list[memory.ModelSize]:
-        return _sizes(ours, theirs, plans, products, of)
-
     asked = min(ours.context, memory.LONGEST_CONTEXT)
-    fit = memory.fit(
-        *sizes(kind),
-        context=asked,
-        free=gpu_free_bytes(),
-        instead={other: sizes(other) for other in quantisations(ours)},
-    )
+    gpu = device_memory.gpu_free_bytes()
+    fit = _fit(ours, theirs, plans, products, kind, asked, gpu, gpu is not None)
     context = min(asked, fit.context)
     if context < min(asked, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(fit.sentence)
@@ -77,7 +106,7 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
     told = tuple(note for note in notes if note)
-    return LoadPlan(kind, draft_kind, plans, products, context, told)
+    return LoadPlan(ours, theirs, kind, draft_kind, plans, products, asked, fit, told)
 
 
 def _check_kinds(plans: Sequence[HeadPlan]) -> None:
@@ -89,6 +118,30 @@ def _check_kinds(plans: Sequence[HeadPlan]) -> None:
                 f"Both {other.name} and {plan.name} are heads of kind {plan.kind}, and one of a kind "
                 "can be loaded at a time. Leave one out."
             )
+
+
+def _fit(
+    target: Checkpoint,
+    draft: Checkpoint | None,
+    heads: Sequence[HeadPlan],
+    products: Products,
+    kind: str,
+    context: int,
+    free: int | None,
+    gpu: bool,
+) -> memory.Fit:
+    """``free`` None asks the machine."""
+
+    def sizes(of: str) -> list[memory.ModelSize]:
+        return _sizes(target, draft, heads, products, of)
+
+    return memory.fit(
+        *sizes(kind),
+        context=context,
+        free=free,
+        instead={other: sizes(other) for other in quantisations(target)},
+        gpu=gpu,
+    )
 
 
 def _sizes(

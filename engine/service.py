@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from engine import device_memory, proposers, threads
 from engine import heads as head_kinds
-from engine import proposers, threads
 from engine.checkpoint import fingerprint
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event, Failed, Finished, FinishReason, Queued
@@ -29,7 +29,7 @@ from engine.models.base import Model
 from engine.models.decoder import Decoder
 from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
-from engine.plan import plan_loading
+from engine.plan import LoadPlan, plan_loading
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -122,6 +122,7 @@ class EngineService:
         self._closed = False
         self._session: Session | None = None
         self._loaded: Loaded | None = None
+        self._plan: LoadPlan | None = None
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
         self._thread.start()
 
@@ -264,18 +265,7 @@ class EngineService:
 
     def _run(self, generation: Generation) -> None:
         try:
-            session = self._session
-            if session is None:
-                raise NotLoaded("The model was unloaded while this request waited.")
-            # Another pair may have been loaded meanwhile; its tokens are others.
-            asked, prompt = generation.prepared or (None, None)
-            prompt = prompt if asked is session else None
-            generation.prepared = None
-            for event in session.run(generation.request, lambda: generation.cancelled, prompt):
-                if isinstance(event, Finished):
-                    self._end(generation, event)
-                else:
-                    generation.put(event)
+            device_memory.within_memory(lambda: self._answer(generation), self._ran_out)
         except ForetokenError as error:
             self._end(generation, Failed(str(error)))
         except Exception as error:  # the thread must outlive any bug
@@ -286,10 +276,36 @@ class EngineService:
             )
             self._end(generation, Failed(message))
 
+    def _answer(self, generation: Generation) -> None:
+        session = self._session
+        if session is None:
+            raise NotLoaded("The model was unloaded while this request waited.")
+        # Another pair may have been loaded meanwhile; its tokens are others.
+        asked, prompt = generation.prepared or (None, None)
+        prompt = prompt if asked is session else None
+        generation.prepared = None
+        for event in session.run(generation.request, lambda: generation.cancelled, prompt):
+            if isinstance(event, Finished):
+                self._end(generation, event)
+            else:
+                generation.put(event)
+
+    def _ran_out(self) -> str:
+        assert self._plan is not None
+        return self._plan.ran_out("replying", loaded=True)
+
     def _load(
         self, target: Path, draft: Path | None, heads: Sequence[Path], name: str, dtype: str
     ) -> Loaded:
         pair = plan_loading(target, draft, heads, dtype)
+        return device_memory.within_memory(
+            lambda: self._load_planned(pair, name),
+            lambda: pair.ran_out(f"loading {name}", loaded=False),
+        )
+
+    def _load_planned(self, pair: LoadPlan, name: str) -> Loaded:
+        target = pair.target.folder
+        draft = None if pair.draft is None else pair.draft.folder
         threads.use(self._threads)  # each thread has its own setting, so it is made in this one
         codec = TextCodec(target)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
@@ -307,7 +323,7 @@ class EngineService:
         if not codec.has_template:
             notes.append("This model has no chat template: it continues your text.")
         self._unload()
-        self._session = session
+        self._session, self._plan = session, pair
         info = model.info
         compiled = isinstance(model, NativeDecoder)
         if compiled and (draft is None or isinstance(resources.draft, NativeDecoder)):
@@ -349,4 +365,5 @@ class EngineService:
     def _unload(self) -> None:
         if self._session is not None:
             self._session.close()
-        self._session = self._loaded = None
+        self._session = self._loaded = self._plan = None
+        device_memory.release()

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from engine.catalog import load_catalog
 from engine.checkpoint import inspect
-from engine.memory import LONGEST_CONTEXT, ModelSize, fit, free_bytes, human, total_bytes
+from engine.memory import (
+    GPU_GRAPH_BYTES,
+    GPU_GRAPHS,
+    GPU_OVERHEAD,
+    LONGEST_CONTEXT,
+    ModelSize,
+    fit,
+    free_bytes,
+    human,
+    total_bytes,
+)
 from engine.testing.folders import write_model
 
 BIG = ModelSize("Big", parameters=1_000_000, layers=10, kv_heads=4, head_dim=64, context=1000)
@@ -165,3 +175,38 @@ def test_all_that_drafts_counts_and_is_named() -> None:
     found = fit(BIG, SMALL, head, context=100, free=10**9, overhead=0)
     assert found.weights - fit(BIG, SMALL, context=100, free=10**9, overhead=0).weights == 1010
     assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence
+
+
+HELD = replace(BIG, heads=8, vocabulary=5_000)
+
+
+def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
+    found = fit(HELD, context=512, free=10**10, gpu=True)
+    attention = 16 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
+    sampling = 16 * 5_000 * 4 * 4
+    assert found.work == GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + attention + sampling
+    assert found.needed == found.weights + found.kv + found.work
+    assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work
+
+
+def test_a_cache_in_fp8_takes_half_and_its_scales() -> None:
+    narrow = fit(replace(BIG, cache="float8"), context=100, free=0, overhead=0)
+    assert narrow.kv == 100 * 2 * 10 * 4 * (64 + 4)
+
+
+@given(free=st.integers(500_000_000, 560_000_000))
+def test_on_a_gpu_too_the_largest_context_fits_and_one_more_does_not(free: int) -> None:
+    largest = fit(HELD, free=free, gpu=True).context
+    if largest:
+        assert fit(HELD, context=largest, free=free, gpu=True).fits
+    if 0 < largest < HELD.context:
+        assert not fit(HELD, context=largest + 1, free=free, gpu=True).fits
+
+
+def test_a_gpu_that_is_too_small_is_named_with_what_would_fit() -> None:
+    whole = fit(HELD, free=0, gpu=True).needed
+    found = fit(HELD, free=whole - 500_000, gpu=True, instead=held(HELD))
+    assert not found.fits
+    assert "MB are free on the GPU." in found.sentence
+    assert "int8 would need" in found.sentence
+    assert found.sentence.endswith("close other programs that use the GPU.")

@@ -1,0 +1,62 @@
+"""The memory of the device that models are loaded to: what is free, and what to do when it runs out.
+
+The only place that knows how torch, Triton, CUDA and the CPU's allocator say that there is no more.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from engine.errors import OutOfMemory
+from engine.models import loader
+
+T = TypeVar("T")
+
+_SAID = ("out of memory", "can't allocate memory", "alloc_failed")
+"""In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
+
+
+def gpu_free_bytes() -> int | None:
+    """What is free of the memory of the GPU that models are loaded to; None without one.
+
+    What torch keeps of freed memory for later is given back first, so it counts as free.
+    """
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    return loader.gpu_free_bytes()
+
+
+def release() -> None:
+    """Gives back what nothing refers to any more, cycles included."""
+    gc.collect()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out, whoever raised it."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(said in str(error).lower() for said in _SAID)
+
+
+def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
+    """What ``work`` returns. Raises OutOfMemory with ``told()`` where memory runs out in it.
+
+    By then all that ``work`` alone held has been released, so ``told`` finds what is free without it.
+    """
+    try:
+        return work()
+    except (RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+        # Its frames hold what was half made, and whoever keeps the error would keep that.
+        traceback.clear_frames(error.__traceback__)
+    # Not inside ``except``: there the new error would hold the old one.
+    release()
+    raise OutOfMemory(told())
