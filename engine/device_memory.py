@@ -40,7 +40,7 @@ def release() -> None:
 
 def ran_out(error: BaseException) -> bool:
     """Whether ``error`` says that memory ran out, whoever raised it."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(said in str(error).lower() for said in _SAID)
 
@@ -48,11 +48,11 @@ def ran_out(error: BaseException) -> bool:
 def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
     """What ``work`` returns. Raises OutOfMemory with ``told()`` where memory runs out in it.
 
-    By then all that ``work`` alone held has been released, so ``told`` finds what is free without it.
+    An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone held has been released, so ``told`` finds what is free without it.
     """
     try:
         return work()
-    except (RuntimeError, MemoryError) as error:
+    except (OutOfMemory, RuntimeError, MemoryError) as error:
         if not ran_out(error):
             raise
         # Its frames hold what was half made, and whoever keeps the error would keep that.

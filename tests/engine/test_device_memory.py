@@ -31,6 +31,7 @@ FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     [
         (FULL, True),
         (MemoryError(), True),
+        (OutOfMemory("No room for this step."), True),
         (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("Triton Error [CUDA]: out of memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),

@@ -1,0 +1,15 @@
+"""One GPU, measured: how near decoding comes to its memory's bandwidth, and others beside it.
+
+``run``         the parts in their order, under a budget of time
+``budget``      what still fits; what does not is told
+``report``      results as a page and as JSON, written after every part
+``device``      which device it is, or why there is none
+``clock``       seconds, by CUDA's events; graphs
+``shapes``      sizes of real models
+``weights``     random ones, on the device, which make drafts right at a set rate
+``engines``     the one place that knows how this engine is built for a device
+``products``    T(M) of matrix products and attention
+``steps``       T(M) of whole steps; whether bits are equal
+``speed``       tokens/s: engines in turns on the same weights
+``rivals``      transformers, torch.compile, bitsandbytes
+"""

@@ -1,0 +1,151 @@
+"""Tokens a second: engines that answer in turns, on the same weights, from the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.bench.gpu.clock import Clock, Times
+from engine.bench.gpu.engines import path
+from engine.bench.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
+from engine.context import Context
+from engine.controllers.fixed import Fixed
+from engine.decode import Ending, decode
+from engine.events import Emitted
+from engine.judge import Judge
+from engine.models.base import Model
+from engine.proposers.base import Proposer, Resources
+from engine.proposers.draft import DraftModelProposer
+from engine.proposers.none import NoneProposer
+from engine.request import AcceptanceRule, Sampling
+from engine.sampling import Sampler
+from engine.stats import Statistics, Tally
+from engine.target import Target
+
+NAME = "foretoken"
+DEPTH = 5
+"""Tokens drafted a round, by all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """One engine in one setting. ``tokens_per_s``: ``low`` and ``high`` as in ``Times``.
+
+    ``ratio``: to our plain decoding in the same run. ``right``: it wrote what the weights were made to
+    say. ``acceptance`` as it came out. ``round_s``: wall time of a round, and ``device_s`` what its steps
+    take alone; the rest is the host's.
+    """
+
+    model: str
+    engine: str
+    setting: str
+    kind: str
+    detail: str
+    source: str
+    tokens_per_s: Times
+    ratio: float
+    right: bool
+    acceptance: float | None = None
+    round_s: float | None = None
+    device_s: float | None = None
+
+
+class Ours:
+    """This engine's own loop, greedy; with a draft, at a fixed depth."""
+
+    def __init__(self, model: Model, draft: Model | None, right: float | None, longest: int) -> None:
+        """``right``: the share of tokens at which the draft was made to be right."""
+        self.model, self.draft = model, draft
+        self.target = Target(_Bounded(model, longest))
+        self.proposer: Proposer
+        if draft is None:
+            self.proposer = NoneProposer(NoneProposer.Options(), Resources())
+            setting, detail = PLAIN, path(model)
+        else:
+            resources = Resources(draft=_Bounded(draft, longest))
+            self.proposer = DraftModelProposer(DraftModelProposer.Options(), resources)
+            setting, detail = DRAFT, f"{path(model)}, depth {DEPTH}, {right:g} right"
+        source = Source.MEASURED if draft is None else Source.SIMULATED
+        self.entrant = Entrant(NAME, setting, model.info.dtype, detail, source)
+        self.depth = 0 if draft is None else DEPTH
+        self.statistics = Statistics()
+        """Of all replies so far."""
+
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        context, sampling = Context(list(prompt)), Sampling(temperature=0.0, seed=1)
+        rule = AcceptanceRule.GREEDY
+        sampler = Sampler(sampling, rule, 1, context, self.model.info.vocabulary)
+        self.target.clear()
+        self.target.extend(context.tokens[:-1])
+        self.proposer.begin(Context(()), sampler)
+        self.proposer.begin(context, sampler)
+        for _ in self.proposer.prepare(context):
+            pass
+        tally = Tally()
+        for round in decode(
+            context, self.target, self.proposer, Fixed(self.depth), Judge(sampler),
+            Ending(limit, ()), self.entrant.setting,
+        ):  # fmt: skip
+            tally.add(Emitted(round, (), (), "", ""))
+        found = tally.statistics()
+        self.statistics = self.statistics + found
+        return Reply(tuple(context.output), found.completion_tokens, found.decode_s)
+
+    def close(self) -> None:
+        self.proposer.close()
+
+
+class _Bounded:
+    """A model whose context ends earlier, so that its caches are no larger than needed."""
+
+    def __init__(self, model: Model, context: int) -> None:
+        from dataclasses import replace
+
+        self._model = model
+        self.info = replace(model.info, context=context)
+        self.new_cache, self.forward = model.new_cache, model.forward
+
+
+def race(
+    model: str,
+    contenders: Sequence[Contender],
+    prompt: Sequence[int],
+    expected: Sequence[int],
+    repeats: int,
+    clock: Clock,
+    device_s: Mapping[Contender, float],
+) -> list[Speed]:
+    """All of them in turns, in changing order; the first is our plain decoding.
+
+    ``expected``: what the weights were made to say. ``device_s``: what a round's steps take alone.
+    """
+    speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
+    right = dict.fromkeys(contenders, True)
+    for repeat in range(repeats + 1):  # the first turn warms up
+        turned = repeat % len(contenders)
+        for one in (*contenders[turned:], *contenders[:turned]):
+            reply = one.answer(prompt, len(expected))
+            clock.wait()
+            right[one] &= reply.tokens is not None and list(reply.tokens) == list(expected)
+            if repeat and reply.seconds:
+                speeds[one].append(reply.decoded / reply.seconds)
+    plain = Times.of(speeds[contenders[0]]).median
+    return [
+        _speed(model, one, Times.of(mine), plain, right[one], device_s.get(one))
+        for one, mine in speeds.items()
+        if mine
+    ]
+
+
+def _speed(
+    model: str, one: Contender, speed: Times, plain: float, right: bool, device_s: float | None
+) -> Speed:
+    entrant = one.entrant
+    statistics = getattr(one, "statistics", None)
+    return Speed(
+        model, entrant.engine, entrant.setting, entrant.quantization, entrant.detail,
+        entrant.source.value, speed, speed.median / plain, right,
+        statistics and statistics.acceptance_rate,
+        statistics and statistics.decode_s / statistics.rounds,
+        device_s,
+    )  # fmt: skip
