@@ -48,7 +48,8 @@ def ran_out(error: BaseException) -> bool:
 def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
     """What ``work`` returns. Raises OutOfMemory with ``told()`` where memory runs out in it.
 
-    An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone held has been released, so ``told`` finds what is free without it.
+    An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
+    held has been released, so ``told`` finds what is free without it.
     """
     try:
         return work()

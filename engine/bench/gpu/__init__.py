@@ -3,6 +3,7 @@
 ``run``         the parts in their order, under a budget of time
 ``budget``      what still fits; what does not is told
 ``report``      results as a page and as JSON, written after every part
+``expected``    what this engine is meant to reach
 ``device``      which device it is, or why there is none
 ``clock``       seconds, by CUDA's events; graphs
 ``shapes``      sizes of real models
@@ -11,5 +12,7 @@
 ``products``    T(M) of matrix products and attention
 ``steps``       T(M) of whole steps; whether bits are equal
 ``speed``       tokens/s: engines in turns on the same weights
+``contest``     one model in one format: who takes part in that
+``rounds``      this engine's captured rounds as one who does
 ``rivals``      transformers, torch.compile, bitsandbytes
 """

@@ -76,7 +76,7 @@ class Clock:
         self.wait()
         marks: dict[Key, list[Callable[[], float]]] = {key: [] for key in calls}
         for repeat in range(repeats):
-            order = list(calls) if repeat % 2 == 0 else list(reversed(calls))
+            order = list(calls)[:: 1 if repeat % 2 == 0 else -1]
             for key in order:
                 marks[key].append(self._mark(calls[key]))
         self.wait()

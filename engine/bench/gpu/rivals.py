@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +19,6 @@ from engine.bench.gpu.products import (
     KernelTime,
     copies,
     random_rows,
-    random_weight,
     time_case,
 )
 from engine.bench.gpu.shapes import EPSILON, ROPE_THETA, WIDTHS, Sizes
@@ -84,17 +84,15 @@ class Compiled:
         from transformers import StaticCache
 
         self.model = model
-        self.cache = StaticCache(config=model.config, max_cache_len=longest)
-        mode = {"mode": "reduce-overhead"} if backend == "inductor" else {}
-        self.step = torch.compile(self._step, backend=backend, fullgraph=True, **mode)
+        self.cache: Any = StaticCache(config=model.config, max_cache_len=longest)
+        mode = "reduce-overhead" if backend == "inductor" else None
+        self.step: Any = torch.compile(self._step, backend=backend, fullgraph=True, mode=mode)
         how = "torch.compile, static cache" + ("" if backend == "inductor" else f", {backend}")
         self.entrant = Entrant("transformers", PLAIN, "bf16", how)
 
     def _step(self, token: Tensor, position: Tensor) -> Tensor:
         """``token (1, 1)`` at ``position (1, 1)``; the next token (1, 1)."""
-        found = self.model(
-            token, position_ids=position, past_key_values=self.cache, use_cache=True
-        )
+        found = self.model(token, position_ids=position, past_key_values=self.cache, use_cache=True)
         chosen: Tensor = found.logits[:, -1:].argmax(-1)
         return chosen
 
@@ -143,13 +141,12 @@ def time_bitsandbytes(
 
 
 def _bitsandbytes_case(name: str, out: int, width: int, clock: Clock) -> Case:
-    import bitsandbytes
-    from bitsandbytes import functional
-
+    bitsandbytes: Any = importlib.import_module("bitsandbytes")
+    functional = bitsandbytes.functional
     size = out * width * WIDTHS["nf4"]
     held = []
     for _ in range(copies(size, clock)):
-        weight = random_weight("bf16", out, width, clock.device)
+        weight = random_rows(out, width, clock.device)
         held.append(functional.quantize_4bit(weight, blocksize=64, quant_type="nf4"))
     x = random_rows(BITSANDBYTES_ROWS[-1], width, clock.device)
 

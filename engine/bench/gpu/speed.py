@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from engine import proposers
 from engine.bench.gpu.clock import Clock, Times
 from engine.bench.gpu.engines import path
 from engine.bench.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
@@ -14,15 +15,13 @@ from engine.decode import Ending, decode
 from engine.events import Emitted
 from engine.judge import Judge
 from engine.models.base import Model
-from engine.proposers.base import Proposer, Resources
-from engine.proposers.draft import DraftModelProposer
-from engine.proposers.none import NoneProposer
+from engine.proposers.base import Resources
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
 from engine.stats import Statistics, Tally
 from engine.target import Target
 
-NAME = "foretoken"
+NAME, GRAPHS = "foretoken", "graphs"
 DEPTH = 5
 """Tokens drafted a round, by all."""
 
@@ -32,7 +31,8 @@ class Speed:
     """One engine in one setting. ``tokens_per_s``: ``low`` and ``high`` as in ``Times``.
 
     ``ratio``: to our plain decoding in the same run. ``right``: it wrote what the weights were made to
-    say. ``acceptance`` as it came out. ``round_s``: wall time of a round, and ``device_s`` what its steps
+    say. ``right_share``: tokens at which its draft is right; ``acceptance`` is what came of it, accepted
+    of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps
     take alone; the rest is the host's.
     """
 
@@ -45,29 +45,36 @@ class Speed:
     tokens_per_s: Times
     ratio: float
     right: bool
+    right_share: float | None = None
     acceptance: float | None = None
     round_s: float | None = None
     device_s: float | None = None
+
+    @property
+    def host_share(self) -> float | None:
+        """Of a round's time, what its steps do not explain."""
+        if self.round_s is None or self.device_s is None:
+            return None
+        return max(0.0, 1 - self.device_s / self.round_s)
 
 
 class Ours:
     """This engine's own loop, greedy; with a draft, at a fixed depth."""
 
-    def __init__(self, model: Model, draft: Model | None, right: float | None, longest: int) -> None:
+    def __init__(
+        self, model: Model, draft: Model | None, right: float | None, longest: int
+    ) -> None:
         """``right``: the share of tokens at which the draft was made to be right."""
         self.model, self.draft = model, draft
         self.target = Target(_Bounded(model, longest))
-        self.proposer: Proposer
-        if draft is None:
-            self.proposer = NoneProposer(NoneProposer.Options(), Resources())
-            setting, detail = PLAIN, path(model)
-        else:
-            resources = Resources(draft=_Bounded(draft, longest))
-            self.proposer = DraftModelProposer(DraftModelProposer.Options(), resources)
-            setting, detail = DRAFT, f"{path(model)}, depth {DEPTH}, {right:g} right"
+        resources = Resources(draft=None if draft is None else _Bounded(draft, longest))
+        setting = PLAIN if draft is None else DRAFT
+        self.proposer = proposers.create("none" if draft is None else "draft", {}, resources)
+        drafting = "" if draft is None else f", depth {DEPTH}, {right:g} right"
+        detail = path(model) + drafting
         source = Source.MEASURED if draft is None else Source.SIMULATED
         self.entrant = Entrant(NAME, setting, model.info.dtype, detail, source)
-        self.depth = 0 if draft is None else DEPTH
+        self.depth, self.right_share = 0 if draft is None else DEPTH, right
         self.statistics = Statistics()
         """Of all replies so far."""
 
@@ -99,8 +106,6 @@ class _Bounded:
     """A model whose context ends earlier, so that its caches are no larger than needed."""
 
     def __init__(self, model: Model, context: int) -> None:
-        from dataclasses import replace
-
         self._model = model
         self.info = replace(model.info, context=context)
         self.new_cache, self.forward = model.new_cache, model.forward
@@ -109,25 +114,24 @@ class _Bounded:
 def race(
     model: str,
     contenders: Sequence[Contender],
-    prompt: Sequence[int],
-    expected: Sequence[int],
-    repeats: int,
+    texts: Sequence[tuple[Sequence[int], Sequence[int]]],
     clock: Clock,
     device_s: Mapping[Contender, float],
 ) -> list[Speed]:
-    """All of them in turns, in changing order; the first is our plain decoding.
+    """Every text by all of them in turns, in changing order; the first is our plain decoding.
 
-    ``expected``: what the weights were made to say. ``device_s``: what a round's steps take alone.
+    ``texts``: prompts, each with what the weights were made to say behind it; the first one warms up.
+    ``device_s``: seconds that a round's steps take alone.
     """
     speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
     right = dict.fromkeys(contenders, True)
-    for repeat in range(repeats + 1):  # the first turn warms up
-        turned = repeat % len(contenders)
+    for number, (prompt, expected) in enumerate(texts):
+        turned = number % len(contenders)
         for one in (*contenders[turned:], *contenders[:turned]):
             reply = one.answer(prompt, len(expected))
             clock.wait()
             right[one] &= reply.tokens is not None and list(reply.tokens) == list(expected)
-            if repeat and reply.seconds:
+            if number and reply.seconds:
                 speeds[one].append(reply.decoded / reply.seconds)
     plain = Times.of(speeds[contenders[0]]).median
     return [
@@ -141,11 +145,15 @@ def _speed(
     model: str, one: Contender, speed: Times, plain: float, right: bool, device_s: float | None
 ) -> Speed:
     entrant = one.entrant
-    statistics = getattr(one, "statistics", None)
+    statistics: Statistics | None = getattr(one, "statistics", None)
+    rounds = statistics.rounds if statistics else 0
+    if rounds and hasattr(one, "device_s"):  # it has the device's own clock
+        device_s = one.device_s / rounds
     return Speed(
         model, entrant.engine, entrant.setting, entrant.quantization, entrant.detail,
         entrant.source.value, speed, speed.median / plain, right,
-        statistics and statistics.acceptance_rate,
-        statistics and statistics.decode_s / statistics.rounds,
+        getattr(one, "right_share", None),
+        statistics.acceptance_rate if statistics else None,
+        statistics.decode_s / rounds if statistics and rounds else None,
         device_s,
     )  # fmt: skip

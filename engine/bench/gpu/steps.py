@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,10 +31,11 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """Capturing the steps of 1 to 16 rows: seconds and bytes of all; ``problem``: why there are none."""
+    """Capturing ``what``: seconds and bytes of all; ``problem``: why there are none."""
 
     model: str
     kind: str
+    what: str
     count: int
     seconds: float
     bytes: int
@@ -51,28 +53,33 @@ class Bits:
 
 
 def time_steps(
-    model: Model, sizes: Sizes, clock: Clock, bandwidth: float, repeats: int, past: int = PAST
+    model: Model,
+    sizes: Sizes,
+    clock: Clock,
+    bandwidth: float,
+    repeats: int,
+    past: int = PAST,
+    rows: Sequence[int] = ROWS,
 ) -> tuple[list[StepTime], Graphs]:
-    """Steps of 1 to 16 rows behind ``past`` tokens, in turns; each a graph where the device has them."""
+    """Steps of ``rows`` behind ``past`` tokens, in turns; each a graph where the device has them."""
     kind, cache = model.info.dtype, model.new_cache(past + ROWS[-1])
     tokens = _tokens(model, past + ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
     captured: dict[int, Captured] = {
-        rows: clock.capture([step_of(model, cache, tokens[past : past + rows])]) for rows in ROWS
+        count: clock.capture([step_of(model, cache, tokens[past : past + count])]) for count in rows
     }
-    timed = clock.interleaved({rows: one.call for rows, one in captured.items()}, repeats)
+    timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
     size = sizes.read_bytes(kind, past)
     steps = [
-        StepTime(sizes.name, kind, path(model), rows, times, size / times.median / bandwidth)
-        for rows, times in timed.items()
+        StepTime(sizes.name, kind, path(model), count, times, size / times.median / bandwidth)
+        for count, times in timed.items()
     ]
     held = list(captured.values())
     problem = next((one.problem for one in held if one.problem), None)
     graphs = 0 if problem or not clock.cuda else len(held)
     taken = sum(one.bytes for one in held)
-    return steps, Graphs(
-        sizes.name, kind, graphs, sum(one.seconds for one in held), taken, problem
-    )
+    took = sum(one.seconds for one in held)
+    return steps, Graphs(sizes.name, kind, "steps", graphs, took, taken, problem)
 
 
 def compare_bits(model: Model, past: int = 77) -> Bits:
@@ -93,6 +100,11 @@ def compare_bits(model: Model, past: int = 77) -> Bits:
             compared += rows
             different += int((~same).sum())
     return Bits(model.info.name, model.info.dtype, compared, different)
+
+
+def device_free_bytes(clock: Clock) -> int:
+    """What is free of the device's memory; 0 on a CPU, where it is not asked."""
+    return int(torch.cuda.mem_get_info(clock.device)[0]) if clock.cuda else 0
 
 
 def _tokens(model: Model, count: int) -> list[int]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.bench.gpu.shapes import NAMES
 from engine.models.architecture import Architecture
 from engine.models.weights import tensor_shapes
-
-from engine.bench.gpu.shapes import NAMES
 
 STD = 0.02
 """Of a layer's weights, as models begin their training."""
@@ -41,7 +40,9 @@ class Circle:
     def mistaken(self, right: float, seed: int) -> Circle:
         """One that agrees at the share ``right`` of all tokens, chosen by chance."""
         vocabulary = len(self.following)
-        chosen = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(seed))
+        # Not the generator of the circle: its order would make all that is wrong stand together.
+        generator = torch.Generator().manual_seed(zlib.crc32(f"{seed} mistakes".encode()))
+        chosen = torch.randperm(vocabulary, generator=generator)
         wrong = chosen[: round((1 - right) * vocabulary)]
         following = self.following.clone()
         following[wrong] = self.following[wrong.roll(1)]

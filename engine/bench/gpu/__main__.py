@@ -1,0 +1,42 @@
+"""``python -m engine.bench.gpu``: the same as ``foretoken bench gpu``, without the app."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from pathlib import Path
+
+from engine.bench.gpu import device
+from engine.bench.gpu.engines import KINDS
+from engine.bench.gpu.run import Options, Run
+from engine.errors import ForetokenError
+
+RESULTS = Path("docs/results")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Status 0 done, 2 a mistake that the message explains."""
+    told = "Measure one GPU: a page and JSON in --out, a summary in JSON as the last line."
+    parser = argparse.ArgumentParser(prog="python -m engine.bench.gpu", description=told)
+    parser.add_argument("--minutes", type=float, default=5.0, help="the budget of time")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of both files")
+    parser.add_argument("--device", default=device.CUDA, help="cuda; cpu is a rehearsal")
+    parser.add_argument("--model", action="append", default=[], help="repeatable; all of them")
+    parser.add_argument("--kind", action="append", default=[], choices=KINDS, help="repeatable")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING)
+    options = Options(given.minutes, given.out, given.device, tuple(given.model), tuple(given.kind))
+    try:
+        report = Run(options, lambda text: print(text, file=sys.stderr, flush=True))()
+    except ForetokenError as error:
+        print(f"foretoken: {error}", file=sys.stderr)
+        return 2
+    print(report.page(kernels=False))
+    print(json.dumps(report.summary()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""A budget of time: what no longer fits is left out, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+SLOWEST, QUICKEST = 4.0, 0.25
+"""How far experience may move an estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A part that was not measured, and why."""
+
+    part: str
+    reason: str
+
+
+class Budget:
+    """``seconds`` from now on. Estimates are corrected by what the parts so far took."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = perf_counter) -> None:
+        self.seconds, self._clock = seconds, clock
+        self._began = clock()
+        self._estimated = self._took = 0.0
+
+    def spent(self) -> float:
+        return self._clock() - self._began
+
+    def left(self) -> float:
+        return self.seconds - self.spent()
+
+    def expected(self, estimate: float) -> float:
+        """``estimate`` in the light of experience."""
+        if not self._estimated:
+            return estimate
+        return estimate * min(max(self._took / self._estimated, QUICKEST), SLOWEST)
+
+    def refuses(self, estimate: float) -> str | None:
+        """Why a part of so many seconds is left out; None where it still fits."""
+        expected, left = self.expected(estimate), max(self.left(), 0.0)
+        if expected <= left:
+            return None
+        return (
+            f"it would take some {expected:.0f} s, and {left:.0f} s of {self.seconds / 60:g} minutes "
+            "are left (--minutes)"
+        )
+
+    def run(self, estimate: float, work: Callable[[], None]) -> None:
+        """Does ``work`` and learns from the time it takes, whether it ends well or not."""
+        started = self._clock()
+        try:
+            work()
+        finally:
+            self._estimated += estimate
+            self._took += self._clock() - started

@@ -1,0 +1,178 @@
+"""The whole run: every model in every format, from the smallest on, while the budget lasts.
+
+The smallest first means that the largest is what is left out. After every part both files are written,
+so a run that is killed leaves what it had found.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from engine import device_memory
+from engine.bench.gpu import device, engines, rivals, shapes
+from engine.bench.gpu.budget import Budget, LeftOut
+from engine.bench.gpu.clock import Clock
+from engine.bench.gpu.contest import Contest
+from engine.bench.gpu.products import time_attention, time_products
+from engine.bench.gpu.report import Report
+from engine.bench.gpu.shapes import Sizes
+from engine.bench.gpu.steps import PAST, compare_bits, time_steps
+from engine.errors import OutOfMemory
+from engine.memory import human
+
+log = logging.getLogger(__name__)
+
+RIVALS_UP_TO = 10_000_000_000
+"""Parameters: larger models are not loaded a second time."""
+COMPILED_UP_TO = 9_000_000_000
+SPARE_BYTES = 4_000_000_000
+"""For caches, copies of weights, drafts, and a matrix that is quantised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is run. ``device``: cuda, or cpu for a rehearsal. Empty: all there are."""
+
+    minutes: float
+    folder: Path
+    device: str = device.CUDA
+    models: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One entry of the run. ``seconds`` and ``bytes`` are what it will take, as far as is known."""
+
+    name: str
+    seconds: float
+    bytes: int
+    work: Callable[[], None]
+
+
+class Run:
+    """One run on one device. ``say`` is told each part as it begins."""
+
+    def __init__(self, options: Options, say: Callable[[str], None] = lambda text: None) -> None:
+        """Raises NotInstalled without a GPU, InvalidRequest for unknown models."""
+        self.options, self.say = options, say
+        place = device.find(options.device)
+        self.real = place.type == "cuda"
+        known = shapes.REAL if self.real else shapes.REHEARSAL
+        self.models = shapes.choose(list(options.models), known)
+        self.kinds = [
+            kind for kind in engines.kinds(place) if not options.kinds or kind in options.kinds
+        ]
+        self.clock, self.budget = Clock(place), Budget(60 * options.minutes)
+        today = datetime.now(UTC).date().isoformat()
+        self.report = Report(device.facts(place), today, options.minutes)
+
+    def __call__(self) -> Report:
+        """All parts that fit. Mistakes of one part are told in the report; the others go on."""
+        if self.real and not engines.has_cuda_decoder():
+            self._leave_out("int8 and nf4", "this version has no decoder for the CUDA kernels")
+        self._do("read bandwidth", self._bandwidth, 2.0)
+        for part in self._parts():
+            reason = self._no_room(part) or self.budget.refuses(part.seconds)
+            if reason is None:
+                self._do(part.name, part.work, part.seconds)
+            else:
+                self._leave_out(part.name, reason)
+        self.report.finished = True
+        self._write()
+        return self.report
+
+    def _parts(self) -> Iterator[Part]:
+        """Each model's steps and speeds by format, then its kernels; torch.compile comes late."""
+        compiled = [sizes for sizes in self.models if sizes.parameters <= COMPILED_UP_TO][:2]
+        for sizes in self.models:
+            for kind in self.kinds:
+                yield self._model_part(sizes, kind)
+            yield self._kernel_part(sizes)
+            if compiled and sizes == self.models[min(2, len(self.models) - 1)]:
+                yield from (self._model_part(one, "bf16", compiled=True) for one in compiled[-1:])
+
+    def _model_part(self, sizes: Sizes, kind: str, compiled: bool = False) -> Part:
+        beside = kind == "bf16" and sizes.parameters <= RIVALS_UP_TO
+        held = sizes.held_bytes(kind) + (sizes.held_bytes("bf16") if beside else 0)
+        name = f"{sizes.name} in {kind}" + (", with torch.compile" if compiled else "")
+        if not self.real:
+            return Part(name, 1.0, held, lambda: self._model(sizes, kind, beside, compiled))
+        step = sizes.read_bytes(kind, PAST) / max(self.report.bandwidth, 1e9)
+        seconds = 10 + 60 * held / self.report.bandwidth + 16 * 30 * step + 1000 * step
+        seconds += (25 if beside else 0) + (50 if compiled else 0)
+        return Part(
+            name, seconds, held + SPARE_BYTES, lambda: self._model(sizes, kind, beside, compiled)
+        )
+
+    def _kernel_part(self, sizes: Sizes) -> Part:
+        name, work = f"kernels of {sizes.name}", lambda: self._kernels(sizes)
+        return Part(name, 25.0 if self.real else 1.0, 2 * SPARE_BYTES if self.real else 0, work)
+
+    def _no_room(self, part: Part) -> str | None:
+        free = device_memory.gpu_free_bytes() if self.real else None
+        if free is None or part.bytes <= free:
+            return None
+        return f"it needs {human(part.bytes)} and {human(free)} are free on the GPU"
+
+    def _do(self, name: str, work: Callable[[], None], estimate: float) -> None:
+        self.say(name)
+        try:
+            self.budget.run(
+                estimate,
+                lambda: device_memory.within_memory(work, lambda: "the GPU's memory ran out"),
+            )
+        except OutOfMemory as error:
+            self._leave_out(name, str(error))
+        except Exception as error:  # a run on a lent GPU must not end with one mistake
+            log.exception("%s failed", name)
+            said = str(error).splitlines() or [""]
+            self._leave_out(name, f"it failed: {type(error).__name__}: {said[0]}")
+        gc.collect()
+        device_memory.release()
+        self._write()
+
+    def _leave_out(self, part: str, reason: str) -> None:
+        self.report.left_out.append(LeftOut(part, reason))
+
+    def _write(self) -> None:
+        self.report.seconds = self.budget.spent()
+        self.report.write(self.options.folder)
+
+    def _bandwidth(self) -> None:
+        self.report.bandwidth, _ = device.read_bandwidth(self.clock)
+
+    def _kernels(self, sizes: Sizes) -> None:
+        report, clock = self.report, self.clock
+        for kind in self.kinds:
+            report.kernels += time_products(sizes, kind, clock, report.bandwidth)
+            self._write()
+        pasts = (1024, 8192) if self.real else (64,)
+        report.kernels += time_attention(sizes, clock, report.bandwidth, pasts=pasts)
+        missing = rivals.why_no_bitsandbytes()
+        if missing is None:
+            report.kernels += rivals.time_bitsandbytes(sizes, clock, report.bandwidth)
+        elif all(one.part != "bitsandbytes" for one in report.left_out):
+            self._leave_out("bitsandbytes", missing)
+
+    def _model(self, sizes: Sizes, kind: str, beside: bool, compiled: bool) -> None:
+        """Steps, bits, then speeds; with ``compiled`` only speeds, once more, beside it."""
+        report, clock = self.report, self.clock
+        contest = Contest(sizes, kind, clock)
+        repeats = 15 if self.real else 3
+        past = PAST if self.real else 64
+        steps, graphs = time_steps(contest.model, sizes, clock, report.bandwidth, repeats, past)
+        if not compiled:
+            report.steps += steps
+            report.graphs.append(graphs)
+            report.bits.append(compare_bits(contest.model))
+            self._write()
+        times = {one.rows: one.times.median for one in steps}
+        speeds, captured = contest.run(times, beside=beside and not compiled, compiled=compiled)
+        report.speeds += speeds
+        report.graphs += captured
