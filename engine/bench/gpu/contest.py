@@ -8,7 +8,7 @@ from engine.bench.gpu import engines, rivals
 from engine.bench.gpu.clock import Clock
 from engine.bench.gpu.rounds import Rounds, run_here
 from engine.bench.gpu.shapes import Sizes
-from engine.bench.gpu.speed import Ours, Speed, race
+from engine.bench.gpu.speed import Loop, Ours, Speed, race
 from engine.bench.gpu.steps import Graphs, time_steps
 from engine.bench.gpu.weights import Circle, RandomWeights
 from engine.bench.peers.base import Contender
@@ -40,9 +40,7 @@ class Contest:
         draft_s = self._draft_step(drafts[RIGHT[0]]) if drafts else 0.0
         ours, captured = self._ours(drafts)
         alone: dict[Contender, float] = {
-            one: steps[1 + one.depth] + one.depth * draft_s
-            for one in ours
-            if not isinstance(one, Rounds)
+            one: steps[1 + one.depth] + one.depth * draft_s for one in ours
         }
         contenders: list[Contender] = [*ours, *self._rivals(beside, compiled)]
         speeds = race(self.sizes.name, contenders, self._texts(), self.clock, alone)
@@ -69,16 +67,17 @@ class Contest:
         steps, _ = time_steps(draft, self.sizes.draft(), self.clock, 1.0, 9, PROMPT, rows=(1,))
         return steps[0].times.median
 
-    def _ours(self, drafts: Mapping[float, Model]) -> tuple[list[Ours | Rounds], list[Graphs]]:
+    def _ours(self, drafts: Mapping[float, Model]) -> tuple[list[Ours], list[Graphs]]:
         """Plain first. Where rounds can be captured they are, and the loop stands beside them."""
         model, longest = self.model, self.longest
         chosen: list[tuple[Model | None, float | None]] = [(None, None)]
         chosen += [(draft, right) for right, draft in drafts.items()]
-        loop = [Ours(model, draft, right, longest) for draft, right in chosen]
+        loop = [Loop(model, draft, right, longest) for draft, right in chosen]
         if not run_here(model):
             return [*loop], []
         rounds = [Rounds(model, draft, right, longest, self.clock) for draft, right in chosen]
-        return [*rounds, *dict.fromkeys((loop[0], loop[-1]))], [one.graphs for one in rounds]
+        beside = loop[:1] if len(loop) == 1 else [loop[0], loop[-1]]
+        return [*rounds, *beside], [one.graphs for one in rounds]
 
     def _rivals(self, beside: bool, compiled: bool) -> list[Contender]:
         if not (beside or compiled):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,19 +28,25 @@ def has_cuda_decoder() -> bool:
         return False
 
 
+def runs_kernels(device: torch.device) -> bool:
+    """Whether that decoder is taken there: on a GPU, and where Triton interprets its kernels."""
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return has_cuda_decoder() and (device.type == "cuda" or interpreted)
+
+
 def kinds(device: torch.device) -> tuple[str, ...]:
     """How weights can be held there, from wide to narrow."""
     return KINDS if device.type == "cpu" or has_cuda_decoder() else KINDS[:1]
 
 
 def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model:
-    """A decoder of these sizes on the weights' device. On a CPU, torch's operations."""
+    """A decoder of these sizes on the weights' device. Elsewhere torch's operations."""
     architecture, device = sizes.architecture, weights.device
     info = ModelInfo(
         sizes.name, "random", architecture.vocabulary, context, sizes.parameters, kind,
         str(device), frozenset(),
     )  # fmt: skip
-    if device.type == "cuda" and has_cuda_decoder():
+    if runs_kernels(device):
         decoder: Any = importlib.import_module(_CUDA_DECODER)
         made: Model = decoder.CudaDecoder(architecture, NAMES, weights, info, kind)
         return made

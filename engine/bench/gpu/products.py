@@ -40,7 +40,8 @@ class KernelTime:
     """``rows`` through one weight of (out, in), or through attention over as many positions.
 
     ``times`` in seconds of one call; ``share``: bytes over time, of the measured bandwidth. ``equal``:
-    the rows have the bits that they have among 16; None where that is not promised.
+    the rows have the bits that they have among 16; None where that is not promised. ``problem``: why it
+    was launched by the host and not in a graph, so that the host's time counts.
     """
 
     model: str
@@ -51,6 +52,7 @@ class KernelTime:
     times: Times
     share: float
     equal: bool | None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,18 @@ def time_case(
 ) -> list[KernelTime]:
     """One kernel with every count of ``rows``, in turns."""
     calls = {count: case.calls(count) for count in rows}
-    captured = {count: clock.capture(several).call for count, several in calls.items()}
-    timed = clock.interleaved(captured, repeats)
+    captured = {count: clock.capture(several) for count, several in calls.items()}
+    problem = next((one.problem for one in captured.values() if one.problem), None)
+    timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
     whole = calls[rows[-1]][0]()
     found = []
     for count, times in timed.items():
         one = times.each(len(calls[count]))
         equal = torch.equal(calls[count][0](), whole[:count]) if promised else None
         share = case.bytes / one.median / bandwidth
-        found.append(KernelTime(model, case.kernel, kind, case.size, count, one, share, equal))
+        found.append(
+            KernelTime(model, case.kernel, kind, case.size, count, one, share, equal, problem)
+        )
     return found
 
 

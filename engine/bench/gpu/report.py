@@ -159,11 +159,12 @@ def _kernel_rows(kernels: Sequence[KernelTime]) -> list[tuple[str, ...]]:
     for group in _grouped(kernels, lambda one: (one.model, one.kernel, one.kind, one.size)):
         first, times = group[0], {one.rows: one.times.median for one in group}
         bits = "-" if first.equal is None else "equal"
+        name = first.kernel if first.problem is None else f"{first.kernel} (no graph)"
         if any(one.equal is False for one in group):
             bits = "**differ**"
         found.append(
             (
-                first.model, first.kernel, first.kind, " x ".join(map(str, first.size)),
+                first.model, name, first.kind, " x ".join(map(str, first.size)),
                 f"{1e6 * first.times.median:.1f}", f"{first.share:.0%}", *_ratios(times), bits,
             )
         )  # fmt: skip

@@ -12,9 +12,9 @@ from typing import Any
 
 from engine.bench.gpu.clock import Clock
 from engine.bench.gpu.engines import has_cuda_decoder
-from engine.bench.gpu.speed import DEPTH, GRAPHS, NAME
+from engine.bench.gpu.speed import DEPTH, GRAPHS, Ours
 from engine.bench.gpu.steps import Graphs, device_free_bytes
-from engine.bench.peers.base import DRAFT, PLAIN, Entrant, Reply, Source
+from engine.bench.peers.base import Reply
 from engine.models.base import Model
 from engine.request import Sampling
 from engine.stats import Statistics
@@ -27,13 +27,13 @@ def run_here(model: Model) -> bool:
     return has_cuda_decoder() and hasattr(model, "step")
 
 
-class Rounds:
+class Rounds(Ours):
     """Whole rounds on the device, one ahead of the host; greedy, at a fixed depth."""
 
     def __init__(
         self, model: Any, draft: Any, right: float | None, longest: int, clock: Clock
     ) -> None:
-        """Compiles and captures. ``right``: the share of tokens at which the draft is right."""
+        """Compiles and captures."""
         from engine.kernels.cuda.verdict import Rule
 
         round, graphs = (importlib.import_module(name) for name in (_ROUND, _GRAPHS))
@@ -43,21 +43,11 @@ class Rounds:
         self.draft_cache = None if draft is None else draft.new_cache(room)
         self.round = round.DeviceRound(model, self.cache, draft, self.draft_cache)
         self.runner = graphs.Runner(self.round)
-        self.depth, self.right_share = 0 if draft is None else DEPTH, right
+        super().__init__(model, draft, right, GRAPHS)
         self.mode = round.Mode(self.depth, Rule.GREEDY, draft is not None)
-        self.statistics = Statistics()
-        self.device_s = 0.0
-        """Of all rounds, by the device's own clock."""
         self.graphs = self._capture()
-        how = GRAPHS if self.runner.captures else "CUDA kernels, no graphs"
-        drafting = "" if draft is None else f", depth {DEPTH}, {right:g} right"
-        self.entrant = Entrant(
-            NAME,
-            PLAIN if draft is None else DRAFT,
-            model.info.dtype,
-            how + drafting,
-            Source.MEASURED if draft is None else Source.SIMULATED,
-        )
+        if not self.runner.captures:
+            super().__init__(model, draft, right, "rounds, no graphs")
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
         self._begin(prompt)
@@ -70,7 +60,7 @@ class Rounds:
             ahead = self.runner.launch(self.mode)
             outcome, _, seconds = pending.read()
             written += outcome.tokens
-            self.device_s += seconds
+            self.clocked_s += seconds
             rounds += 1
             pending = ahead
         took = perf_counter() - started

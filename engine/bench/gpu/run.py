@@ -89,13 +89,14 @@ class Run:
 
     def _parts(self) -> Iterator[Part]:
         """Each model's steps and speeds by format, then its kernels; torch.compile comes late."""
-        compiled = [sizes for sizes in self.models if sizes.parameters <= COMPILED_UP_TO][:2]
+        small = [sizes for sizes in self.models if sizes.parameters <= COMPILED_UP_TO][:2]
+        compiled = small[-1:] if "bf16" in self.kinds else []
         for sizes in self.models:
             for kind in self.kinds:
                 yield self._model_part(sizes, kind)
             yield self._kernel_part(sizes)
-            if compiled and sizes == self.models[min(2, len(self.models) - 1)]:
-                yield from (self._model_part(one, "bf16", compiled=True) for one in compiled[-1:])
+            if sizes == self.models[:3][-1]:
+                yield from (self._model_part(one, "bf16", compiled=True) for one in compiled)
 
     def _model_part(self, sizes: Sizes, kind: str, compiled: bool = False) -> Part:
         beside = kind == "bf16" and sizes.parameters <= RIVALS_UP_TO
@@ -105,7 +106,7 @@ class Run:
             return Part(name, 1.0, held, lambda: self._model(sizes, kind, beside, compiled))
         step = sizes.read_bytes(kind, PAST) / max(self.report.bandwidth, 1e9)
         seconds = 10 + 60 * held / self.report.bandwidth + 16 * 30 * step + 1000 * step
-        seconds += (25 if beside else 0) + (50 if compiled else 0)
+        seconds += 60 if compiled else 25 if beside else 0
         return Part(
             name, seconds, held + SPARE_BYTES, lambda: self._model(sizes, kind, beside, compiled)
         )

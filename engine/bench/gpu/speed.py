@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,8 +33,8 @@ class Speed:
 
     ``ratio``: to our plain decoding in the same run. ``right``: it wrote what the weights were made to
     say. ``right_share``: tokens at which its draft is right; ``acceptance`` is what came of it, accepted
-    of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps
-    take alone; the rest is the host's.
+    of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps take alone; the rest is
+    the host's.
     """
 
     model: str
@@ -58,25 +59,49 @@ class Speed:
         return max(0.0, 1 - self.device_s / self.round_s)
 
 
-class Ours:
-    """This engine's own loop, greedy; with a draft, at a fixed depth."""
+class Ours(ABC):
+    """This engine in one way of running: greedy; with a draft, at a fixed depth.
+
+    ``right``: the share of tokens at which the draft was made to be right. ``statistics`` of all replies
+    since ``restart``; ``clocked_s``: what their rounds took by the device's own clock, 0 without one.
+    """
+
+    def __init__(self, model: Model, draft: Model | None, right: float | None, how: str) -> None:
+        self.right, self.depth = right, 0 if draft is None else DEPTH
+        drafting = "" if draft is None else f", depth {DEPTH}, {right:g} right"
+        self.entrant = Entrant(
+            NAME,
+            PLAIN if draft is None else DRAFT,
+            model.info.dtype,
+            how + drafting,
+            Source.MEASURED if draft is None else Source.SIMULATED,
+        )
+        self.restart()
+
+    def restart(self) -> None:
+        """Forgets what was counted."""
+        self.statistics, self.clocked_s = Statistics(), 0.0
+
+    @abstractmethod
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        """See ``Contender.answer``."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """See ``Contender.close``."""
+
+
+class Loop(Ours):
+    """The loop of decode.py, where the host judges every round before it begins the next."""
 
     def __init__(
         self, model: Model, draft: Model | None, right: float | None, longest: int
     ) -> None:
-        """``right``: the share of tokens at which the draft was made to be right."""
-        self.model, self.draft = model, draft
+        super().__init__(model, draft, right, path(model))
+        self.model = model
         self.target = Target(_Bounded(model, longest))
         resources = Resources(draft=None if draft is None else _Bounded(draft, longest))
-        setting = PLAIN if draft is None else DRAFT
         self.proposer = proposers.create("none" if draft is None else "draft", {}, resources)
-        drafting = "" if draft is None else f", depth {DEPTH}, {right:g} right"
-        detail = path(model) + drafting
-        source = Source.MEASURED if draft is None else Source.SIMULATED
-        self.entrant = Entrant(NAME, setting, model.info.dtype, detail, source)
-        self.depth, self.right_share = 0 if draft is None else DEPTH, right
-        self.statistics = Statistics()
-        """Of all replies so far."""
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
         context, sampling = Context(list(prompt)), Sampling(temperature=0.0, seed=1)
@@ -126,6 +151,10 @@ def race(
     speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
     right = dict.fromkeys(contenders, True)
     for number, (prompt, expected) in enumerate(texts):
+        if number == 1:
+            for one in contenders:
+                if isinstance(one, Ours):
+                    one.restart()
         turned = number % len(contenders)
         for one in (*contenders[turned:], *contenders[:turned]):
             reply = one.answer(prompt, len(expected))
@@ -145,15 +174,17 @@ def _speed(
     model: str, one: Contender, speed: Times, plain: float, right: bool, device_s: float | None
 ) -> Speed:
     entrant = one.entrant
-    statistics: Statistics | None = getattr(one, "statistics", None)
-    rounds = statistics.rounds if statistics else 0
-    if rounds and hasattr(one, "device_s"):  # it has the device's own clock
-        device_s = one.device_s / rounds
-    return Speed(
+    found = Speed(
         model, entrant.engine, entrant.setting, entrant.quantization, entrant.detail,
         entrant.source.value, speed, speed.median / plain, right,
-        getattr(one, "right_share", None),
-        statistics.acceptance_rate if statistics else None,
-        statistics.decode_s / rounds if statistics and rounds else None,
-        device_s,
     )  # fmt: skip
+    if not isinstance(one, Ours) or not one.statistics.rounds:
+        return found
+    rounds = one.statistics.rounds
+    return replace(
+        found,
+        right_share=one.right,
+        acceptance=one.statistics.acceptance_rate,
+        round_s=one.statistics.decode_s / rounds,
+        device_s=one.clocked_s / rounds if one.clocked_s else device_s,
+    )
