@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.bench.gpu.speed import DEPTH, NAME, Speed
+from engine.bench.gpu.speed import DEPTH, GRAPHS, NAME, Speed
 from engine.bench.gpu.steps import Bits, StepTime
 from engine.bench.peers.base import DRAFT
 
@@ -51,10 +51,9 @@ def verdicts(
         text = f"an 8B step in {kind} at {share:.0%} of bandwidth at least"
         found.append(_least(text, shares, share, "{:.0%}"))
     ours = [one for one in speeds if one.engine == NAME]
+    ours = [one for one in ours if one.detail.startswith(GRAPHS)] or ours
     hosts = [one.host_share for one in ours if one.host_share is not None]
-    drafted = [
-        one.ratio for one in ours if one.setting == DRAFT and f"{RIGHT:g} right" in one.detail
-    ]
+    drafted = [one.ratio for one in ours if one.setting == DRAFT and one.right_share == RIGHT]
     text = f"{RIGHT:g} right at depth {DEPTH}: at least {SPEED_UP:g} x plain"
     different = [float(one.different) for one in bits]
     return [

@@ -6,7 +6,6 @@ so a run that is killed leaves what it had found.
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,6 +62,7 @@ class Run:
         self.options, self.say = options, say
         place = device.find(options.device)
         self.real = place.type == "cuda"
+        self.repeats = 15 if self.real else 2
         known = shapes.REAL if self.real else shapes.REHEARSAL
         self.models = shapes.choose(list(options.models), known)
         self.kinds = [
@@ -134,7 +134,6 @@ class Run:
             log.exception("%s failed", name)
             said = str(error).splitlines() or [""]
             self._leave_out(name, f"it failed: {type(error).__name__}: {said[0]}")
-        gc.collect()
         device_memory.release()
         self._write()
 
@@ -149,15 +148,15 @@ class Run:
         self.report.bandwidth, _ = device.read_bandwidth(self.clock)
 
     def _kernels(self, sizes: Sizes) -> None:
-        report, clock = self.report, self.clock
+        report, clock, repeats = self.report, self.clock, self.repeats
         for kind in self.kinds:
-            report.kernels += time_products(sizes, kind, clock, report.bandwidth)
+            report.kernels += time_products(sizes, kind, clock, report.bandwidth, repeats)
             self._write()
         pasts = (1024, 8192) if self.real else (64,)
-        report.kernels += time_attention(sizes, clock, report.bandwidth, pasts=pasts)
+        report.kernels += time_attention(sizes, clock, report.bandwidth, repeats, pasts)
         missing = rivals.why_no_bitsandbytes()
         if missing is None:
-            report.kernels += rivals.time_bitsandbytes(sizes, clock, report.bandwidth)
+            report.kernels += rivals.time_bitsandbytes(sizes, clock, report.bandwidth, repeats)
         elif all(one.part != "bitsandbytes" for one in report.left_out):
             self._leave_out("bitsandbytes", missing)
 
@@ -165,9 +164,10 @@ class Run:
         """Steps, bits, then speeds; with ``compiled`` only speeds, once more, beside it."""
         report, clock = self.report, self.clock
         contest = Contest(sizes, kind, clock)
-        repeats = 15 if self.real else 3
         past = PAST if self.real else 64
-        steps, graphs = time_steps(contest.model, sizes, clock, report.bandwidth, repeats, past)
+        steps, graphs = time_steps(
+            contest.model, sizes, clock, report.bandwidth, self.repeats, past
+        )
         if not compiled:
             report.steps += steps
             report.graphs.append(graphs)
