@@ -94,7 +94,10 @@ def read_bandwidth(clock: Clock, repeats: int = 15) -> tuple[float, Times]:
 
     A sum reads every byte and writes next to none, as a product of one row does.
     """
-    count = (BANDWIDTH_BYTES if clock.cuda else REHEARSAL_BYTES) // 4
+    size = REHEARSAL_BYTES
+    if clock.cuda:
+        size = min(BANDWIDTH_BYTES, torch.cuda.mem_get_info(clock.device)[0] // 2)
+    count = size // 4
     buffer: Any = torch.ones(count, dtype=torch.float32, device=clock.device)
     times = clock.time(clock.capture([buffer.sum]).call, repeats)
     return buffer.nbytes / times.median, times

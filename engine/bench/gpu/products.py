@@ -107,7 +107,7 @@ def time_case(
     for count, times in timed.items():
         one = times.each(len(calls[count]))
         equal = torch.equal(calls[count][0](), whole[:count]) if promised else None
-        share = case.bytes / one.median / bandwidth
+        share = case.bytes / one.median / bandwidth if bandwidth else 0.0
         found.append(
             KernelTime(model, case.kernel, kind, case.size, count, one, share, equal, problem)
         )

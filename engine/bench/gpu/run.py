@@ -76,14 +76,17 @@ class Run:
         """All parts that fit. Mistakes of one part are told in the report; the others go on."""
         if self.real and not engines.has_cuda_decoder():
             self._leave_out("int8 and nf4", "this version has no decoder for the CUDA kernels")
-        self._do("read bandwidth", self._bandwidth, 2.0)
+        alive = self._do("read bandwidth", self._bandwidth, 2.0)
         for part in self._parts():
+            if not alive:
+                self._leave_out("all the rest", "the GPU does not answer any more")
+                break
             reason = self._no_room(part) or self.budget.refuses(part.seconds)
             if reason is None:
-                self._do(part.name, part.work, part.seconds)
+                alive = self._do(part.name, part.work, part.seconds)
             else:
                 self._leave_out(part.name, reason)
-        self.report.finished = True
+        self.report.finished = alive
         self._write()
         return self.report
 
@@ -104,8 +107,10 @@ class Run:
         name = f"{sizes.name} in {kind}" + (", with torch.compile" if compiled else "")
         if not self.real:
             return Part(name, 1.0, held, lambda: self._model(sizes, kind, beside, compiled))
-        step = sizes.read_bytes(kind, PAST) / max(self.report.bandwidth, 1e9)
-        seconds = 10 + 60 * held / self.report.bandwidth + 16 * 30 * step + 1000 * step
+        speed = max(self.report.bandwidth, 1e9)
+        step = sizes.read_bytes(kind, PAST) / speed
+        # Kernels are compiled; weights are made and quantised; steps are timed, and tokens written.
+        seconds = 10 + 60 * held / speed + 16 * 30 * step + 1000 * step
         seconds += 60 if compiled else 25 if beside else 0
         return Part(
             name, seconds, held + SPARE_BYTES, lambda: self._model(sizes, kind, beside, compiled)
@@ -121,7 +126,8 @@ class Run:
             return None
         return f"it needs {human(part.bytes)} and {human(free)} are free on the GPU"
 
-    def _do(self, name: str, work: Callable[[], None], estimate: float) -> None:
+    def _do(self, name: str, work: Callable[[], None], estimate: float) -> bool:
+        """Whether the device still answers afterwards."""
         self.say(name)
         try:
             self.budget.run(
@@ -134,8 +140,13 @@ class Run:
             log.exception("%s failed", name)
             said = str(error).splitlines() or [""]
             self._leave_out(name, f"it failed: {type(error).__name__}: {said[0]}")
-        device_memory.release()
         self._write()
+        try:
+            self.clock.wait()
+            device_memory.release()
+        except RuntimeError:  # after an error of its own, CUDA refuses every call
+            return False
+        return True
 
     def _leave_out(self, part: str, reason: str) -> None:
         self.report.left_out.append(LeftOut(part, reason))

@@ -69,9 +69,9 @@ def time_steps(
         count: clock.capture([step_of(model, cache, tokens[past : past + count])]) for count in rows
     }
     timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
-    size = sizes.read_bytes(kind, past)
+    reading = sizes.read_bytes(kind, past) / bandwidth if bandwidth else 0.0
     steps = [
-        StepTime(sizes.name, kind, path(model), count, times, size / times.median / bandwidth)
+        StepTime(sizes.name, kind, path(model), count, times, reading / times.median)
         for count, times in timed.items()
     ]
     held = list(captured.values())

@@ -98,6 +98,25 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(
     }
 
 
+def test_a_gpu_that_is_lost_ends_the_run_with_what_was_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    bench = Run(options(tmp_path))
+
+    def fails(sizes: shapes.Sizes, kind: str) -> None:
+        monkeypatch.setattr(bench.clock, "wait", lost)
+        lost()
+
+    done = work_of(monkeypatch, fails)
+    report = bench()
+    assert done == ["tiny-llama bf16"] and not report.finished
+    assert [one.part for one in report.left_out] == ["tiny-llama in bf16", "all the rest"]
+    assert "does not answer" in report.file(tmp_path).read_text()
+
+
 def test_a_run_that_is_ended_leaves_what_it_had_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
