@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -30,7 +30,7 @@ def decode(
     judge: Judge,
     ending: Ending,
     name: str,
-) -> Iterator[Round]:
+) -> Generator[Round]:
     """Yields rounds until ``ending``; each appends its tokens to ``context``.
 
     The target's cache must hold ``context.tokens[:-1]``. Between two rounds the caller may stop
@@ -50,7 +50,7 @@ def decode(
         proposer.observe(acceptance)
 
         tokens = [*(proposal.tree.tokens[node] for node in acceptance.path), acceptance.next_token]
-        emitted, done = _cut(tokens, ending.eos)
+        emitted, done = cut(tokens, ending.eos)
         context.tokens.extend(tokens[:emitted])
         round = Round(
             index=index,
@@ -76,7 +76,7 @@ def _within(budget: Budget, room: int) -> Budget:
     return replace(budget, depth=min(budget.depth, room), nodes=min(budget.nodes, room))
 
 
-def _cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
+def cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
     """How many tokens count, up to and including the first of ``eos``; whether one was there."""
     for index, token in enumerate(tokens):
         if token in eos:

@@ -56,6 +56,10 @@ class OutOfMemory(ForetokenError):
     """The model does not fit; the message says what is needed and what is free."""
 
 
+class DeviceLost(ForetokenError):
+    """The GPU failed or vanished; what was in its memory is gone, the process goes on without it."""
+
+
 class NotInstalled(ForetokenError):
     """Something optional is not on this machine; the message says how to get it."""
 

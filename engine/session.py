@@ -6,11 +6,13 @@ new. Not thread-safe: one thread runs one request at a time (see service.py).
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from engine import controllers, proposers
 from engine.context import Context
@@ -33,12 +35,16 @@ from engine.events import (
 )
 from engine.judge import Judge
 from engine.models.base import Model
+from engine.models.cuda.decoder import CudaDecoder
 from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
 from engine.request import AcceptanceRule, Control, Request
 from engine.sampling import Sampler, resolve_rule
 from engine.target import Target
 from engine.text import Detokenizer, StopStrings, TextCodec
+
+if TYPE_CHECKING:
+    from engine.models.cuda.graphs import Runner
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -53,6 +59,12 @@ class Session:
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
         self._experience = Experience()
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
+        # A pair that is not wholly on the device is judged on the host, whoever drafts: the noise of
+        # both differs in its last bits, and a seed's words must not depend on the proposer.
+        self._on_device = isinstance(model, CudaDecoder) and isinstance(
+            resources.draft, CudaDecoder | None
+        )
+        self._runner: Runner | None = None
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -101,16 +113,33 @@ class Session:
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
         ending = self._ending(request, len(prompt))
-        rounds = decode(
-            context,
-            self.target,
-            proposer,
-            self._controller(request, sampler),
-            Judge(sampler),
-            ending,
-            name,
+        rounds = self._decode(context, proposer, sampler, request, ending)
+        narrator = _Narrator(self.codec, prompt, request, ending)
+        with contextlib.closing(rounds):
+            yield from narrator.narrate(rounds, cancelled)
+        # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
+        # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
+        self.target.reuse([*prompt, *narrator.tokens][:-1])
+
+    def _decode(
+        self,
+        context: Context,
+        proposer: Proposer,
+        sampler: Sampler,
+        request: Request,
+        ending: Ending,
+    ) -> Generator[Round]:
+        """Rounds on the device where all of the pair is there."""
+        controller, name = self._controller(request, sampler), request.speculation.proposer
+        if not self._on_device:
+            judge = Judge(sampler)
+            return decode(context, self.target, proposer, controller, judge, ending, name)
+        from engine.device_decode import decode_on_device, runner_for  # it needs Triton
+
+        runner = self._runner = runner_for(self.target, proposer, self._runner)
+        return decode_on_device(
+            context, self.target, proposer, controller, sampler, runner, ending, name
         )
-        yield from _Narrator(self.codec, prompt, request, ending).narrate(rounds, cancelled)
 
     def close(self) -> None:
         """Releases the proposers' memory."""
@@ -139,8 +168,11 @@ class Session:
             self.target.extend(part)
 
     def _warm_up(self) -> None:
-        """Before the first request that needs to know what verifying takes."""
-        if not self._experience.verify.known:
+        """Before the first request that needs to know what verifying takes.
+
+        On a device the first round tells, and all depths are taken to cost the same until tried.
+        """
+        if not self._on_device and not self._experience.verify.known:
             warm_up(self.target.model, self._experience.verify)
 
     def _controller(self, request: Request, sampler: Sampler) -> Controller:

@@ -13,6 +13,7 @@ from torch import Tensor
 from engine.events import Tree
 from engine.features import Features, Tap
 from engine.models.base import Cache, Model, TappableModel
+from engine.models.cuda.cache import DeviceCache
 from engine.prefix import common_prefix
 
 
@@ -85,6 +86,12 @@ class Target:
         self.tokens.extend(kept)
         self._unverified = []
         self.cache.crop(len(self.tokens))
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
+        assert isinstance(self.cache, DeviceCache)
+        self.tokens = list(tokens)
+        self.cache.settle(len(self.tokens))
 
     def clear(self) -> None:
         """Empties the cache."""

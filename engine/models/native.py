@@ -24,7 +24,7 @@ from engine.kernels.native import library as native
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
-from engine.models.rotation import rotations
+from engine.models.rotation import cosines
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
 
 
@@ -115,7 +115,7 @@ class NativeDecoder:
         ]
         norm = make_norm(architecture, tensor(names.norm))
         turns = {
-            spec.rope: _turns(spec.rope, architecture.head_dim, info.context)
+            spec.rope: cosines(spec.rope, architecture.head_dim, info.context)
             for spec in architecture.layers
             if spec.rope is not None
         }
@@ -234,11 +234,6 @@ def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
     return tensor(prefix + name)
-
-
-def _turns(rope: Rope, head_dim: int, context: int) -> Tensor:
-    """(context, head_dim / 2, 2) float32: cosine and sine of every position."""
-    return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
 
 
 def _tap(features: Features, tap: Tap) -> native.Tap:

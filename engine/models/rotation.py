@@ -26,6 +26,11 @@ def rotations(rope: Rope, head_dim: int, context: int) -> Tensor:
     return torch.cat([turned, still], dim=1)
 
 
+def cosines(rope: Rope, head_dim: int, context: int) -> Tensor:
+    """``rotations`` as ``(context, head_dim / 2, 2)`` float32: cosine and sine of every pair."""
+    return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
+
+
 def side_by_side(weight: Tensor, heads: int, rope: Rope | None) -> Tensor:
     """Reorders ``weight (heads * d, ...)``: within a head 0, w/2, 1, w/2 + 1, ..., then the rest.
 

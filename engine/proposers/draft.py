@@ -12,6 +12,7 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
 from engine.models.base import GreedyModel
+from engine.models.cuda.cache import DeviceCache
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import DRAFT, NOTHING, DraftProposal, Resources
 from engine.proposers.drawing import Chain
@@ -61,6 +62,12 @@ class DraftModelProposer:
     def observe(self, acceptance: Acceptance) -> None:
         # The last drafted token was never fed to the draft; what was fed and then rejected goes.
         self._crop(min(len(self.tokens), self._known + len(acceptance.path)))
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
+        assert isinstance(self.cache, DeviceCache)
+        self.tokens = list(tokens)
+        self.cache.settle(len(self.tokens))
 
     def close(self) -> None:
         self.tokens.clear()

@@ -37,9 +37,34 @@ def repair() -> None:
         product = np.matmul(_widened(a), _widened(b), dtype=into.data.dtype)
         return interpreter.TensorHandle(product + into.data, into.dtype.scalar)
 
+    _patch_once(interpreter)
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = dot
     np.seterr(all="ignore")
+
+
+def _patch_once(interpreter: Any) -> None:
+    """Functions that a kernel calls find Triton's language patched by the kernel's launch already.
+
+    Triton patches it again in every such call, which takes longer than most of them.
+    """
+    launch, patch = interpreter.GridExecutor.__call__, interpreter._patch_lang
+    patched: set[frozenset[int]] = set()
+
+    def patched_once(function: Any) -> Any:
+        seen = frozenset(map(id, function.__globals__.values())) & languages
+        if seen in patched:
+            return None
+        patched.add(seen)
+        return patch(function)
+
+    def launched(self: Any, *arguments: Any, **named: Any) -> Any:
+        patched.clear()
+        return launch(self, *arguments, **named)
+
+    languages = frozenset(map(id, (interpreter.tl, interpreter.tl.core)))
+    interpreter._patch_lang = patched_once
+    interpreter.GridExecutor.__call__ = launched
 
 
 def _convert(data: Any, source: Any, target: Any, rounding: Any) -> Any:

@@ -52,8 +52,8 @@ class Int8Weight:
 
 def quantise(weight: Tensor) -> Int8Weight:
     """Rounds ``weight (out, in)`` of any float dtype to the nearest of 255 steps per row."""
-    values = torch.empty(weight.shape, dtype=torch.int8)
-    scale = torch.empty(weight.shape[0])
+    values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
+    scale = torch.empty(weight.shape[0], device=weight.device)
     for start in range(0, weight.shape[0], CHUNK_ROWS):
         part = weight[start : start + CHUNK_ROWS].float()
         step = part.abs().amax(-1).div_(WEIGHT_LEVELS).add_(_TINY)

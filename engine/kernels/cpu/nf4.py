@@ -44,7 +44,6 @@ CODE = torch.tensor(
      0.7229568362236023, 1.0]
 )  # fmt: skip
 _BORDERS = (CODE[1:] + CODE[:-1]) / 2
-_CODE_BF16 = CODE.bfloat16()
 
 CHUNK = 2**22
 """Weights that are quantised or dequantised at once, so that float copies stay small."""
@@ -72,8 +71,9 @@ def quantise(weight: Tensor) -> Nf4Weight:
     """The nearest codes for ``weight (out, in)`` of any float dtype."""
     flat = weight.reshape(-1)
     count = flat.numel()
-    packed = torch.empty(-(-count // 2), dtype=torch.uint8)
-    absmax = torch.empty(-(-count // BLOCK), dtype=torch.bfloat16)
+    packed = torch.empty(-(-count // 2), dtype=torch.uint8, device=flat.device)
+    absmax = torch.empty(-(-count // BLOCK), dtype=torch.bfloat16, device=flat.device)
+    borders = _BORDERS.to(flat.device)
     for start in range(0, count, CHUNK):
         part = flat[start : start + CHUNK].float()
         blocks = F.pad(part, (0, -len(part) % BLOCK)).view(-1, BLOCK)
@@ -81,7 +81,7 @@ def quantise(weight: Tensor) -> Nf4Weight:
         absmax[start // BLOCK : start // BLOCK + len(blocks)] = peak[:, 0]
         # A block of zeros: 0 * inf would be NaN, and NaN the last code.
         scaled = blocks * torch.where(peak > 0, 1 / peak, 0.0)
-        code = torch.bucketize(scaled, _BORDERS).to(torch.uint8).view(-1, 2)
+        code = torch.bucketize(scaled, borders).to(torch.uint8).view(-1, 2)
         half = (code[:, 0] << 4) | code[:, 1]
         packed[start // 2 : (start + len(part) + 1) // 2] = half[: (len(part) + 1) // 2]
     return Nf4Weight(packed, absmax, (weight.shape[0], weight.shape[1]))
@@ -91,14 +91,30 @@ def dequantise(
     packed: Tensor, absmax: Tensor, count: int, dtype: torch.dtype = torch.bfloat16
 ) -> Tensor:
     """The first ``count`` weights, flat, in ``dtype``; products are rounded once."""
-    result = torch.empty(count, dtype=dtype)
+    result = torch.empty(count, dtype=dtype, device=packed.device)
+    quantiles = code_on(packed.device)
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         codes = unpack(packed[start // 2 : -(-stop // 2)])
-        values = F.pad(CODE[codes.int()], (0, -len(codes) % BLOCK)).view(-1, BLOCK)
+        values = F.pad(quantiles[codes.int()], (0, -len(codes) % BLOCK)).view(-1, BLOCK)
         scale = absmax[start // BLOCK : -(-stop // BLOCK)].float()
         result[start:stop] = (values * scale[:, None]).view(-1)[: stop - start]
     return result
+
+
+@functools.cache
+def code_on(device: torch.device) -> Tensor:
+    """``CODE`` there, copied once: a captured graph may not wait for the host's memory."""
+    return CODE.to(device)
+
+
+def rounded(weight: Nf4Weight) -> Tensor:
+    """What the kernels multiply by, float32 ``(out, in)``: codes rounded to bf16, times their scales."""
+    out, width = weight.shape
+    codes = code_on(weight.packed.device).bfloat16().float()
+    values = codes[unpack(weight.packed).int()][: out * width]
+    scales = weight.absmax.float().repeat_interleave(BLOCK)[: out * width]
+    return (values * scales).view(out, width)
 
 
 def unpack(packed: Tensor) -> Tensor:
@@ -110,10 +126,7 @@ class Nf4Reference:
     """The plain product of what the kernels mean: bf16 codes, scales and inputs, sums in float32."""
 
     def __init__(self, weight: Nf4Weight) -> None:
-        out, width = weight.shape
-        codes = _CODE_BF16.float()[unpack(weight.packed).int()][: out * width]
-        scales = weight.absmax.float().repeat_interleave(BLOCK)[: out * width]
-        self.product = BlockedLinear((codes * scales).view(out, width))
+        self.product = BlockedLinear(rounded(weight))
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.product(x.bfloat16().float()).bfloat16().to(x.dtype)

@@ -12,9 +12,11 @@ import torch
 import triton
 from torch import Tensor
 
+from engine.errors import ModelError
 from engine.kernels.cuda.arithmetic import exponential_reference
 from engine.kernels.cuda.state import BLOCK, Distribution, Scratch, State
 from engine.kernels.cuda.verdict import (
+    CHAIN_AT,
     NOT_FINITE,
     NOTHING_ALLOWED,
     P_AT,
@@ -32,7 +34,7 @@ REGISTERS = 160
 
 
 def empty_result(device: torch.device | str) -> Tensor:
-    """Where a verdict is written: int32 (64,), one copy to pinned memory."""
+    """Where a verdict is written: int32 (80,), one copy to pinned memory."""
     return torch.zeros(RESULT_SIZE, dtype=torch.int32, device=device)
 
 
@@ -49,7 +51,7 @@ def judge(
     """Judges the first ``depth`` drafted tokens by ``p``, which ``distribute`` has written last.
 
     ``q``: what each was drawn from, for ``rejection`` and ``block``; None: drafted without chance.
-    Writes ``out`` int32 (64,), for ``Outcome.read``, and moves ``state`` on by what was emitted.
+    Writes ``out`` int32 (80,), for ``Outcome.read``, and moves ``state`` on by what was emitted.
     """
     _launch(p, q, state, scratch, out, rule, Stream.CHOICE, depth, 0, False)
 
@@ -88,32 +90,36 @@ def _launch(
 class Outcome:
     """One round as the host reads it.
 
-    ``tokens``: the accepted ones, then the target's own. ``p`` and ``q``: of each drafted token,
-    accepted or not; ``p`` behind the first rejected one means nothing. ``next_p`` is that of the
-    last token.
+    ``tokens``: the accepted ones, then the target's own; ``chain``: all that were drafted. ``p`` and
+    ``q``: of each drafted token, accepted or not; ``p`` behind the first rejected one means nothing.
+    ``next_p`` is that of the last token.
     """
 
     accepted: int
     tokens: tuple[int, ...]
+    chain: tuple[int, ...]
     p: tuple[float, ...]
     q: tuple[float, ...]
     next_p: float
 
     @classmethod
     def read(cls, result: Tensor, depth: int) -> Outcome:
-        """From a copy of the device's result on the host. Raises ValueError for broken logits."""
+        """From a copy of the device's result on the host. Raises ModelError for broken logits."""
         status, accepted = result[:2].tolist()
         if status == NOT_FINITE:
-            raise ValueError(
-                "the model's logits hold NaN or infinity, so no token can be chosen; "
-                "its weights are damaged, or too large for their number format"
+            raise ModelError(
+                "The model's logits hold NaN or infinity, so no token can be chosen: its weights are "
+                "damaged, or too large for their number format. Download it again, or load it in fp32."
             )
         if status == NOTHING_ALLOWED:
-            raise ValueError("the grammar allows no token here; it ends in a dead end")
+            raise ModelError(
+                "The grammar allows no token here: it ends in a dead end. Correct the grammar."
+            )
         values = result.view(torch.float32)
         return cls(
             accepted,
             tuple(result[TOKENS_AT : TOKENS_AT + accepted + 1].tolist()),
+            tuple(result[CHAIN_AT : CHAIN_AT + depth].tolist()),
             tuple(values[P_AT : P_AT + depth].tolist()),
             tuple(values[Q_AT : Q_AT + depth].tolist()),
             float(values[2]),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import os
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,9 +14,13 @@ from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda import product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Product
+from engine.kernels.cuda.bulk_product import BulkProduct
 
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""
+
+STREAMED_ROWS = 64
+"""So many rows of a prompt still go through the kernels: reading a weight outlasts multiplying."""
 
 
 @functools.cache
@@ -23,13 +29,39 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def is_interpreted() -> bool:
+    """Whether Triton runs its kernels in NumPy in this process, on the CPU's memory."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def runs_kernels(device: torch.device) -> bool:
+    """Whether Triton's kernels run on tensors that lie there."""
+    return has_triton() and (device.type == "cuda" or is_interpreted())
+
+
+@dataclass(frozen=True, slots=True)
+class AnyRows:
+    """One product for decoding and for prompts; up to ``STREAMED_ROWS`` rows have the kernels' bits."""
+
+    few: Product
+    many: Product
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        return (self.few if len(x) <= STREAMED_ROWS else self.many)(x, residual)
+
+
+def choose_for_any_rows(weight: Weight, around: Around = PLAIN) -> AnyRows:
+    """``choose``, and cuBLAS where many rows come at once."""
+    return AnyRows(choose(weight, around), BulkProduct(weight, around))
+
+
 def choose(weight: Weight, around: Around = PLAIN) -> Product:
     """The product with ``weight``, and what stands ``around`` it, on the weight's device.
 
     Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole blocks, fp32, fp16):
     the reference multiplies by it as it is, row-independently too, but slowly.
     """
-    if not (_on_cuda(weight) and has_triton()):
+    if not runs_kernels(device_of(weight)):
         return _reference(weight, around)
     from engine.kernels.cuda import products
 
@@ -43,10 +75,11 @@ def choose(weight: Weight, around: Around = PLAIN) -> Product:
     return products.Bf16Product(weight, around)
 
 
-def _on_cuda(weight: Weight) -> bool:
+def device_of(weight: Weight) -> torch.device:
+    """Where the weight lies."""
     if isinstance(weight, Int8Weight):
-        return weight.values.is_cuda
-    return weight.packed.is_cuda if isinstance(weight, Nf4Weight) else weight.is_cuda
+        return weight.values.device
+    return weight.packed.device if isinstance(weight, Nf4Weight) else weight.device
 
 
 def _reference(weight: Weight, around: Around) -> Product:

@@ -29,7 +29,7 @@ class FloatReference:
     """
 
     def __init__(self, weight: Tensor | Nf4Weight, around: Around = PLAIN) -> None:
-        floats = nf4_floats(weight) if isinstance(weight, Nf4Weight) else weight.float()
+        floats = nf4.rounded(weight) if isinstance(weight, Nf4Weight) else weight.float()
         self.product = BlockedLinear(floats)
         self.rounded = isinstance(weight, Nf4Weight) or weight.dtype == torch.bfloat16
         self.around = around
@@ -75,14 +75,6 @@ def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
 def norm_factor(x: Tensor, norm: Norm) -> Tensor:
     """1 / sqrt(mean square + epsilon) of each row: ``(rows, 1)`` float32."""
     return torch.rsqrt(x.float().square().mean(-1, keepdim=True) + norm.epsilon)
-
-
-def nf4_floats(weight: Nf4Weight) -> Tensor:
-    """float32 ``(out, in)``: codes rounded to bf16, times their blocks' scales."""
-    out, width = weight.shape
-    codes = nf4.CODE.bfloat16().float()[nf4.unpack(weight.packed.cpu()).int()][: out * width]
-    scales = weight.absmax.cpu().float().repeat_interleave(nf4.BLOCK)[: out * width]
-    return (codes * scales).view(out, width).to(weight.packed.device)
 
 
 def finish(sums: Tensor, around: Around, residual: Tensor | None, dtype: torch.dtype) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ class Scratch:
         }  # fmt: skip
 
 
-class _Launched:
+class _Launched(ABC):
     """Cuts rows into launches, and gives each its part of the result and of the residual."""
 
     around: Around
@@ -84,9 +85,9 @@ class _Launched:
             self.launch(x[part], None if residual is None else residual[part], result[part])
         return result
 
+    @abstractmethod
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         """Writes ``result (rows, out)`` for at most ``MOST_ROWS`` rows."""
-        raise NotImplementedError
 
 
 class Bf16Product(_Launched):

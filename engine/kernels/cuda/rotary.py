@@ -17,6 +17,7 @@ def turn_and_store(
     rotation: Tensor | None,
     norm: Tensor | None = None,
     epsilon: float = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     """The queries ``(rows, heads, head_dim)`` in the dtype of ``qkv``; writes ``cache``.
 
@@ -25,7 +26,8 @@ def turn_and_store(
     (positions, head_dim / 2, 2) float32: cosine and sine of every pair, (1, 0) for pairs that a
     partial rotation leaves as they are; None where the layer knows no positions. ``norm``
     (heads + kv_heads, head_dim) float32 multiplies heads that RMSNorm has made even (Qwen3, Gemma 3);
-    None where there is none.
+    None where there is none. ``scale`` multiplies the queries: that of the scores, which would not
+    survive in a weight of 8 bits.
     """
     from engine.kernels.cuda import rotary_kernel as kernels
 
@@ -49,6 +51,7 @@ def turn_and_store(
         cache.value_scales if scaled else length,
         capacity,
         epsilon,
+        scale,
         HEADS=heads,
         KV_HEADS=kv_heads,
         WIDTH=head_dim,
@@ -70,6 +73,7 @@ def turn_and_store_reference(
     rotation: Tensor | None,
     norm: Tensor | None = None,
     epsilon: float = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     """``turn_and_store`` in torch, as the decoder does it; waits for ``length``."""
     rows, start = qkv.shape[0], int(length)
@@ -85,7 +89,7 @@ def turn_and_store_reference(
     there = slice(start, start + rows)
     _store(cache.keys[:, there], cache.key_scales, qk[:, -kv_heads:], there)
     _store(cache.values[:, there], cache.value_scales, value.float(), there)
-    return qk[:, :-kv_heads].to(qkv.dtype).contiguous()
+    return (qk[:, :-kv_heads] * scale).to(qkv.dtype).contiguous()
 
 
 def _store(out: Tensor, scales: Tensor | None, heads: Tensor, there: slice) -> None:

@@ -48,6 +48,7 @@ def turn_and_store(
     value_scales: tl.tensor,
     capacity: tl.tensor,
     epsilon: tl.tensor,
+    scale: tl.tensor,  # of the scores
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -87,7 +88,7 @@ def turn_and_store(
         even, odd = even * cosine - odd * sine, even * sine + odd * cosine
     if head < HEADS:
         target = query + (row.to(tl.int64) * HEADS + head) * WIDTH
-        _store_pairs(target, target, even, odd, pair, inside, False)
+        _store_pairs(target, target, even * scale, odd * scale, pair, inside, False)
     elif fits:
         place = (head - HEADS).to(tl.int64) * capacity + position
         _store_pairs(keys + place * WIDTH, key_scales + place, even, odd, pair, inside, SCALED)

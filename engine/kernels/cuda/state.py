@@ -5,6 +5,7 @@ A CUDA graph replays fixed addresses, so all that changes between rounds lies in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -61,6 +62,10 @@ class State:
         times = torch.bincount(ids[prompt_length:], minlength=len(self.seen))
         times[ids] += 1
         self.seen.copy_(times)
+
+    def put(self, chain: Sequence[int]) -> None:
+        """Writes a chain that was drafted on the host."""
+        self.drafted[: len(chain)].copy_(torch.tensor(chain, dtype=torch.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,12 @@ _BLOCK_RULE = tl.constexpr(int(Rule.BLOCK))
 _ACCEPT, _RESIDUAL = tl.constexpr(int(Stream.ACCEPT)), tl.constexpr(int(Stream.RESIDUAL))
 _MASS_ONE = tl.constexpr(MASS_ONE)
 
-# Where things stand in the result: status, accepted tokens, p of the last token, then three lists.
-RESULT_SIZE, TOKENS_AT, P_AT, Q_AT = 64, 4, 20, 36
+# Where things stand in the result: status, accepted tokens, p of the last token, then four lists of
+# 16, and three times in nanoseconds that the round's clock writes (int64).
+RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT = 80, 4, 20, 36, 52, 68
 NOT_FINITE, NOTHING_ALLOWED = 1, 2
 _TOKENS, _P, _Q = tl.constexpr(TOKENS_AT), tl.constexpr(P_AT), tl.constexpr(Q_AT)
+_CHAIN = tl.constexpr(CHAIN_AT)
 _NOT_FINITE, _NOTHING_ALLOWED = tl.constexpr(NOT_FINITE), tl.constexpr(NOTHING_ALLOWED)
 
 
@@ -256,6 +258,7 @@ def _conclude(
     tl.store(out + _TOKENS + rows, tl.where(used, emitted, -1))
     tl.store(out + _P + rows, p.to(tl.int32, bitcast=True))
     tl.store(out + _Q + rows, q.to(tl.int32, bitcast=True))
+    tl.store(out + _CHAIN + rows, chain)
     if DRAFTING:
         tl.store(drafted + first, following)
     else:

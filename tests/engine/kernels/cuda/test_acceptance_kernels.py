@@ -58,6 +58,7 @@ def test_a_verdict_is_that_of_the_torch_rule(
     outcome = bench.judge(p, q, rule, depth)
     assert outcome.tokens == expected
     assert outcome.accepted == len(expected) - 1
+    assert outcome.chain == tuple(drafted)
     assert outcome.p == tuple(float(dense[i][x]) for i, x in enumerate(drafted))
     shown = [1.0 if q_dense is None else float(q_dense[i][x]) for i, x in enumerate(drafted)]
     assert outcome.q == tuple(shown)

@@ -250,6 +250,7 @@ class Turn:
             "rotation": rotation,
             "norm": norm.to(device) if self.normed else None,
             "epsilon": 1e-6,
+            "scale": 0.3,
         }
 
 

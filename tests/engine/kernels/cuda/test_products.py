@@ -153,7 +153,7 @@ def test_weights_that_are_no_bf16_are_not_rounded(
     pytest.importorskip("triton")
     from engine.kernels.cuda.products import Bf16Product
 
-    monkeypatch.setattr(choose_module, "_on_cuda", lambda weight: True)
+    monkeypatch.setattr(choose_module, "runs_kernels", lambda device: True)
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(20, 64, generator=generator).to(dtype)
     x = torch.randn(5, 64, generator=generator)

@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from engine import noise
+from engine.errors import ModelError
 from engine.kernels.cuda import arithmetic
 from engine.kernels.cuda.state import MAX_ROWS
 from engine.kernels.cuda.verdict import Rule
@@ -146,5 +147,5 @@ def test_broken_rows_are_refused(rule: Rule, value: float, message: str) -> None
     if value == -torch.inf:
         logits[:] = value
     p = bench.distribute(logits, [], greedy=rule is Rule.GREEDY)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ModelError, match=message):
         bench.judge(p, None, rule, 0)

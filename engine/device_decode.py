@@ -1,0 +1,279 @@
+"""The loop of ``engine.decode`` for a target whose whole round runs on the device.
+
+The same rounds come out. The host reads a round while the next one runs already, so what it learns
+(an end, a stop string, a cancelled request, what a controller makes of a round) acts one round late: at
+most one round is computed for nothing, and nobody sees its tokens.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+from engine.acceptance import Acceptance
+from engine.context import Context
+from engine.controllers.base import Controller
+from engine.decode import Ending, cut
+from engine.events import Budget, Origin, Round, Timing, Tree
+from engine.kernels.cuda.acceptance import Outcome
+from engine.kernels.cuda.verdict import Rule
+from engine.models.cuda.cache import DeviceCache
+from engine.models.cuda.decoder import CudaDecoder
+from engine.models.cuda.failures import told
+from engine.models.cuda.graphs import Pending, Runner
+from engine.models.cuda.round import DeviceRound, Mode
+from engine.proposers.base import NOTHING, DraftProposal, Proposer
+from engine.proposers.draft import DraftModelProposer
+from engine.proposers.none import NoneProposer
+from engine.request import AcceptanceRule
+from engine.sampling import Sampler
+from engine.target import Target
+
+DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+"""Depths that rounds have: each is a graph, which takes memory and a moment to capture."""
+_RULES = {
+    AcceptanceRule.GREEDY: Rule.GREEDY,
+    AcceptanceRule.COUPLED: Rule.COUPLED,
+    AcceptanceRule.REJECTION: Rule.REJECTION,
+}
+
+
+def decode_on_device(
+    context: Context,
+    target: Target,
+    proposer: Proposer,
+    controller: Controller,
+    sampler: Sampler,
+    runner: Runner,
+    ending: Ending,
+    name: str,
+) -> Generator[Round]:
+    """Yields rounds until ``ending``, as ``decode``; cache and context agree once it is closed.
+
+    ``runner`` holds the target's cache and the draft proposer's. Other proposers draft on the host, so
+    nothing runs ahead of them. Raises OutOfMemory, DeviceLost, ModelError.
+    """
+    drafter: _Drafter
+    if isinstance(proposer, DraftModelProposer):
+        drafter = _OnDevice(proposer, context)
+    elif isinstance(proposer, NoneProposer):
+        drafter = _Nobody()
+    else:
+        drafter = _OnHost(proposer, context, runner)
+    loop = _Loop(context, controller, drafter, sampler, runner, ending, name)
+    try:
+        yield from loop.rounds()
+    finally:
+        target.adopt(context.tokens[:-1])
+        drafter.settle()
+
+
+def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runner:
+    """``kept`` where it holds what ``proposer`` drafts with, else a new one. Raises OutOfMemory."""
+    assert isinstance(target.model, CudaDecoder) and isinstance(target.cache, DeviceCache)
+    draft, cache = None, None
+    if isinstance(proposer, DraftModelProposer):
+        assert isinstance(proposer.model, CudaDecoder) and isinstance(proposer.cache, DeviceCache)
+        draft, cache = proposer.model, proposer.cache
+    if kept is not None and (cache is None or kept.round.draft_cache is cache.static):
+        return kept
+    with told(target.model.device):
+        return Runner(DeviceRound(target.model, target.cache, draft, cache))
+
+
+def deepest(limit: int) -> int:
+    """The largest of ``DEPTHS`` that is no larger."""
+    return max((depth for depth in DEPTHS if depth <= limit), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A round that was launched and not read."""
+
+    budget: Budget
+    proposal: DraftProposal
+    pending: Pending
+
+    @property
+    def most(self) -> int:
+        """Tokens it may emit."""
+        return self.pending.depth + 1
+
+
+class _Loop:
+    """One request's rounds, launched and read."""
+
+    def __init__(
+        self, context: Context, controller: Controller, drafter: _Drafter, sampler: Sampler,
+        runner: Runner, ending: Ending, name: str,
+    ) -> None:  # fmt: skip
+        self.context, self.controller, self.drafter = context, controller, drafter
+        self.runner, self.ending, self.name = runner, ending, name
+        self.rule = _RULES[sampler.rule]
+        self.running: deque[_Running] = deque()
+        self.budget: Budget | None = None  # decided, not launched yet
+        sampling = sampler.sampling
+        if self.rule is Rule.GREEDY:
+            sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
+        runner.round.begin(sampling, sampler.seed, context.tokens, context.prompt_length)
+
+    def rounds(self) -> Generator[Round]:
+        index, done = 0, False
+        while not done:
+            while len(self.running) < self.drafter.ahead and self._launch():
+                pass
+            if not self.running:
+                return
+            round, done = self._read(self.running.popleft(), index)
+            yield round
+            index += 1
+
+    def _launch(self) -> bool:
+        """Queues one more round, unless none is wanted, or the draft must know the last one first."""
+        # Each running round emits one token at least, and this one adds one to what it drafts.
+        room = self.ending.limit - self.context.generated - len(self.running)
+        if room < 1:
+            return False
+        budget = self.budget = self.budget or self.controller.budget()
+        unread = sum(round.most for round in self.running)
+        depth = deepest(min(budget.depth, room - 1, self.drafter.room(unread)))
+        if depth and not self.drafter.is_ready(waits=bool(self.running)):
+            return False
+        budget = replace(budget, depth=depth, nodes=depth)
+        proposal = self.drafter.propose(budget)
+        if self.drafter.drafts:
+            mode = Mode(depth, self.rule, drafts=depth > 0)
+        else:
+            mode = Mode(len(proposal.tree), self.rule)
+        self.running.append(_Running(budget, proposal, self.runner.launch(mode)))
+        self.budget = None
+        return True
+
+    def _read(self, running: _Running, index: int) -> tuple[Round, bool]:
+        """Waits for the oldest round; appends its tokens to the text. Whether it was the last one."""
+        outcome, draft_s, total_s = running.pending.read()
+        before = len(self.context.tokens)
+        emitted, ended = cut(list(outcome.tokens), self.ending.eos)
+        room = self.ending.limit - self.context.generated
+        emitted = min(emitted, room)
+        self.context.tokens.extend(outcome.tokens[:emitted])
+        path = tuple(range(outcome.accepted))
+        origin = Origin.BONUS if outcome.accepted == running.pending.depth else Origin.CORRECTION
+        acceptance = Acceptance(path, outcome.tokens[-1], origin)
+        self.drafter.observe(acceptance, running.pending.depth, before)
+        round = Round(
+            index=index,
+            proposer=self.name,
+            budget=running.budget,
+            tree=Tree.chain(outcome.chain),
+            accepted_path=path,
+            next_token=acceptance.next_token,
+            origin=origin,
+            p=_judged(outcome),
+            q=outcome.q if self.drafter.drafts else running.proposal.chosen_q,
+            next_p=outcome.next_p,
+            timing=Timing(draft_s, total_s - draft_s, total_s),
+            emitted=emitted,
+        )
+        self.controller.observe(round)
+        return round, ended or emitted == room
+
+
+def _judged(outcome: Outcome) -> tuple[float | None, ...]:
+    """The target's probabilities of what it judged: behind the first rejected token they mean nothing."""
+    return tuple(p if node <= outcome.accepted else None for node, p in enumerate(outcome.p))
+
+
+class _Drafter:
+    """Who drafts: on the device, on the host, or nobody, which is this."""
+
+    ahead = 2
+    """Rounds that are launched before the first of them is read."""
+    drafts = True
+    """Whether the round itself drafts."""
+
+    def room(self, unread: int) -> int:
+        """How far it may draft behind so many tokens that the host has not read."""
+        return 0
+
+    def is_ready(self, *, waits: bool) -> bool:
+        """Whether a round may draft now; with ``waits``, others run that must be read first."""
+        return True
+
+    def propose(self, budget: Budget) -> DraftProposal:
+        """What is verified, where the round does not draft itself."""
+        return NOTHING
+
+    def observe(self, acceptance: Acceptance, depth: int, before: int) -> None:
+        """What became of a round that drafted ``depth`` tokens behind ``before`` ones."""
+
+    def settle(self) -> None:
+        """The request is over."""
+
+
+class _Nobody(_Drafter):
+    """Plain decoding."""
+
+
+class _OnDevice(_Drafter):
+    """The draft model, within the round."""
+
+    def __init__(self, proposer: DraftModelProposer, context: Context) -> None:
+        self.proposer, self.context = proposer, context
+        self.known = len(proposer.tokens)  # the text's tokens in its cache, as far as was read
+        # A round feeds it the last two tokens itself; after plain rounds it may miss more.
+        self.is_behind = self.known < len(context.tokens) - 2
+
+    def room(self, unread: int) -> int:
+        known = len(self.context.tokens)
+        return 0 if known < 2 else self.proposer.model.info.context - known - unread
+
+    def is_ready(self, *, waits: bool) -> bool:
+        """Where it is behind it first reads what it missed, which must be on the host."""
+        if self.is_behind and waits:
+            return False
+        if self.is_behind:
+            self.settle()
+            for _ in self.proposer.prepare(self.context):
+                pass
+            self.known, self.is_behind = len(self.proposer.tokens), False
+        return True
+
+    def propose(self, budget: Budget) -> DraftProposal:
+        self.is_behind |= not budget.depth
+        return NOTHING
+
+    def observe(self, acceptance: Acceptance, depth: int, before: int) -> None:
+        if depth:
+            # It was fed the text and all drafted tokens but the last; those on the path stand.
+            fed = before + min(depth - 1, len(acceptance.path))
+            self.known = min(fed, len(self.context.tokens) - 1)
+
+    def settle(self) -> None:
+        self.proposer.adopt(self.context.tokens[: self.known])
+
+
+class _OnHost(_Drafter):
+    """A proposer that reads the text; its tokens are copied to the device for each round."""
+
+    ahead, drafts = 1, False
+
+    def __init__(self, proposer: Proposer, context: Context, runner: Runner) -> None:
+        self.proposer, self.context, self.state = proposer, context, runner.round.state
+
+    def room(self, unread: int) -> int:
+        return DEPTHS[-1]
+
+    def propose(self, budget: Budget) -> DraftProposal:
+        proposal = self.proposer.propose(self.context, budget)
+        if not proposal.tree.is_chain:
+            raise ValueError("rounds on the device verify chains only")
+        depth = deepest(len(proposal.tree))
+        self.state.put(proposal.tree.tokens[:depth])
+        return DraftProposal(
+            Tree.chain(proposal.tree.tokens[:depth]), None, proposal.chosen_q[:depth]
+        )
+
+    def observe(self, acceptance: Acceptance, depth: int, before: int) -> None:
+        self.proposer.observe(acceptance)

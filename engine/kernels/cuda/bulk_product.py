@@ -1,0 +1,71 @@
+"""Products of many rows at once, for prompts: cuBLAS, over a part of the weight widened at a time.
+
+Arithmetic limits these, not memory, so a weight may be widened on the way. Sums are cuBLAS's: bits
+follow from the number of rows, so what decodes and verifies never comes through here.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cpu import nf4
+from engine.kernels.cpu.int8 import Int8Weight
+from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cuda.around import Around
+from engine.kernels.cuda.product_reference import finish, norm_factor, quantise_rows
+
+PART = 4096
+"""Outputs widened at once: some tens of megabytes. A multiple of what whole blocks need."""
+LEAST_INTEGER_ROWS = 17
+"""What cuBLAS's int8 product takes at least; its sizes must be multiples of 8."""
+
+
+class BulkProduct:
+    """The product with a weight as it is kept; int8 has the bits of its kernel, the rest has not."""
+
+    def __init__(self, weight: Tensor | Int8Weight | Nf4Weight, around: Around) -> None:
+        self.weight, self.around = weight, around
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        """``x (rows, in)`` to ``(rows, out)``, as ``Product``."""
+        if isinstance(self.weight, Int8Weight):
+            sums = _int8_sums(x, self.weight, self.around)
+        else:
+            sums = _float_sums(x, self.weight, self.around)
+        return finish(sums, self.around, residual, x.dtype)
+
+
+def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, around: Around) -> Tensor:
+    """(rows, out) float32, from rows and weights in bf16."""
+    inputs = x.float()
+    if around.norm is not None:
+        inputs = inputs * norm_factor(x, around.norm) * around.norm.weight.float()
+    inputs = inputs.bfloat16()
+    outputs = weight.shape[0]
+    parts = [
+        F.linear(inputs, _widened(weight, start, min(start + PART, outputs))).float()
+        for start in range(0, outputs, PART)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+def _widened(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
+    """Outputs ``start`` to ``stop`` in bf16. ``PART`` whole rows are whole blocks and bytes."""
+    if isinstance(weight, Tensor):
+        return weight[start:stop].bfloat16()
+    width = weight.shape[1]
+    packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // BLOCK :]
+    return nf4.dequantise(packed, absmax, (stop - start) * width).view(-1, width)
+
+
+def _int8_sums(x: Tensor, weight: Int8Weight, around: Around) -> Tensor:
+    """(rows, out) float32: exact integer sums times the scales of outputs and rows."""
+    values, scale = quantise_rows(x, around.norm)
+    fits = len(x) >= LEAST_INTEGER_ROWS and not any(size % 8 for size in weight.values.shape)
+    if fits:
+        total = torch._int_mm(values, weight.values.t()).float()
+    else:
+        total = F.linear(values.double(), weight.values.double()).float()  # exact below 2**53
+    return total * weight.scale * scale

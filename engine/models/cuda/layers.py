@@ -1,0 +1,122 @@
+"""A checkpoint's tensors -> layers of the kernels' products, with what can be fused around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu.factory import Embedding, Kernels, plain_embedding
+from engine.kernels.cpu.int8 import Int8Embedding, Int8Weight
+from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.cpu.nf4 import Nf4Embedding, Nf4Weight
+from engine.kernels.cuda.around import Around, Norm, Product
+from engine.kernels.cuda.choose import Weight, choose, choose_for_any_rows
+from engine.models.activations import Activation, activation
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
+
+FUSED_GATE = "silu"
+"""The gate that the kernels apply themselves; others are operations of torch behind the product."""
+DTYPE = torch.bfloat16
+"""What is computed in between the products."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLayer:
+    """One block. None for what the model lacks.
+
+    ``gate`` is applied to the result of ``gate_up`` where the kernel does not do it.
+    """
+
+    qkv: Product  # its norm in front
+    qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
+    rotation: Tensor | None  # (context, head_dim / 2, 2) float32
+    window: int | None
+    output: Product
+    attention_after: RmsNorm | None
+    gate_up: Product  # its norm in front
+    gate: Activation | None
+    down: Product
+    mlp_after: RmsNorm | None
+
+
+class Held:
+    """A weight as it is kept, while it is not known yet what stands around its product."""
+
+    def __init__(self, weight: Weight) -> None:
+        self.weight = weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return choose(self.weight)(x)
+
+
+def hold(quantization: str, weight: Tensor) -> Weight:
+    """``weight (out, in)`` as ``quantization`` keeps it, on its device."""
+    if quantization == "int8":
+        return int8.quantise(weight)
+    return nf4.quantise(weight) if quantization == "nf4" else weight.to(DTYPE)
+
+
+def embedding_of(weight: Weight) -> Embedding:
+    """Rows of a table, as they are kept; the head of a tied model is the same memory."""
+    if isinstance(weight, Int8Weight):
+        return Int8Embedding(weight, DTYPE)
+    return Nf4Embedding(weight, DTYPE) if isinstance(weight, Nf4Weight) else plain_embedding(weight)
+
+
+def load(
+    architecture: Architecture,
+    spec: LayerSpec,
+    tensor: TensorSource,
+    quantization: str,
+    rotation: Tensor | None,
+) -> CudaLayer:
+    """One block; ``tensor`` fetches by the name within the layer.
+
+    The scale of the scores stays out of the weights: the kernel that turns the queries multiplies by it.
+    """
+    kernels = Kernels(lambda weight: Held(hold(quantization, weight)), plain_embedding)
+    unscaled = replace(architecture, query_scale=1.0)
+    return _fused(architecture, spec, load_layer(unscaled, spec, tensor, kernels), rotation)
+
+
+def _fused(
+    architecture: Architecture, spec: LayerSpec, layer: Layer, rotation: Tensor | None
+) -> CudaLayer:
+    fused = architecture.activation == FUSED_GATE
+    return CudaLayer(
+        qkv=_product(layer.qkv, layer.attention_norm),
+        qk_norm=layer.qk_norm,
+        rotation=rotation,
+        window=spec.window,
+        output=_product(layer.output),
+        attention_after=layer.attention_after,
+        gate_up=_product(layer.gate_up, layer.mlp_norm, gated=fused),
+        gate=None if fused else _gate(activation(architecture.activation)),
+        down=_product(layer.down),
+        mlp_after=layer.mlp_after,
+    )
+
+
+def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> Product:
+    """The product with a held weight, its bias and what is in front of it in one launch."""
+    bias = linear.bias if isinstance(linear, Biased) else None
+    held = linear.linear if isinstance(linear, Biased) else linear
+    assert isinstance(held, Held)
+    front = None if norm is None else Norm(norm.weight, norm.epsilon)
+    return choose_for_any_rows(held.weight, Around(front, bias, gated))
+
+
+def _gate(function: Activation) -> Activation:
+    return partial(_gated, function)
+
+
+def _gated(function: Callable[[Tensor], Tensor], both: Tensor) -> Tensor:
+    """``both (rows, 2 * width)``: the gate's outputs, then what they multiply."""
+    gate, other = both.chunk(2, dim=-1)
+    return function(gate) * other
