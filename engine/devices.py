@@ -1,21 +1,28 @@
-"""Where models run: CUDA if there is a GPU that can, else the CPU; and what to tell people about it."""
+"""Where models run: CUDA if there is a GPU that can, else the CPU; and what to tell people about it.
+
+Imports torch only when it is asked.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from engine.errors import InvalidRequest
-from engine.kernels.cuda.choose import has_triton
+
+if TYPE_CHECKING:
+    import torch
 
 DEVICES = ("auto", "cpu", "cuda")
 SETTING = "FORETOKEN_DEVICE"
-"""The environment's name of the setting, for whoever says nothing else."""
+"""In the environment: the device, for whoever names none."""
+GRAPHS = "FORETOKEN_CUDA_GRAPHS"
+"""In the environment: 0 runs every round on a GPU as it stands, without CUDA graphs."""
 LEAST_CAPABILITY = (8, 0)
 """Ampere: from here on tensor cores take bf16."""
 
@@ -38,10 +45,14 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where models run. ``kernels``: whether Triton's do. ``notes`` are sentences for people."""
+    """Where models run. ``notes`` are sentences for people.
+
+    ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself.
+    """
 
     device: torch.device
     kernels: bool = False
+    bf16: bool = True
     notes: tuple[str, ...] = ()
 
 
@@ -50,6 +61,8 @@ def choose(wanted: str | None = None) -> Place:
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
+    import torch
+
     wanted = check(wanted or os.environ.get(SETTING) or "auto")
     return Place(torch.device("cpu")) if wanted == "cpu" else decide(wanted, look())
 
@@ -69,7 +82,9 @@ def lose(device: torch.device) -> None:
 
 
 def look() -> Facts:
-    """Asks torch, once per call; some milliseconds."""
+    """Asks torch and the system; some milliseconds."""
+    import torch
+
     built = torch.version.cuda is not None
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -91,10 +106,14 @@ def look() -> Facts:
 
 def decide(wanted: str, facts: Facts) -> Place:
     """The place for ``wanted`` (auto or cuda) by the facts. Raises InvalidRequest as ``choose``."""
+    import torch
+
     reason = _why_no_gpu(facts)
     if reason is None:
         # Whoever chose another GPU with CUDA_VISIBLE_DEVICES finds it as the first one here.
-        return Place(torch.device("cuda"), *_what_runs(facts))
+        lacks = _what_lacks(facts)
+        notes = (*_which(facts), lacks) if lacks else _which(facts)
+        return Place(torch.device("cuda"), not lacks, facts.capability >= LEAST_CAPABILITY, notes)
     if wanted == "cuda":
         raise InvalidRequest(
             "device", f"device is 'cuda', but {reason[0].lower()}{reason[1:]} Or choose 'cpu'."
@@ -122,20 +141,27 @@ def _why_no_gpu(facts: Facts) -> str | None:
     return "Torch finds no CUDA device. Check that nvidia-smi shows one, and CUDA_VISIBLE_DEVICES."
 
 
-def _what_runs(facts: Facts) -> tuple[bool, tuple[str, ...]]:
-    """Whether the kernels run on the GPU, and what people should know."""
-    notes = []
-    if facts.count > 1:
-        notes.append(
-            f"{facts.count} GPUs are here; one is used, {facts.name}. CUDA_VISIBLE_DEVICES chooses "
-            "another one."
-        )
+def _which(facts: Facts) -> tuple[str, ...]:
+    """Which of several GPUs is used."""
+    if facts.count < 2:
+        return ()
+    return (
+        f"{facts.count} GPUs are here; one is used, {facts.name}. CUDA_VISIBLE_DEVICES chooses "
+        "another one.",
+    )
+
+
+def _what_lacks(facts: Facts) -> str | None:
+    """Why the kernels do not run on the GPU; None where they do."""
     slower = "so steps run as torch's own operations: slower, and in fp32 or bf16 only."
     if facts.capability < LEAST_CAPABILITY:
         has = ".".join(map(str, facts.capability))
-        notes.append(f"{facts.name} has compute capability {has}; the kernels need 8.0, {slower}")
-        return False, tuple(notes)
+        return f"{facts.name} has compute capability {has} and the kernels need 8.0, {slower}"
     if not facts.triton:
-        notes.append(f"Triton is not installed (it exists for Linux only), {slower}")
-        return False, tuple(notes)
-    return True, tuple(notes)
+        return f"Triton is not installed (it comes for Linux alone), {slower}"
+    return None
+
+
+def has_triton() -> bool:
+    """Whether Triton is installed; it is on no other system than Linux."""
+    return importlib.util.find_spec("triton") is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine import device_memory, memory
+from engine import device_memory, devices, memory
 from engine import heads as head_kinds
 from engine.checkpoint import Checkpoint, caution, inspect, why_not
 from engine.errors import IncompatiblePair, OutOfMemory
@@ -100,7 +100,8 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     context = min(asked, fit.context)
     if context < min(asked, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(fit.sentence)
-    notes = [quantisation_note(kind, ours), None if theirs is None else caution(ours, theirs)]
+    notes = [*devices.choose().notes, quantisation_note(kind, ours)]
+    notes.append(None if theirs is None else caution(ours, theirs))
     notes += [plan.note for plan in plans]
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"

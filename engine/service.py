@@ -358,7 +358,8 @@ class EngineService:
                 self._call(lambda: again() if self._loaded is loaded else None)
 
         session = self._session
-        interpreted = session is not None and isinstance(session.target.model, Decoder)
+        model = None if session is None else session.target.model
+        interpreted = isinstance(model, Decoder) and model.device.type == "cpu"
         if interpreted and loaded.dtype in native.KINDS:
             native.build_behind(swap)
 

@@ -68,6 +68,8 @@ def peers(
     seed: Annotated[int, typer.Option(help="Of random weights and simulated mistakes.")] = 1,
     quantization: options.QuantizationOption = "auto",
     native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
     as_json: options.JsonOption = False,
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,

@@ -77,6 +77,8 @@ def chat(
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
     marks: Annotated[
         bool,
         typer.Option(

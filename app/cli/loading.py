@@ -73,9 +73,10 @@ def open_for_command(
 
 def compile_first(status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
+    from engine import devices
     from engine.kernels.native import build
 
-    if build.wanted() and build.built() is None:
+    if build.wanted() and build.built() is None and devices.choose().device.type == "cpu":
         status.say("Compiling the decoder for this processor, once; some ten seconds ...")
         try:
             build.build()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from engine import heads
+from engine import devices, heads
 from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
 from engine.kernels.native import build
@@ -80,6 +80,35 @@ NativeOption = Annotated[
         "--native/--no-native",
         callback=_use_native,
         help="Whether models on a CPU run in the step that is compiled for this processor.",
+    ),
+]
+
+
+def _use_device(value: str) -> str:
+    if devices.check(value) != devices.DEVICES[0]:
+        os.environ[devices.SETTING] = value
+    return value
+
+
+def _use_graphs(value: bool) -> bool:
+    if not value:
+        os.environ[devices.GRAPHS] = "0"
+    return value
+
+
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        callback=_use_device,
+        help="auto (a CUDA GPU if there is one that can), cpu or cuda.",
+    ),
+]
+GraphsOption = Annotated[
+    bool,
+    typer.Option(
+        "--cuda-graphs/--no-cuda-graphs",
+        callback=_use_graphs,
+        help="Whether rounds on a GPU are captured once and replayed.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]

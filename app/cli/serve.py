@@ -16,6 +16,8 @@ def serve(
     quantization: options.QuantizationOption = "auto",
     threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:

@@ -1,4 +1,7 @@
-"""A folder on disk to a ``Model``: the own decoder where it can, the adapter otherwise."""
+"""A folder on disk to a ``Model``: an own decoder where one can, the adapter otherwise.
+
+Functions that take a ``place`` ask ``engine.devices`` where none is given.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,18 @@ from typing import Any
 
 import torch
 
+from engine import devices
 from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
+from engine.devices import Place
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
 from engine.kernels.native import library as native
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
+from engine.models.cuda import decoder as cuda
+from engine.models.cuda.decoder import CudaDecoder
+from engine.models.cuda.failures import told
 from engine.models.decoder import Decoder
 from engine.models.families import FAMILIES
 from engine.models.native import NativeDecoder, is_row_independent, keeps_stored, runs
@@ -30,19 +38,22 @@ SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
 
 
-def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None) -> Model:
-    """Loads the model in ``folder``. Raises ModelError with cause and remedy.
+def load_model(
+    folder: Path, *, dtype: str = "auto", context: int | None = None, device: str | None = None
+) -> Model:
+    """Loads the model in ``folder``. Raises ModelError, InvalidRequest, OutOfMemory, DeviceLost.
 
     ``dtype``: auto, fp32, bf16, int8 or nf4. ``context`` bounds the model's own, for which memory is
-    taken.
+    taken. ``device``: auto, cpu or cuda; None is the setting's.
     """
+    place = devices.choose(device)
     checkpoint = inspect(folder)
-    kind = choose_dtype(checkpoint, dtype)
-    device = choose_device()
+    kind = choose_dtype(checkpoint, dtype, place)
     limit = context or checkpoint.context
     try:
         own = checkpoint.architecture in FAMILIES
-        return (_load_own if own else _load_adapter)(checkpoint, kind, device, limit)
+        with told(place.device):
+            return (_load_own if own else _load_adapter)(checkpoint, kind, place, limit)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
@@ -55,17 +66,21 @@ def load_model(folder: Path, *, dtype: str = "auto", context: int | None = None)
         ) from error
 
 
-def choose_device() -> torch.device:
-    """CUDA where there is one."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def gpu_free_bytes() -> int | None:
+def gpu_free_bytes(place: Place | None = None) -> int | None:
     """What is free of the memory of the GPU that models are loaded to; None without one."""
-    return int(torch.cuda.mem_get_info()[0]) if choose_device().type == "cuda" else None
+    device = _or_chosen(place).device
+    if device.type != "cuda":
+        return None
+    with told(device):
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
 
 
-def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
+def _or_chosen(place: Place | None) -> Place:
+    return devices.choose() if place is None else place
+
+
+def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None) -> str:
     """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
 
     Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
@@ -75,38 +90,46 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str) -> str:
             "quantization",
             f"quantization is {dtype!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
+    place = _or_chosen(place)
     if dtype in QUANTISED:
-        reason = why_not_quantised(checkpoint)
+        reason = why_not_quantised(checkpoint, place)
         if reason is not None:
             raise InvalidRequest("quantization", f"quantization is {dtype!r}, but {reason}")
         return dtype
     if dtype in DTYPES:
         return dtype
-    if checkpoint.quantised and why_not_quantised(checkpoint) is None:
+    if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
         return "nf4"
-    return _unquantised(checkpoint)
+    return _unquantised(checkpoint, place)
 
 
-def compute_dtype(checkpoint: Checkpoint, kind: str) -> str:
+def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
     """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in DTYPES else _interpreted(checkpoint)
+    return kind if kind in DTYPES else _interpreted(checkpoint, _or_chosen(place))
 
 
-def draft_dtype(checkpoint: Checkpoint, kind: str) -> str:
+def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
     """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
 
-    Compiled, a draft in int8 takes half the time. It only proposes, so that nobody needs to be told.
+    Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
+    takes time. It only proposes, so that nobody needs to be told.
     """
-    if kind != "int8" and _compiled(checkpoint, "int8"):
+    place = _or_chosen(place)
+    if kind != "int8" and _compiled(checkpoint, "int8", place):
         return "int8"
-    if kind in QUANTISED and why_not_quantised(checkpoint) is not None:
-        return _unquantised(checkpoint)
+    if kind == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
+        return "int8"
+    if kind in QUANTISED and why_not_quantised(checkpoint, place) is not None:
+        return _unquantised(checkpoint, place)
     return kind
 
 
-def quantisation_note(kind: str, checkpoint: Checkpoint) -> str | None:
-    """What this processor makes of ``kind``, where that is worth telling people."""
-    if kind == "nf4" and nf4.fused_kernel() is None and not _compiled(checkpoint, kind):
+def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place | None = None) -> str | None:
+    """What this machine makes of ``kind``, where that is worth telling people."""
+    place = _or_chosen(place)
+    if place.device.type == "cuda":
+        return _gpu_note(kind, checkpoint, place)
+    if kind == "nf4" and nf4.fused_kernel() is None and not _compiled(checkpoint, kind, place):
         return (
             "There is no NF4 kernel here (it needs a C++ compiler, or AVX-512 BF16 and bitsandbytes): "
             "weights are widened as they are used. int8 is faster."
@@ -124,59 +147,87 @@ def quantisation_note(kind: str, checkpoint: Checkpoint) -> str | None:
     return None
 
 
-def why_not_quantised(checkpoint: Checkpoint) -> str | None:
+def _gpu_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
+    """Why a GPU that runs the kernels does not run this model through them."""
+    if not place.kernels or checkpoint.architecture not in FAMILIES:
+        return None
+    reason = _why_no_kernels(checkpoint)
+    if reason is None and kind == "fp32":
+        reason = "They have no fp32; bf16 is what they take."
+    return (
+        reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
+    )
+
+
+def why_not_quantised(checkpoint: Checkpoint, place: Place | None = None) -> str | None:
     """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
-    if choose_device().type != "cpu":
-        return "int8 and nf4 run on the CPU only in this version. Choose bf16 or fp32."
+    place = _or_chosen(place)
     if checkpoint.architecture not in FAMILIES:
         return (
             f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
             "here. Choose bf16 or fp32."
         )
-    return None
+    if place.device.type == "cpu":
+        return None
+    remedy = "Choose bf16 or fp32, or the device cpu."
+    if not place.kernels:
+        return f"the kernels for it do not run on this GPU. {remedy}"
+    reason = _why_no_kernels(checkpoint)
+    return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
-def packs(checkpoint: Checkpoint) -> bool:
+def packs(checkpoint: Checkpoint, place: Place | None = None) -> bool:
     """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
-    return why_not_quantised(checkpoint) is None
+    return _or_chosen(place).device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
-def quantisations(checkpoint: Checkpoint) -> tuple[str, ...]:
+def quantisations(checkpoint: Checkpoint, place: Place | None = None) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow."""
-    return ("bf16", *QUANTISED) if why_not_quantised(checkpoint) is None else ("bf16",)
+    return ("bf16", *QUANTISED) if why_not_quantised(checkpoint, place) is None else ("bf16",)
 
 
-def _unquantised(checkpoint: Checkpoint) -> str:
+def _unquantised(checkpoint: Checkpoint, place: Place) -> str:
     """The faster of fp32 and bf16 here."""
-    return "bf16" if _compiled_in_bf16(checkpoint) else _interpreted(checkpoint)
+    return "bf16" if _compiled_in_bf16(checkpoint, place) else _interpreted(checkpoint, place)
 
 
-def _interpreted(checkpoint: Checkpoint) -> str:
-    """The faster of fp32 and bf16 for torch's operations."""
-    if choose_device().type == "cuda":
-        return "bf16"
+def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
+    """The faster of fp32 and bf16 where no step is compiled for the processor."""
+    if place.device.type == "cuda":
+        return "bf16" if place.bf16 else "fp32"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bf16" if quick else "fp32"
 
 
-def _compiled_in_bf16(checkpoint: Checkpoint) -> bool:
+def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
     """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
     stored = {kind for _, _, kind in checkpoint.tensors.values()}
     library = native.ready()
     pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
-    return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16")
+    return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
 
 
-def _compiled(checkpoint: Checkpoint, kind: str) -> bool:
+def _compiled(checkpoint: Checkpoint, kind: str, place: Place) -> bool:
     """Whether the compiled step would run the model in ``kind``."""
-    library = native.ready() if choose_device().type == "cpu" else None
-    if library is None or checkpoint.architecture not in FAMILIES:
-        return False
+    library = native.ready() if place.device.type == "cpu" else None
+    architecture = None if library is None else _architecture(checkpoint)
+    return library is not None and architecture is not None and runs(architecture, kind, library)
+
+
+def _why_no_kernels(checkpoint: Checkpoint) -> str | None:
+    """Why Triton's kernels cannot run one of the families' models; None where they can."""
+    architecture = _architecture(checkpoint)
+    return None if architecture is None else cuda.why_not(architecture)
+
+
+def _architecture(checkpoint: Checkpoint) -> Architecture | None:
+    """None where no family has it, or its settings are no use."""
+    if checkpoint.architecture not in FAMILIES:
+        return None
     try:
-        architecture = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
+        return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
     except (ModelError, AttributeError, KeyError, TypeError, ValueError):
-        return False  # loading it will say what is wrong
-    return runs(architecture, kind, library)
+        return None  # loading it will say what is wrong
 
 
 def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
@@ -194,12 +245,16 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
     )
 
 
-def _load_own(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
+def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) -> Model:
+    device = place.device
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
     architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
-    number = DTYPES[compute_dtype(checkpoint, dtype)]
+    number = DTYPES[compute_dtype(checkpoint, dtype, place)]
+    if place.kernels and dtype != "fp32" and cuda.why_not(architecture) is None:
+        tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
+        return CudaDecoder(architecture, names, tensors, info, dtype)
     library = native.ready() if device.type == "cpu" else None
     if library is not None and runs(architecture, dtype, library):
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
@@ -249,7 +304,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         )
 
 
-def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limit: int) -> Model:
+def _load_adapter(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) -> Model:
     from transformers import AutoModelForCausalLM
 
     from engine.models.adapter import WINDOW, TransformersModel
@@ -280,5 +335,5 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, device: torch.device, limi
         check_finite(checkpoint.folder, name, weight)
     context = min(checkpoint.context, limit)
     context -= context % WINDOW  # windows are whole
-    model.to(device)
-    return TransformersModel(model, _info(checkpoint, dtype, device, context))
+    model.to(place.device)
+    return TransformersModel(model, _info(checkpoint, dtype, place.device, context))

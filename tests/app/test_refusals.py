@@ -12,6 +12,7 @@ import torch
 from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
 from app.server.errors import ApiError
 from app.server.models import Models
+from engine.devices import Place
 from engine.errors import ForetokenError
 from engine.testing.folders import write_model
 from tests.app.cli.conftest import Foretoken, foretoken
@@ -29,7 +30,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
     ("case", "words"),
     [
         ("scheme", ("'gptq'", "Use the original model", "--quantization int8 or nf4")),
-        ("machine", ("quantization is 'int8'", "on the CPU only", "Choose bf16 or fp32")),
+        ("machine", ("quantization is 'int8'", "do not run on this GPU", "Choose bf16 or fp32")),
         ("memory", ("needs 300 MB", "1 kB are free", "nf4 would need 300 MB", "a smaller model")),
     ],
 )
@@ -45,7 +46,8 @@ def test_the_words_are_the_same_everywhere(
     folder = str(write_model(tmp_path / "model", config=scheme))
     dtype = "int8" if case == "machine" else "fp32"
     if case == "machine":
-        monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
+        place = Place(torch.device("cuda"), kernels=False)
+        monkeypatch.setattr("engine.devices.choose", lambda wanted=None: place)
     monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
     monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
 

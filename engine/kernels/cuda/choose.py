@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import os
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from engine.devices import has_triton
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda import product_reference
@@ -21,12 +20,6 @@ Weight = Tensor | Int8Weight | Nf4Weight
 
 STREAMED_ROWS = 64
 """So many rows of a prompt still go through the kernels: reading a weight outlasts multiplying."""
-
-
-@functools.cache
-def has_triton() -> bool:
-    """Whether Triton is installed; it is on no other system than Linux."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def is_interpreted() -> bool:

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine import devices
 from engine.kernels.cuda.acceptance import Outcome
 from engine.models.cuda.failures import told
 from engine.models.cuda.round import TIMES, DeviceRound, Mode
 
 log = logging.getLogger(__name__)
 
-SETTING = "FORETOKEN_CUDA_GRAPHS"
-"""In the environment: 0 runs every round as it stands."""
 _AHEAD = 2
 """Rounds whose results the host may not have read yet."""
 
@@ -56,7 +55,7 @@ class Runner:
         """``captures`` None is the environment's setting; without CUDA nothing is captured."""
         self.round = round
         device = round.target.device
-        wanted = os.environ.get(SETTING) != "0" if captures is None else captures
+        wanted = os.environ.get(devices.GRAPHS) != "0" if captures is None else captures
         self.captures = wanted and device.type == "cuda"
         self._graphs: dict[Mode, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None

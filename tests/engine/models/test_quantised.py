@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.checkpoint import inspect
+from engine.devices import Place
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED
@@ -198,8 +199,9 @@ def test_a_machine_or_model_that_lacks_it_is_told(
     with pytest.raises(InvalidRequest, match="GPTNeoForCausalLM runs through transformers"):
         load_model(gptneo, dtype="int8")
     write_random(tmp_path)
-    monkeypatch.setattr("engine.models.loader.choose_device", lambda: torch.device("cuda"))
-    with pytest.raises(InvalidRequest, match="on the CPU only"):
+    place = Place(torch.device("cuda"), kernels=False)
+    monkeypatch.setattr("engine.devices.choose", lambda wanted=None: place)
+    with pytest.raises(InvalidRequest, match="do not run on this GPU"):
         load_model(tmp_path, dtype="nf4")
 
 

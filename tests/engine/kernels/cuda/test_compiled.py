@@ -22,6 +22,7 @@ from engine.kernels.cuda import (
     acceptance,
     attention,
     attention_kernel,
+    clock,
     products,
     rotary,
     rotary_kernel,
@@ -41,6 +42,7 @@ KERNELS = (
     (rotary_kernel, "turn_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
     (acceptance, "verdict_kernel"),
+    (clock, "stamp_kernel"),
 )
 META = torch.device("meta")
 VOCABULARY = 262144  # Gemma's, the widest
@@ -107,6 +109,11 @@ def verdict(rule: Rule, sampled: bool, drafting: bool = False) -> None:
         acceptance.judge(p, q if sampled else None, state, scratch, out, rule=rule, depth=5)
 
 
+def stamps() -> None:
+    """The device's clock, which the host's stands in for where there is no device."""
+    clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, num_warps=1)
+
+
 Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
     "bf16 product": partial(product, "bf16", 4096, True),
@@ -115,6 +122,7 @@ EVERYWHERE: dict[str, Launch] = {
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
     "distribution": distribution,
+    "clock": stamps,
     "block verdict": partial(verdict, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
