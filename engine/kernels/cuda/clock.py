@@ -10,6 +10,9 @@ from torch import Tensor
 from triton.language.extra.cuda import globaltimer
 
 
+OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
+
+
 @triton.jit
 def stamp_kernel(times: tl.tensor, PLACE: tl.constexpr) -> None:
     """Writes now, in nanoseconds since some past; some devices count in steps of a microsecond."""
@@ -22,6 +25,6 @@ def stamp(times: Tensor, place: int) -> None:
     In the interpreter's memory, where nothing runs by itself, the host's clock does.
     """
     if times.device.type == "cuda":
-        stamp_kernel[(1,)](times, PLACE=place, num_warps=1)
+        stamp_kernel[(1,)](times, PLACE=place, **OPTIONS)
     else:
         times[place] = time.perf_counter_ns()

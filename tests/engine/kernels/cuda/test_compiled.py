@@ -53,13 +53,18 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device=META)
 
 
-def product(kind: Kind, out: int, full: bool) -> None:
-    """``full``: the most that can stand around a product, and the most splits."""
+def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
+    """``full``: the most that can stand around a product, and the most splits.
+
+    ``head``: a norm in front, and rows and results in float32.
+    """
     width = 4096
     tile = choose_tile(out, width, kind)
     if full:
         tile = replace(tile, splits=MOST_SPLITS, span=width // MOST_SPLITS)
     around = Around(Norm(empty(width), 1e-5), empty(out), gated=True) if full else Around()
+    if head:
+        around = Around(Norm(empty(width), 1e-5))
     made: Any
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
@@ -69,7 +74,8 @@ def product(kind: Kind, out: int, full: bool) -> None:
         made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), around, tile)
     else:
         made = products.Bf16Product(empty(out, width), around, tile)
-    made(empty(ROWS, width), empty(ROWS, out // 2) if full else None)
+    rows = empty(ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
+    made(rows, empty(ROWS, out // 2) if full else None)
 
 
 def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None) -> None:
@@ -111,7 +117,7 @@ def verdict(rule: Rule, sampled: bool, drafting: bool = False) -> None:
 
 def stamps() -> None:
     """The device's clock, which the host's stands in for where there is no device."""
-    clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, num_warps=1)
+    clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, **clock.OPTIONS)
 
 
 Launch = Callable[[], None]
@@ -130,6 +136,9 @@ ONCE: dict[str, Launch] = {
     "plain bf16 product": partial(product, "bf16", 128256, False),
     "plain int8 product": partial(product, "int8", 128256, False),
     "plain nf4 product": partial(product, "nf4", 128256, False),
+    "bf16 head": partial(product, "bf16", 128256, False, True),
+    "int8 head": partial(product, "int8", 128256, False, True),
+    "nf4 head": partial(product, "nf4", 128256, False, True),
     "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
