@@ -1,0 +1,148 @@
+"""Whole requests whose rounds run on the device: the words of ``none``, whoever drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("triton")
+
+from engine.context import Context
+from engine.controllers.fixed import Off
+from engine.decode import Ending, decode
+from engine.events import Emitted, Finished, FinishReason, Round
+from engine.judge import Judge
+from engine.proposers.base import Resources
+from engine.proposers.none import NoneProposer
+from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.sampling import Sampler
+from engine.session import Session
+from engine.target import Target
+from engine.text import TextCodec
+from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.engine.models.cuda.small import CONTEXT, load, write_pair
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+LENGTH = 6 if INTERPRETED else 40
+PROMPT = (5, 6, 7, 8)
+GREEDY = Sampling()
+DRAWN = Sampling(temperature=0.9, seed=3, top_p=0.95)
+PENALISED = Sampling(temperature=1.2, seed=4, top_k=40, repetition_penalty=1.3)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("pair")
+    write_pair(root / "target", root / "draft")
+    return root / "target", root / "draft"
+
+
+@pytest.fixture(scope="module")
+def session(folders: tuple[Path, Path]) -> Session:
+    target, draft = folders
+    return Session(load(target), TextCodec(target), Resources(draft=load(draft, "int8")))
+
+
+def run(
+    session: Session, speculation: Speculation, sampling: Sampling = GREEDY, **asked: Any
+) -> tuple[list[Round], Finished]:
+    """A request from an empty cache, to the end."""
+    wish: dict[str, Any] = {
+        "token_ids": PROMPT, "max_tokens": LENGTH, "ignore_eos": True, "reuse_cache": False, **asked
+    }  # fmt: skip
+    request = Request(speculation=speculation, sampling=sampling, **wish)
+    events = list(session.run(request, lambda: False))
+    assert isinstance(events[-1], Finished)
+    return [event.round for event in events if isinstance(event, Emitted)], events[-1]
+
+
+def words(*asked: Any, **more: Any) -> tuple[int, ...]:
+    return run(*asked, **more)[1].token_ids
+
+
+NONE = Speculation(proposer="none")
+
+
+def draft(depth: int, **more: Any) -> Speculation:
+    return Speculation(proposer="draft", depth=depth, **more)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALISED], ids=str)
+def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling) -> None:
+    alone = words(session, NONE, sampling)
+    assert len(alone) == LENGTH
+    rounds, done = run(session, draft(2), sampling)
+    assert done.token_ids == alone
+    assert all(len(round.tree) <= 2 for round in rounds)
+    assert words(session, Speculation(proposer="ngram", depth=3), sampling) == alone
+    if not INTERPRETED:
+        for depth in (1, 4, 6, 9, 15):
+            assert words(session, draft(depth), sampling) == alone
+        assert words(session, draft(7, controller=Control.AUTO), sampling) == alone
+
+
+def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path]) -> None:
+    """The target drafts for itself: every token stands, and the bonus comes on top."""
+    target, _ = folders
+    session = Session(load(target), TextCodec(target), Resources(draft=load(target)))
+    rounds, done = run(session, draft(2))
+    assert [round.accepted_path for round in rounds[:-1]] == [(0, 1)] * (len(rounds) - 1)
+    assert done.token_ids == words(session, NONE)
+    assert all(p == pytest.approx(q) for p, q in zip(rounds[0].p, rounds[0].q, strict=True))
+
+
+def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
+    """The same model, judged by torch on the host: the same tokens, and probabilities nearly so."""
+    rounds, done = run(session, NONE)
+    model = session.target.model
+    context, target = Context(PROMPT), Target(model)
+    target.extend(PROMPT[:-1])
+    sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
+    proposer = NoneProposer(NoneProposer.Options(), Resources())
+    plain = list(
+        decode(context, target, proposer, Off(), Judge(sampler), Ending(LENGTH, ()), "none")
+    )
+    assert tuple(context.output) == done.token_ids
+    for found, expected in zip(rounds, plain, strict=True):
+        assert found.tokens == expected.tokens and found.origin == expected.origin
+        assert found.next_p == pytest.approx(expected.next_p, rel=1e-3)
+
+
+def test_rejection_draws_with_what_the_draft_was_drawn_from(session: Session) -> None:
+    """What is accepted differs, but the same seed says the same again."""
+    asked = draft(2, acceptance=AcceptanceRule.REJECTION)
+    rounds, first = run(session, asked, DRAWN)
+    assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
+    if not INTERPRETED:
+        assert run(session, asked, DRAWN)[1].token_ids == first.token_ids
+
+
+def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
+    """Rounds that ran ahead left more in the caches; none of it counts."""
+    _, first = run(session, draft(2), max_tokens=4)
+    text = [*PROMPT, *first.token_ids]
+    assert session.target.tokens == text[:-1]
+    assert session.target.cache.length == len(text) - 1
+    longer: Sequence[int] = (*text, 11, 12)
+    follow = {"token_ids": longer, "reuse_cache": True, "max_tokens": 3}
+    assert words(session, draft(2), **follow) == words(session, NONE, **follow)
+
+
+def test_a_stop_string_ends_the_reply(session: Session) -> None:
+    alone = run(session, NONE)[1]
+    stop = alone.text[2:4] if len(alone.text) > 4 else alone.text
+    ends = [run(session, wanted, stop=(stop,))[1] for wanted in (NONE, draft(2))]
+    assert ends[0].reason is FinishReason.STOP
+    assert (ends[0].text, ends[0].token_ids) == (ends[1].text, ends[1].token_ids)
+
+
+def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path]) -> None:
+    """Near it a round may reach beyond; what it computes there nobody takes."""
+    target, own = folders
+    session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
+    wide = Session(load(target, context=CONTEXT), TextCodec(target), Resources())
+    assert words(session, draft(3), max_tokens=None) == words(wide, NONE, max_tokens=4)
