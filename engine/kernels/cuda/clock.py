@@ -9,7 +9,6 @@ import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import globaltimer
 
-
 OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 
 
