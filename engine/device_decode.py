@@ -20,7 +20,6 @@ from engine.kernels.cuda.acceptance import Outcome
 from engine.kernels.cuda.verdict import Rule
 from engine.models.cuda.cache import DeviceCache
 from engine.models.cuda.decoder import CudaDecoder
-from engine.models.cuda.failures import told
 from engine.models.cuda.graphs import Pending, Runner
 from engine.models.cuda.round import DeviceRound, Mode
 from engine.proposers.base import NOTHING, DraftProposal, Proposer
@@ -52,7 +51,7 @@ def decode_on_device(
     """Yields rounds until ``ending``, as ``decode``; cache and context agree once it is closed.
 
     ``runner`` holds the target's cache and the draft proposer's. Other proposers draft on the host, so
-    nothing runs ahead of them. Raises OutOfMemory, DeviceLost, ModelError.
+    nothing runs ahead of them. Raises ModelError for logits that are no numbers.
     """
     drafter: _Drafter
     if isinstance(proposer, DraftModelProposer):
@@ -70,7 +69,7 @@ def decode_on_device(
 
 
 def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runner:
-    """``kept`` where it holds what ``proposer`` drafts with, else a new one. Raises OutOfMemory."""
+    """``kept`` where it holds what ``proposer`` drafts with, else a new one."""
     assert isinstance(target.model, CudaDecoder) and isinstance(target.cache, DeviceCache)
     draft, cache = None, None
     if isinstance(proposer, DraftModelProposer):
@@ -78,8 +77,7 @@ def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runne
         draft, cache = proposer.model, proposer.cache
     if kept is not None and (cache is None or kept.round.draft_cache is cache.static):
         return kept
-    with told(target.model.device):
-        return Runner(DeviceRound(target.model, target.cache, draft, cache))
+    return Runner(DeviceRound(target.model, target.cache, draft, cache))
 
 
 def deepest(limit: int) -> int:
@@ -152,7 +150,8 @@ class _Loop:
 
     def _read(self, running: _Running, index: int) -> tuple[Round, bool]:
         """Waits for the oldest round; appends its tokens to the text. Whether it was the last one."""
-        outcome, draft_s, total_s = running.pending.read()
+        result = running.pending.read()
+        outcome = result.outcome
         before = len(self.context.tokens)
         emitted, ended = cut(list(outcome.tokens), self.ending.eos)
         room = self.ending.limit - self.context.generated
@@ -173,7 +172,7 @@ class _Loop:
             p=_judged(outcome),
             q=outcome.q if self.drafter.drafts else running.proposal.chosen_q,
             next_p=outcome.next_p,
-            timing=Timing(draft_s, total_s - draft_s, total_s),
+            timing=Timing(result.draft_s, result.total_s - result.draft_s, result.total_s),
             emitted=emitted,
         )
         self.controller.observe(round)

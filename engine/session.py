@@ -14,6 +14,8 @@ from itertools import chain
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+import torch
+
 from engine import controllers, proposers
 from engine.context import Context
 from engine.controllers.base import Controller
@@ -36,6 +38,7 @@ from engine.events import (
 from engine.judge import Judge
 from engine.models.base import Model
 from engine.models.cuda.decoder import CudaDecoder
+from engine.models.cuda.failures import told
 from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
 from engine.request import AcceptanceRule, Control, Request
@@ -88,10 +91,18 @@ class Session:
     ) -> Iterator[Event]:
         """Yields Started, Prefilled, Emitted..., Finished.
 
-        ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does.
+        ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does,
+        OutOfMemory or DeviceLost where a GPU cannot go on, and ModelError for a model that computes
+        no numbers.
         """
         if prompt is None:
             prompt = self.prepare(request)
+        with told(torch.device(self.target.model.info.device)):
+            yield from self._run(request, cancelled, prompt)
+
+    def _run(
+        self, request: Request, cancelled: Callable[[], bool], prompt: list[int]
+    ) -> Iterator[Event]:
         context = Context(prompt)
         rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
         seed = request.sampling.seed

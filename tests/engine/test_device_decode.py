@@ -20,6 +20,7 @@ from engine.decode import Ending
 from engine.device_decode import DEPTHS, decode_on_device, deepest
 from engine.events import Budget, Origin, Round
 from engine.kernels.cuda.acceptance import Outcome
+from engine.models.cuda.graphs import Result
 from engine.models.cuda.round import Mode
 from engine.proposers.base import Resources
 from engine.proposers.draft import DraftModelProposer
@@ -74,9 +75,9 @@ class Device:
         outcome = Outcome(count, tuple(behind[: count + 1]), chain, p, p, 0.5)
         return SimpleNamespace(depth=mode.depth, read=lambda: self.read(outcome))
 
-    def read(self, outcome: Outcome) -> tuple[Outcome, float, float]:
+    def read(self, outcome: Outcome) -> Result:
         self.unread -= 1
-        return outcome, 1.0, 3.0
+        return Result(outcome, 1.0, 3.0)
 
 
 class OnDevice(DraftModelProposer):

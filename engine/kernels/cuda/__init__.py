@@ -1,8 +1,9 @@
-"""Kernels for CUDA devices in Triton, each beside its torch reference. Nothing calls them yet: the
-decoder that will is not written. Importing this package needs neither Triton nor a device.
+"""Kernels for CUDA devices in Triton, each beside its torch reference. ``engine.models.cuda`` calls
+them. Importing this package needs neither Triton nor a device.
 
 Products that stream a weight once for 1..16 rows:
     ``choose``              where a weight becomes a product; without CUDA or Triton, the reference
+    ``bulk_product``        the same for many rows of a prompt, through cuBLAS
     ``around``              what stands around a product in the same launch: norm, bias, gate
     ``products``            launches
     ``product_reference``   what they mean in torch, for all three kinds
@@ -23,8 +24,9 @@ From logits to accepted tokens, in three launches a round (adjust, cut, verdict)
     ``acceptance``          launch of the third; its kernel is in ``verdict``, its reference is
                             ``engine.acceptance``
 
+``clock`` is the device's own, for how long the parts of a round take.
 ``arrival`` tells which program of a launch comes last; products and sampling both need to know.
 
-These need Triton when they are imported: ``products``, the kernels, ``arrival``, and of sampling all
-but ``state``. The rest must not, at module level.
+These need Triton when they are imported: ``products``, the kernels, ``arrival``, ``clock``, and of
+sampling all but ``state``. The rest must not, at module level.
 """

@@ -15,13 +15,21 @@ from torch import Tensor
 
 from engine import devices
 from engine.kernels.cuda.acceptance import Outcome
-from engine.models.cuda.failures import told
 from engine.models.cuda.round import TIMES, DeviceRound, Mode
 
 log = logging.getLogger(__name__)
 
 _AHEAD = 2
 """Rounds whose results the host may not have read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a round, and the device's seconds for drafting and for all of it."""
+
+    outcome: Outcome
+    draft_s: float
+    total_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +40,16 @@ class Pending:
     result: Tensor
     copied: torch.cuda.Event | None
 
-    def read(self) -> tuple[Outcome, float, float]:
-        """Waits for the round: its outcome, seconds of drafting, and seconds of all.
+    def read(self) -> Result:
+        """Waits for the round.
 
-        Raises ModelError for logits that are no numbers, and DeviceLost.
+        Raises ModelError for logits that are no numbers.
         """
-        with told(self.result.device if self.copied is None else torch.device("cuda")):
-            if self.copied is not None:
-                self.copied.synchronize()
-            begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
-            return (
-                Outcome.read(self.result, self.depth),
-                (drafted - begin) / 1e9,
-                (end - begin) / 1e9,
-            )
+        if self.copied is not None:
+            self.copied.synchronize()
+        begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
+        outcome = Outcome.read(self.result, self.depth)
+        return Result(outcome, (drafted - begin) / 1e9, (end - begin) / 1e9)
 
 
 class Runner:
@@ -69,24 +73,23 @@ class Runner:
     def launch(self, mode: Mode) -> Pending:
         """Queues a round and the copy of its result; waits for nothing, but captures a new mode.
 
-        No more than two rounds may be unread. Raises OutOfMemory, DeviceLost.
+        No more than two rounds may be unread.
         """
-        with told(self.round.target.device):
-            graph = self._graphs.get(mode)
-            if graph is not None:
-                graph.replay()
-            else:
-                self.round.run(mode)
-            copy = self._copies[self._launched % _AHEAD]
-            copy.copy_(self.round.result, non_blocking=True)
-            self._launched += 1
-            copied = None
-            if self.round.target.device.type == "cuda":
-                copied = torch.cuda.Event()
-                copied.record()
-            if graph is None and self.captures:
-                self._capture(mode)
-            return Pending(mode.depth, copy, copied)
+        graph = self._graphs.get(mode)
+        if graph is not None:
+            graph.replay()
+        else:
+            self.round.run(mode)
+        copy = self._copies[self._launched % _AHEAD]
+        copy.copy_(self.round.result, non_blocking=True)
+        self._launched += 1
+        copied = None
+        if self.round.result.is_cuda:
+            copied = torch.cuda.Event()
+            copied.record()
+        if graph is None and self.captures:
+            self._capture(mode)
+        return Pending(mode.depth, copy, copied)
 
     def _capture(self, mode: Mode) -> None:
         """Where it fails, for lack of memory say, rounds run as they stand from here on."""

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
 PLAIN = """
-    around attention choose kv_cache product_reference product_tiles rotary state
+    around attention bulk_product choose kv_cache product_reference product_tiles rotary state
 """.split()
 
 
@@ -19,7 +19,7 @@ PLAIN = """
 def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multiplies() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"
-        "import engine, engine.kernels.cuda\n"
+        "import engine, engine.kernels.cuda, engine.session\n"
         f"from engine.kernels.cuda import {', '.join(PLAIN)}\n"
         "from engine.testing import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"

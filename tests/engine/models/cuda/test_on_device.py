@@ -115,7 +115,7 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(depth: int, rule: Ru
         runner = Runner(DeviceRound(models[0], caches[0], models[1], caches[1]), captures)
         runner.round.begin(sampling, 5, text, len(text))
         mode = Mode(depth, rule, drafts=depth > 0)
-        results.append([runner.launch(mode).read()[0] for _ in range(12)])
+        results.append([runner.launch(mode).read().outcome for _ in range(12)])
         assert runner.captures is captures
     assert results[0] == results[1]
 
