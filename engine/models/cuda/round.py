@@ -109,7 +109,7 @@ class DeviceRound:
     def _known(self, ids: Tensor) -> Tensor:
         """The target may have a few rows more; the draft is fed token 0 in place of one it lacks."""
         assert self.draft is not None
-        return torch.where(ids < self.draft.info.vocabulary, ids, 0)
+        return ids.masked_fill(ids >= self.draft.info.vocabulary, 0)
 
     def _widened(self, logits: Tensor) -> Tensor:
         """The draft's logits, as wide as the target's vocabulary or wider."""

@@ -1,0 +1,93 @@
+"""What a folder becomes on each kind of machine, and what people are told. Nothing runs here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine import devices
+from engine.checkpoint import inspect
+from engine.devices import Place
+from engine.errors import InvalidRequest
+from engine.models.cuda.decoder import CudaDecoder
+from engine.models.decoder import Decoder
+from engine.models.loader import (
+    choose_dtype,
+    draft_dtype,
+    load_model,
+    packs,
+    quantisation_note,
+    quantisations,
+)
+from engine.service import EngineService
+from engine.testing.checkpoints import write_random
+
+CPU = torch.device("cpu")
+KERNELS = Place(torch.device("cuda"), kernels=True)
+NO_TRITON = Place(torch.device("cuda"))
+OLD = Place(torch.device("cuda"), bf16=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_random(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tensors lie on the CPU, as the place says here: loading launches nothing."""
+    place = Place(CPU, kernels=True)
+    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
+    for dtype in ("bf16", "int8", "nf4"):
+        model = load_model(folder, dtype=dtype)
+        assert isinstance(model, CudaDecoder) and model.info.dtype == dtype
+    assert isinstance(load_model(folder, dtype="fp32"), Decoder)
+
+
+def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
+    found = inspect(folder)
+    assert choose_dtype(found, "auto", KERNELS) == "bf16"
+    assert quantisations(found, KERNELS) == ("bf16", "int8", "nf4")
+    assert [draft_dtype(found, kind, KERNELS) for kind in ("bf16", "nf4", "fp32")] == [
+        "int8", "nf4", "fp32"
+    ]  # fmt: skip
+    assert not packs(found, KERNELS)
+    assert quantisation_note("nf4", found, KERNELS) is None
+    assert "bf16 is what they take" in (quantisation_note("fp32", found, KERNELS) or "")
+
+
+@pytest.mark.parametrize(("place", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])
+def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
+    folder: Path, place: Place, dtype: str
+) -> None:
+    found = inspect(folder)
+    assert choose_dtype(found, "auto", place) == dtype
+    assert quantisations(found, place) == ("bf16",)
+    with pytest.raises(InvalidRequest, match=r"do not run on this GPU.*or the device cpu"):
+        choose_dtype(found, "int8", place)
+
+
+def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
+    found = inspect(folder)
+    assert "heads have 512 numbers" in (quantisation_note("bf16", found, KERNELS) or "")
+    with pytest.raises(InvalidRequest, match="heads have 512 numbers"):
+        choose_dtype(found, "nf4", KERNELS)
+
+
+def test_what_a_place_has_to_say_is_in_the_report_of_loading(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(CPU, notes=("2 GPUs are here; one is used.",))
+    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
+    service = EngineService()
+    try:
+        assert place.notes[0] in service.load(folder, None, name="it", dtype="fp32").notes
+    finally:
+        service.close()
