@@ -59,7 +59,8 @@ def decode_on_device(
     elif isinstance(proposer, NoneProposer):
         drafter = _Nobody()
     else:
-        drafter = _OnHost(proposer, context, runner)
+        drawn = sampler.rule is AcceptanceRule.REJECTION
+        drafter = _OnHost(proposer, context, target, runner, drawn=drawn)
     loop = _Loop(context, controller, drafter, sampler, runner, ending, name)
     try:
         yield from loop.rounds()
@@ -75,7 +76,7 @@ def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runne
     if isinstance(proposer, DraftModelProposer):
         assert isinstance(proposer.model, CudaDecoder) and isinstance(proposer.cache, DeviceCache)
         draft, cache = proposer.model, proposer.cache
-    if kept is not None and (cache is None or kept.round.draft_cache is cache.static):
+    if kept is not None and (cache is None or kept.round.draft_cache is cache):
         return kept
     return Runner(DeviceRound(target.model, target.cache, draft, cache))
 
@@ -143,7 +144,7 @@ class _Loop:
         if self.drafter.drafts:
             mode = Mode(depth, self.rule, drafts=depth > 0)
         else:
-            mode = Mode(len(proposal.tree), self.rule)
+            mode = Mode(len(proposal.tree), self.rule, drawn=proposal.q is not None)
         self.running.append(_Running(budget, proposal, self.runner.launch(mode)))
         self.budget = None
         return True
@@ -258,8 +259,12 @@ class _OnHost(_Drafter):
 
     ahead, drafts = 1, False
 
-    def __init__(self, proposer: Proposer, context: Context, runner: Runner) -> None:
-        self.proposer, self.context, self.state = proposer, context, runner.round.state
+    def __init__(
+        self, proposer: Proposer, context: Context, target: Target, runner: Runner, *, drawn: bool
+    ) -> None:
+        """``drawn``: whether it matters to the rule what a token was drawn from."""
+        self.proposer, self.context, self.target = proposer, context, target
+        self.round, self.drawn = runner.round, drawn
 
     def room(self, unread: int) -> int:
         return DEPTHS[-1]
@@ -269,10 +274,11 @@ class _OnHost(_Drafter):
         if not proposal.tree.is_chain:
             raise ValueError("rounds on the device verify chains only")
         depth = deepest(len(proposal.tree))
-        self.state.put(proposal.tree.tokens[:depth])
-        return DraftProposal(
-            Tree.chain(proposal.tree.tokens[:depth]), None, proposal.chosen_q[:depth]
-        )
+        chain = Tree.chain(proposal.tree.tokens[:depth])
+        q = proposal.q[:depth] if self.drawn and depth and proposal.q is not None else None
+        self.round.put(chain.tokens, q)
+        return DraftProposal(chain, q, proposal.chosen_q[:depth])
 
     def observe(self, acceptance: Acceptance, depth: int, before: int) -> None:
+        self.target.adopt(self.context.tokens[:-1])  # heads read as far as it goes
         self.proposer.observe(acceptance)

@@ -74,6 +74,12 @@ class Features:
     def has(self, tap: Tap) -> bool:
         return tap in self._places
 
+    def write_at(self, tap: Tap, positions: Tensor, states: Tensor) -> None:
+        """As ``write``, where only the device knows the ``positions (rows,)`` int64."""
+        place = self._places.get(tap)
+        if place is not None:
+            self.rows[place].index_copy_(0, positions, states.to(self.rows.dtype))
+
     def write(self, tap: Tap, start: int, states: Tensor) -> None:
         """Stores ``states (rows, hidden)`` of the tokens from ``start`` on, if ``tap`` is tapped."""
         place = self._places.get(tap)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine import devices
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library, Matrix
-from engine.models.loader import choose_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Products:
     @classmethod
     def choose(cls, dtype: str) -> Products:
         """What suits this machine beside a target that computes in ``dtype``: fp32 or bf16."""
-        device = choose_device()
+        device = devices.choose().device
         library = native.ready() if device.type == "cpu" else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)

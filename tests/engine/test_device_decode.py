@@ -49,8 +49,8 @@ class Device:
 
     def __post_init__(self) -> None:
         self.put: Sequence[int] = ()
-        state = SimpleNamespace(put=lambda chain: setattr(self, "put", chain))
-        self.round = SimpleNamespace(begin=self.begin, state=state)
+        put = lambda chain, q: setattr(self, "put", chain)  # noqa: E731
+        self.round = SimpleNamespace(begin=self.begin, put=put)
 
     def begin(self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int) -> None:
         assert tokens == self.text[: self.at] and prompt_length == self.at
@@ -163,7 +163,7 @@ def test_rounds_say_the_text_and_no_more(
         expected = expected[: expected.index(EOS) + 1]
     assert said == (expected if stop_after is None else expected[: len(said)])
     assert context.tokens == [*text[:prompt], *said]
-    assert adopted == [context.tokens[:-1]]
+    assert adopted[-1] == context.tokens[:-1]
     assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
     assert device.launched - len(rounds) <= (0 if who == "host" else 1)
     assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last

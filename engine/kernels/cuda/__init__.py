@@ -6,6 +6,7 @@ Products that stream a weight once for 1..16 rows:
     ``bulk_product``        the same for many rows of a prompt, through cuBLAS
     ``around``              what stands around a product in the same launch: norm, bias, gate
     ``products``            launches
+    ``norm``                a norm that no product follows; kernel in ``norm_kernel``
     ``product_reference``   what they mean in torch, for all three kinds
     ``product_tiles``       how the work is cut
     ``float_product`` ``int8_product`` ``nf4_product``   kernels; ``product_parts`` is what they share

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from engine.cache import Positions
+from engine.features import Features
 from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.models.cuda.failures import told
 
 
 class DeviceCache(Positions):
-    """The host's view of a ``StaticKVCache``. Never waits for the device."""
+    """The host's view of a ``StaticKVCache``. Never waits for the device.
 
-    def __init__(self, static: StaticKVCache) -> None:
-        super().__init__(static.capacity)
+    ``features`` have one row more than positions: there goes what a round computes beyond the last.
+    """
+
+    def __init__(self, static: StaticKVCache, features: Features | None = None) -> None:
+        super().__init__(static.capacity, features)
         self.static = static
 
     def crop(self, length: int) -> None:

@@ -12,10 +12,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.around import Around, Norm
+from engine.features import NORMED, Features, Tap
+from engine.kernels.cuda.around import Norm
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.choose import STREAMED_ROWS, choose
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
+from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Cache, ModelInfo
@@ -63,8 +65,9 @@ class CudaDecoder:
         if not architecture.tied:
             held = layers.hold(quantization, tensor(names.head))
         del table
+        self.head = choose(held)
         norm = make_norm(architecture, tensor(names.norm))
-        self.head = choose(held, Around(Norm(norm.weight, norm.epsilon)))
+        self.norm = Norm(norm.weight, norm.epsilon)
         # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
         self.scale = float(torch.tensor(architecture.embedding_scale, dtype=layers.DTYPE))
         turns = self._turns()
@@ -93,8 +96,8 @@ class CudaDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int) -> DeviceCache:
-        """See ``Model.new_cache``. Raises OutOfMemory."""
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> DeviceCache:
+        """See ``TappableModel``. Raises OutOfMemory."""
         with told(self.device):
             capacity = min(context, self._info.context)
             static = StaticKVCache(
@@ -105,8 +108,29 @@ class CudaDecoder:
                 device=self.device,
                 dtype=self._cached,
             )
+            features = Features(
+                taps,
+                layers=len(self.layers),
+                hidden=self.architecture.hidden,
+                context=capacity + 1,
+                dtype=layers.DTYPE,
+                device=self.device,
+            )
             self._workspace(capacity)
-            return DeviceCache(static)
+            return DeviceCache(static, features if taps else None)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        with torch.inference_mode():
+            return self.embedding(torch.tensor(tokens, device=self.device)).float()
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``; the head's sums are not rounded to bf16."""
+        with torch.inference_mode():
+            parts = [self.head(part.float()) for part in normed.split(STREAMED_ROWS)]
+            logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+            cap = self.architecture.logit_cap
+            return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
         """See ``Model.forward``. Raises OutOfMemory, or DeviceLost where the GPU is gone."""
@@ -116,43 +140,48 @@ class CudaDecoder:
             ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
             kept = []
             for part in ids.split(PREFILL_ROWS):
-                kept.append(self.step(part, cache.static))
+                kept.append(self.step(part, cache))
                 cache.settle(cache.length + len(part))
             if not last:
                 return torch.empty(0, self.architecture.vocabulary, device=self.device)
-            return self.logits(torch.cat(kept)[-last:])
+            return self.predict(torch.cat(kept)[-last:])
 
-    def step(self, ids: Tensor, cache: StaticKVCache) -> Tensor:
-        """Runs the blocks on ``ids (rows,)`` at the cache's length, which stays; (rows, hidden).
+    def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
+        """Runs the blocks on ``ids (rows,)`` at the cache's length on the device; (rows, hidden).
 
-        Only the device is asked for anything, so a graph may hold it.
+        Neither length moves. Only the device is asked for anything, so a graph may hold it.
         """
+        static, features = cache.static, cache.features
+        places = None if features is None else _places(static, len(ids))
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
         for index, layer in enumerate(self.layers):
-            x = self._block(layer, x, cache.layer(index), cache.length)
+            if features is not None and places is not None:
+                features.write_at(Tap(index), places, x)
+            x = self._block(layer, x, static.layer(index), static.length)
+        if features is not None and places is not None:
+            features.write_at(Tap(len(self.layers)), places, x)
+            if features.has(NORMED):
+                features.write_at(NORMED, places, normalise(x, self.norm))
         return x
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """float32 ``(rows, vocabulary)``: the head's sums are not rounded to bf16."""
-        parts = [self.head(part.float()) for part in hidden.split(STREAMED_ROWS)]
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-        cap = self.architecture.logit_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+    def predict(self, hidden: Tensor) -> Tensor:
+        """The logits behind what left the last layer: float32 ``(rows, vocabulary)``."""
+        return self.logits(normalise(hidden, self.norm))
 
     def _block(self, layer: CudaLayer, x: Tensor, kv: LayerKV, length: Tensor) -> Tensor:
         mixed = self._attention(layer, layer.qkv(x), kv, length)
         if layer.attention_after is None:
             x = layer.output(mixed, x)
         else:
-            x = x + layer.attention_after(layer.output(mixed))
+            x = normalise(layer.output(mixed), layer.attention_after, x)
         inner = layer.gate_up(x)
         if layer.gate is not None:
             inner = layer.gate(inner)
         if layer.mlp_after is None:
             return layer.down(inner, x)
-        return x + layer.mlp_after(layer.down(inner))
+        return normalise(layer.down(inner), layer.mlp_after, x)
 
     def _attention(self, layer: CudaLayer, qkv: Tensor, kv: LayerKV, length: Tensor) -> Tensor:
         """(rows, heads * head_dim); stores the rows' keys and values."""
@@ -192,6 +221,12 @@ class CudaDecoder:
                 rows=STREAMED_ROWS,
             )
         return self._workspaces[capacity]
+
+
+def _places(cache: StaticKVCache, rows: int) -> Tensor:
+    """Where the features of the next ``rows`` go: int64; beyond the capacity all to one spare row."""
+    places = cache.length + torch.arange(rows, device=cache.length.device)
+    return places.clamp_max(cache.capacity)
 
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:

@@ -38,11 +38,11 @@ class CudaLayer:
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
     window: int | None
     output: Product
-    attention_after: RmsNorm | None
+    attention_after: Norm | None
     gate_up: Product  # its norm in front
     gate: Activation | None
     down: Product
-    mlp_after: RmsNorm | None
+    mlp_after: Norm | None
 
 
 class Held:
@@ -95,12 +95,17 @@ def _fused(
         rotation=rotation,
         window=spec.window,
         output=_product(layer.output),
-        attention_after=layer.attention_after,
+        attention_after=norm_of(layer.attention_after),
         gate_up=_product(layer.gate_up, layer.mlp_norm, gated=fused),
         gate=None if fused else _gate(activation(architecture.activation)),
         down=_product(layer.down),
-        mlp_after=layer.mlp_after,
+        mlp_after=norm_of(layer.mlp_after),
     )
+
+
+def norm_of(norm: RmsNorm | None) -> Norm | None:
+    """The kernels' name of it."""
+    return None if norm is None else Norm(norm.weight, norm.epsilon)
 
 
 def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> Product:
@@ -108,8 +113,7 @@ def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False
     bias = linear.bias if isinstance(linear, Biased) else None
     held = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(held, Held)
-    front = None if norm is None else Norm(norm.weight, norm.epsilon)
-    return choose_for_any_rows(held.weight, Around(front, bias, gated))
+    return choose_for_any_rows(held.weight, Around(norm_of(norm), bias, gated))
 
 
 def _gate(function: Activation) -> Activation:

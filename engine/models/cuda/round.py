@@ -7,6 +7,7 @@ tokens last in the text, and in the lengths of the caches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,12 +31,14 @@ TIMES = slice(TIMES_AT, TIMES_AT + 2 * 3)
 class Mode:
     """What tells one captured round from another.
 
-    ``drafts``: whether the draft writes the chain, which else was put into ``State.drafted`` before.
+    ``drafts``: whether the draft writes the chain, which else was put there before. ``drawn``: whether
+    what it was drawn from was put there too.
     """
 
     depth: int
     rule: Rule
     drafts: bool = False
+    drawn: bool = False
 
 
 class DeviceRound:
@@ -48,12 +51,12 @@ class DeviceRound:
         draft: CudaDecoder | None = None,
         draft_cache: DeviceCache | None = None,
     ) -> None:
-        self.target, self.cache = target, cache.static
-        self.draft = draft
-        self.draft_cache = None if draft_cache is None else draft_cache.static
+        self.target, self.cache = target, cache
+        self.draft, self.draft_cache = draft, draft_cache
         vocabulary, device = target.info.vocabulary, target.device
         self.state = State.empty(vocabulary, device)
         self.p = Distribution.empty(MAX_ROWS, vocabulary, device)
+        self.q = None if draft is None else Distribution.empty(MAX_ROWS, vocabulary, device)
         self.scratch = Scratch.empty(MAX_ROWS, vocabulary, device)
         self.result = acceptance.empty_result(device)
         self.recent = torch.zeros(
@@ -61,7 +64,6 @@ class DeviceRound:
         )  # the pending token comes last
         self._pair = torch.arange(2, device=device)
         if draft is not None:
-            self.q = Distribution.empty(MAX_ROWS, vocabulary, device)
             # What the draft has no rows for is never drafted.
             self._logits = torch.full((1, vocabulary), float("-inf"), device=device)
 
@@ -69,6 +71,18 @@ class DeviceRound:
         """A new request, or a text that grew elsewhere; waits for the copies to the device."""
         self.state.begin(sampling, seed, tokens, prompt_length)
         self.recent.copy_(torch.tensor([0, *tokens][-2:]))
+
+    def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
+        """A chain for the next round, drafted elsewhere; ``q (nodes, vocabulary)`` if it was drawn."""
+        self.state.put(chain)
+        if q is None:
+            return
+        if self.q is None:  # what all but such drafts do without
+            device = self.target.device
+            self.q = Distribution.empty(MAX_ROWS, self.target.info.vocabulary, device)
+        self.q.weights[: len(q)].copy_(q)
+        self.q.cut.fill_(1)  # the bits of the smallest number above zero
+        self.q.mass.fill_(1.0)
 
     @torch.inference_mode()
     def run(self, mode: Mode) -> None:
@@ -88,14 +102,14 @@ class DeviceRound:
         Whether the draft has seen the last but one token depends on the last verdict, which only the
         device knows; so it is fed again, which changes nothing where it was there.
         """
-        assert self.draft is not None and self.draft_cache is not None
-        length = self.draft_cache.length
+        assert self.draft is not None and self.draft_cache is not None and self.q is not None
+        length = self.draft_cache.static.length
         length.copy_(self.state.numbers[1:2] - 2)
         hidden = self.draft.step(self._known(self.recent), self.draft_cache)[-1:]
         for place in range(mode.depth):
             row = self.q.row(place)
             distribute(
-                self._widened(self.draft.logits(hidden)), self.state, row, self.scratch,
+                self._widened(self.draft.predict(hidden)), self.state, row, self.scratch,
                 first=place, greedy=mode.rule is Rule.GREEDY,
             )  # fmt: skip
             acceptance.draft(
@@ -121,13 +135,13 @@ class DeviceRound:
 
     def _verify(self, mode: Mode) -> None:
         depth = mode.depth
-        self.cache.length.copy_(self.state.numbers[1:2] - 1)
+        self.cache.static.length.copy_(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.recent[1:], self.state.drafted[:depth].long()])
-        logits = self.target.logits(self.target.step(ids, self.cache))
+        logits = self.target.predict(self.target.step(ids, self.cache))
         greedy = mode.rule is Rule.GREEDY
         distribute(logits, self.state, self.p, self.scratch, greedy=greedy)
         acceptance.judge(
-            self.p, self.q if mode.drafts else None, self.state, self.scratch, self.result,
+            self.p, self.q if mode.drafts or mode.drawn else None, self.state, self.scratch, self.result,
             rule=mode.rule, depth=depth,
         )  # fmt: skip
 

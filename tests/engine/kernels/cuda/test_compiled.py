@@ -23,6 +23,8 @@ from engine.kernels.cuda import (
     attention,
     attention_kernel,
     clock,
+    norm,
+    norm_kernel,
     products,
     rotary,
     rotary_kernel,
@@ -39,6 +41,7 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 KERNELS = (
     *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
+    (norm_kernel, "normalise_rows"),
     (rotary_kernel, "turn_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
     (acceptance, "verdict_kernel"),
@@ -120,6 +123,11 @@ def stamps() -> None:
     clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, **clock.OPTIONS)
 
 
+def norms() -> None:
+    """A norm with what it is added to."""
+    norm.normalise(empty(ROWS, 4096), Norm(empty(4096), 1e-5), empty(ROWS, 4096))
+
+
 Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
     "bf16 product": partial(product, "bf16", 4096, True),
@@ -129,6 +137,7 @@ EVERYWHERE: dict[str, Launch] = {
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
     "distribution": distribution,
     "clock": stamps,
+    "norm": norms,
     "block verdict": partial(verdict, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}

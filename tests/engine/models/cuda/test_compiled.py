@@ -10,7 +10,14 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda import acceptance, attention_kernel, products, rotary_kernel, sampling
+from engine.kernels.cuda import (
+    acceptance,
+    attention_kernel,
+    norm_kernel,
+    products,
+    rotary_kernel,
+    sampling,
+)
 from engine.kernels.cuda.verdict import Rule
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -23,6 +30,7 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 KERNELS = (
     *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
+    (norm_kernel, "normalise_rows"),
     (rotary_kernel, "turn_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
     (acceptance, "verdict_kernel"),

@@ -9,6 +9,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.features import NORMED, Tap
 from engine.models.cuda import decoder as module
 from engine.testing.checkpoints import write_random
 from engine.testing.families import write_family
@@ -104,6 +105,23 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
     cache = model.new_cache(64)
     model.forward(text[:10], cache, last=0)
     assert distance(model.forward(text[10:], cache, last=4), expected) < 0.06
+
+
+def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None:
+    """And the output head on the normed ones gives the very logits of the step."""
+    taps, text = (Tap(0), Tap(1), NORMED), tokens(6)
+    model, reference = load(folder), load_reference(folder)
+    ours, theirs = model.new_cache(64, taps), reference.new_cache(64, taps)
+    for part in (text[:4], text[4:]):
+        logits = model.forward(part, ours, last=len(part))
+        reference.forward(part, theirs, last=0)
+    found, expected = ours.features, theirs.features
+    assert found is not None and expected is not None
+    for tap in taps:
+        assert distance(found.at(tap)[:6], expected.at(tap)[:6]) < APART["bf16"]
+        assert not found.at(tap)[6:].any()
+    assert torch.equal(model.logits(found.at(NORMED)[4:6].float()), logits)
+    assert distance(model.embed(text), reference.embed(text)) < APART["bf16"]
 
 
 def test_keys_and_values_may_be_kept_in_8_bits(folder: Path) -> None:
