@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 from engine.acceptance import Acceptance
 from engine.context import Context
@@ -88,10 +89,11 @@ def deepest(limit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A round that was launched and not read."""
+    """A round that was launched and not read; ``proposed_s`` is what drafting on the host took."""
 
     budget: Budget
     proposal: DraftProposal
+    proposed_s: float
     pending: Pending
 
     @property
@@ -140,12 +142,14 @@ class _Loop:
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
         budget = replace(budget, depth=depth, nodes=depth)
+        started = perf_counter()
         proposal = self.drafter.propose(budget)
+        proposed_s = perf_counter() - started
         if self.drafter.drafts:
             mode = Mode(depth, self.rule, drafts=depth > 0)
         else:
             mode = Mode(len(proposal.tree), self.rule, drawn=proposal.q is not None)
-        self.running.append(_Running(budget, proposal, self.runner.launch(mode)))
+        self.running.append(_Running(budget, proposal, proposed_s, self.runner.launch(mode)))
         self.budget = None
         return True
 
@@ -173,7 +177,11 @@ class _Loop:
             p=_judged(outcome),
             q=outcome.q if self.drafter.drafts else running.proposal.chosen_q,
             next_p=outcome.next_p,
-            timing=Timing(result.draft_s, result.total_s - result.draft_s, result.total_s),
+            timing=Timing(
+                running.proposed_s + result.draft_s,
+                result.total_s - result.draft_s,
+                running.proposed_s + result.total_s,
+            ),
             emitted=emitted,
         )
         self.controller.observe(round)
