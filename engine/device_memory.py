@@ -1,6 +1,6 @@
 """The memory of the device that models are loaded to: what is free, and what to do when it runs out.
 
-The only place that knows how torch, Triton, CUDA and the CPU's allocator say that there is no more.
+``engine.devices`` knows how torch, Triton, CUDA and the CPU's allocator say that there is no more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from typing import TypeVar
 
 import torch
 
+from engine.devices import ran_out
 from engine.errors import OutOfMemory
 from engine.models import loader
 
 T = TypeVar("T")
-
-_SAID = ("out of memory", "can't allocate memory", "alloc_failed")
-"""In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
 
 
 def gpu_free_bytes() -> int | None:
@@ -36,13 +34,6 @@ def release() -> None:
     gc.collect()
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def ran_out(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out, whoever raised it."""
-    if isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(said in str(error).lower() for said in _SAID)
 
 
 def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:

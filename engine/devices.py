@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, OutOfMemory
 
 if TYPE_CHECKING:
     import torch
@@ -25,6 +25,9 @@ GRAPHS = "FORETOKEN_CUDA_GRAPHS"
 """In the environment: 0 runs every round on a GPU as it stands, without CUDA graphs."""
 LEAST_CAPABILITY = (8, 0)
 """Ampere: from here on tensor cores take bf16."""
+
+_NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
+"""In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
 
 _lost: set[str] = set()
 
@@ -74,6 +77,16 @@ def check(wanted: str) -> str:
             "device", f"device is {wanted!r}; it must be one of {', '.join(DEVICES)}."
         )
     return wanted
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether ``error`` says that memory ran out, whoever raised it."""
+    import torch
+
+    if isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in said for words in _NO_MEMORY)
 
 
 def lose(device: torch.device) -> None:

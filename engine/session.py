@@ -92,8 +92,7 @@ class Session:
         """Yields Started, Prefilled, Emitted..., Finished.
 
         ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does,
-        OutOfMemory or DeviceLost where a GPU cannot go on, and ModelError for a model that computes
-        no numbers.
+        DeviceLost where the GPU is gone, and ModelError for a model that computes no numbers.
         """
         if prompt is None:
             prompt = self.prepare(request)

@@ -41,7 +41,7 @@ SMALL = 100_000_000
 def load_model(
     folder: Path, *, dtype: str = "auto", context: int | None = None, device: str | None = None
 ) -> Model:
-    """Loads the model in ``folder``. Raises ModelError, InvalidRequest, OutOfMemory, DeviceLost.
+    """Loads the model in ``folder``. Raises ModelError, InvalidRequest, DeviceLost.
 
     ``dtype``: auto, fp32, bf16, int8 or nf4. ``context`` bounds the model's own, for which memory is
     taken. ``device``: auto, cpu or cuda; None is the setting's.

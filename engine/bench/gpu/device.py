@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from engine.bench.gpu.clock import Clock, Times
+from engine.devices import LEAST_CAPABILITY, has_triton
 from engine.errors import InvalidRequest, NotInstalled
-from engine.kernels.cuda.choose import has_triton
 
 CPU, CUDA = "cpu", "cuda"
-LEAST_CAPABILITY = (8, 0)
 BANDWIDTH_BYTES = 2**32
 """Read at once on a GPU: many times what its caches hold."""
 REHEARSAL_BYTES = 2**26

@@ -5,26 +5,23 @@ With ``engines``, the only modules of this bench that know the CUDA engine's own
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 from engine.bench.gpu.clock import Clock
-from engine.bench.gpu.engines import has_cuda_decoder
 from engine.bench.gpu.speed import DEPTH, GRAPHS, Ours
 from engine.bench.gpu.steps import Graphs, device_free_bytes
 from engine.bench.peers.base import Reply
 from engine.models.base import Model
+from engine.models.cuda.decoder import CudaDecoder
 from engine.request import Sampling
 from engine.stats import Statistics
-
-_ROUND, _GRAPHS = "engine.models.cuda.round", "engine.models.cuda.graphs"
 
 
 def run_here(model: Model) -> bool:
     """Whether ``model`` can be run so."""
-    return has_cuda_decoder() and hasattr(model, "step")
+    return isinstance(model, CudaDecoder)
 
 
 class Rounds(Ours):
@@ -35,16 +32,17 @@ class Rounds(Ours):
     ) -> None:
         """Compiles and captures."""
         from engine.kernels.cuda.verdict import Rule
+        from engine.models.cuda.graphs import Runner
+        from engine.models.cuda.round import DeviceRound, Mode
 
-        round, graphs = (importlib.import_module(name) for name in (_ROUND, _GRAPHS))
         self.model, self.draft, self.clock = model, draft, clock
         room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends
         self.cache = model.new_cache(room)
         self.draft_cache = None if draft is None else draft.new_cache(room)
-        self.round = round.DeviceRound(model, self.cache, draft, self.draft_cache)
-        self.runner = graphs.Runner(self.round)
+        self.round = DeviceRound(model, self.cache, draft, self.draft_cache)
+        self.runner = Runner(self.round)
         super().__init__(model, draft, right, GRAPHS)
-        self.mode = round.Mode(self.depth, Rule.GREEDY, draft is not None)
+        self.mode = Mode(self.depth, Rule.GREEDY, draft is not None)
         self.graphs = self._capture()
         if not self.runner.captures:
             super().__init__(model, draft, right, "rounds, no graphs")
@@ -58,9 +56,9 @@ class Rounds(Ours):
         pending = self.runner.launch(self.mode)
         while len(written) < limit:
             ahead = self.runner.launch(self.mode)
-            outcome, _, seconds = pending.read()
-            written += outcome.tokens
-            self.clocked_s += seconds
+            result = pending.read()
+            written += result.outcome.tokens
+            self.clocked_s += result.total_s
             rounds += 1
             pending = ahead
         took = perf_counter() - started
@@ -75,7 +73,7 @@ class Rounds(Ours):
         return Reply(tuple(written[:limit]), len(written), took)
 
     def close(self) -> None:
-        self.runner = self.round = self.cache = self.draft_cache = None
+        del self.runner, self.round, self.cache, self.draft_cache
 
     def _begin(self, prompt: Sequence[int]) -> None:
         """The target holds all but the last token of the text, the draft all but the last two."""

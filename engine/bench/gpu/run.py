@@ -74,8 +74,6 @@ class Run:
 
     def __call__(self) -> Report:
         """All parts that fit. Mistakes of one part are told in the report; the others go on."""
-        if self.real and not engines.has_cuda_decoder():
-            self._leave_out("int8 and nf4", "this version has no decoder for the CUDA kernels")
         alive = self._do("read bandwidth", self._bandwidth, 2.0)
         for part in self._parts():
             if not alive:

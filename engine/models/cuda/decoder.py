@@ -97,7 +97,7 @@ class CudaDecoder:
         return self._info
 
     def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> DeviceCache:
-        """See ``TappableModel``. Raises OutOfMemory."""
+        """See ``TappableModel``. Raises DeviceLost where the GPU is gone."""
         with told(self.device):
             capacity = min(context, self._info.context)
             static = StaticKVCache(
@@ -133,7 +133,7 @@ class CudaDecoder:
             return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
-        """See ``Model.forward``. Raises OutOfMemory, or DeviceLost where the GPU is gone."""
+        """See ``Model.forward``. Raises DeviceLost where the GPU is gone."""
         assert isinstance(cache, DeviceCache) and 0 <= last <= len(tokens)
         assert cache.length + len(tokens) <= cache.context
         with torch.inference_mode(), told(self.device):

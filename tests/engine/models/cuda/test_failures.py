@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine import devices
-from engine.errors import DeviceLost, OutOfMemory
+from engine.errors import DeviceLost
 from engine.models.cuda.failures import told
 from engine.models.cuda.round import DeviceRound, Mode
 from engine.proposers.base import Resources
@@ -32,9 +32,19 @@ def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_lost", set())
 
 
-def test_no_memory_is_told_with_a_remedy() -> None:
-    with pytest.raises(OutOfMemory, match="Close other programs"), told(CPU):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
+        torch.AcceleratorError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
+    ],
+    ids=str,
+)
+def test_a_device_without_memory_is_not_lost(error: RuntimeError) -> None:
+    with pytest.raises(type(error)), told(torch.device("cuda")):
+        raise error
+    assert not devices.look().lost
 
 
 @pytest.mark.parametrize("error", LOST, ids=str)
@@ -57,7 +67,7 @@ def test_what_is_no_failure_of_the_device_goes_through() -> None:
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(torch.OutOfMemoryError("CUDA out of memory"), OutOfMemory), (LOST[0], DeviceLost)],
+    [(torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError), (LOST[0], DeviceLost)],
     ids=["no memory", "lost"],
 )
 def test_a_reply_that_fails_leaves_the_session_whole(

