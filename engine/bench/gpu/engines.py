@@ -9,7 +9,7 @@ import torch
 from engine.bench.gpu.shapes import NAMES, Sizes
 from engine.bench.gpu.weights import RandomWeights
 from engine.kernels.cpu.factory import kernels_for
-from engine.kernels.cuda.choose import runs_kernels
+from engine.kernels.cuda.places import runs_kernels
 from engine.models.base import Cache, Model, ModelInfo
 from engine.models.cuda.cache import DeviceCache
 from engine.models.cuda.decoder import CudaDecoder

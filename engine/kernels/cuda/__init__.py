@@ -3,7 +3,7 @@ them. Importing this package needs neither Triton nor a device.
 
 Products that stream a weight once for 1..16 rows:
     ``choose``              where a weight becomes a product; without CUDA or Triton, the reference
-    ``bulk_product``        the same for many rows of a prompt, through cuBLAS
+    ``bulk_product``        the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
     ``around``              what stands around a product in the same launch: norm, bias, gate
     ``products``            launches
     ``norm``                a norm that no product follows; kernel in ``norm_kernel``
@@ -26,6 +26,7 @@ From logits to accepted tokens, in three launches a round (adjust, cut, verdict)
                             ``engine.acceptance``
 
 ``clock`` is the device's own, for how long the parts of a round take.
+``places`` knows where kernels run.
 ``arrival`` tells which program of a launch comes last; products and sampling both need to know.
 
 These need Triton when they are imported: ``products``, the kernels, ``arrival``, ``clock``, and of

@@ -14,6 +14,7 @@ from engine.kernels.cpu import nf4
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda.around import Around
+from engine.kernels.cuda.places import runs_kernels
 from engine.kernels.cuda.product_reference import finish, norm_factor, quantise_rows
 
 PART = 4096
@@ -57,7 +58,12 @@ def _widened(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
         return weight[start:stop].bfloat16()
     width = weight.shape[1]
     packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // BLOCK :]
-    return nf4.dequantise(packed, absmax, (stop - start) * width).view(-1, width)
+    count = (stop - start) * width
+    if not runs_kernels(packed.device) or count % 2:
+        return nf4.dequantise(packed, absmax, count).view(-1, width)
+    from engine.kernels.cuda.nf4_widen import widened
+
+    return widened(packed, absmax, count).view(-1, width)
 
 
 def _int8_sums(x: Tensor, weight: Int8Weight, around: Around) -> Tensor:

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from engine.devices import has_triton
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda import product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Product
 from engine.kernels.cuda.bulk_product import BulkProduct
+from engine.kernels.cuda.places import runs_kernels
 
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""
 
 STREAMED_ROWS = 64
 """So many rows of a prompt still go through the kernels: reading a weight outlasts multiplying."""
-
-
-def is_interpreted() -> bool:
-    """Whether Triton runs its kernels in NumPy in this process, on the CPU's memory."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def runs_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run on tensors that lie there."""
-    return has_triton() and (device.type == "cuda" or is_interpreted())
 
 
 @dataclass(frozen=True, slots=True)

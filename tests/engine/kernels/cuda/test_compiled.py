@@ -23,6 +23,7 @@ from engine.kernels.cuda import (
     attention,
     attention_kernel,
     clock,
+    nf4_widen,
     norm,
     norm_kernel,
     products,
@@ -42,6 +43,7 @@ KERNELS = (
     *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
+    (nf4_widen, "widen_kernel"),
     (rotary_kernel, "turn_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
     (acceptance, "verdict_kernel"),
@@ -123,6 +125,12 @@ def stamps() -> None:
     clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, **clock.OPTIONS)
 
 
+def widening() -> None:
+    """A part of an NF4 weight, for a prompt."""
+    packed, scales = empty(2**21, dtype=torch.uint8), empty(2**22 // BLOCK)
+    nf4_widen.widened(packed, scales, 2**22)
+
+
 def norms() -> None:
     """A norm with what it is added to."""
     norm.normalise(empty(ROWS, 4096), Norm(empty(4096), 1e-5), empty(ROWS, 4096))
@@ -138,6 +146,7 @@ EVERYWHERE: dict[str, Launch] = {
     "distribution": distribution,
     "clock": stamps,
     "norm": norms,
+    "nf4 widening": widening,
     "block verdict": partial(verdict, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}

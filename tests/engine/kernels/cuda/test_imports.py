@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[4]
 PLAIN = """
-    around attention bulk_product choose kv_cache norm product_reference product_tiles rotary state
+    around attention bulk_product choose kv_cache norm places product_reference product_tiles rotary state
 """.split()
 
 

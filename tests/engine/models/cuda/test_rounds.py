@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 pytest.importorskip("triton")
 
@@ -15,6 +16,10 @@ from engine.controllers.fixed import Off
 from engine.decode import Ending, decode
 from engine.events import Emitted, Finished, FinishReason, Round
 from engine.judge import Judge
+from engine.kernels.cuda.verdict import Rule
+from engine.models.cuda.decoder import CudaDecoder
+from engine.models.cuda.graphs import Runner
+from engine.models.cuda.round import DeviceRound, Mode
 from engine.proposers.base import Resources
 from engine.proposers.none import NoneProposer
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
@@ -146,3 +151,21 @@ def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path]) -> Non
     session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
     wide = Session(load(target, context=CONTEXT), TextCodec(target), Resources())
     assert words(session, draft(3), max_tokens=None) == words(wide, NONE, max_tokens=4)
+
+
+def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None:
+    """A head's q, put on the device: a token that q is sure of stands as often as p has it."""
+    model = session.target.model
+    assert isinstance(model, CudaDecoder)
+    cache, text = model.new_cache(CONTEXT), list(PROMPT)
+    model.forward(text[:-1], cache, last=0)
+    round = DeviceRound(model, cache)
+    runner = Runner(round, captures=False)
+    q = torch.zeros(2, model.info.vocabulary)
+    q[0, 17], q[0, 18], q[1, 19] = 0.75, 0.25, 1.0
+    round.begin(DRAWN, 3, text, len(text))
+    round.put((17, 19), q)
+    outcome = runner.launch(Mode(2, Rule.REJECTION, drawn=True)).read().outcome
+    assert outcome.chain == (17, 19)
+    assert outcome.q == (0.75, 1.0)
+    assert outcome.accepted == 0 or outcome.p[0] > 0

@@ -1,0 +1,45 @@
+"""Products of many rows: near the kernels', int8 to the bit; weights widened as they are meant."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.kernels.cpu import nf4
+from engine.kernels.cuda import bulk_product
+from engine.kernels.cuda.bulk_product import BulkProduct
+from engine.kernels.cuda.product_tiles import Kind
+from tests.engine.kernels.cuda.cases import KINDS, around_on, make, weight_on
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("around", ["nothing", "all"])
+def test_many_rows_are_multiplied_as_few_are(
+    device: torch.device, kind: Kind, around: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts, with a gate's halves in different ones."""
+    monkeypatch.setattr(bulk_product, "PART", 64)
+    full = around == "all"
+    case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
+    x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
+    product = BulkProduct(weight_on(device, case.weight), around_on(device, case.around))
+    found = product(x.to(device), residual.to(device)).cpu().float()
+    expected = case.reference()(x, residual).float()
+    assert float((found - expected).norm() / expected.norm()) < 0.01
+    if kind == "int8" and not full:
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("shape", [(3, 64), (70, 128), (33, 192)], ids=str)
+def test_nf4_is_widened_to_what_the_kernels_multiply_by(
+    device: torch.device, shape: tuple[int, int]
+) -> None:
+    from engine.kernels.cuda.nf4_widen import widened
+
+    weight = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
+    found = widened(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])
+    assert torch.equal(found.cpu().view(shape), nf4.rounded(weight).bfloat16())
