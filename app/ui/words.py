@@ -49,6 +49,7 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
+        "hybrid": "hybrid: repeats, else a small model",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
