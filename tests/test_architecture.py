@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.suffix_automaton",
         "engine.features",
         "engine.past_replies",
+        "engine.reply_files",
         "engine.text",
     ),
     (
