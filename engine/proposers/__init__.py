@@ -26,9 +26,10 @@ _REGISTRY = {
     "medusa": "engine.proposers.medusa:MedusaProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
-_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = dict.fromkeys(
-    ("suffix", "hybrid"), {"max_cached_requests": 0}
-)
+_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
+    "suffix": {"max_cached_requests": 0},
+    "hybrid": {"max_cached_requests": 0},
+}
 
 
 def names() -> tuple[str, ...]:

@@ -101,9 +101,9 @@ def test_after_rounds_of_either_the_neural_draft_is_that_of_a_fresh_start(
 ) -> None:
     context = Context(prompt)
     proposer = begin(context, rule, neural_depth=2)
-    for depth, stand, correction in rounds:
+    for depth, most, correction in rounds:
         _, tokens = drafts(proposer, context, depth)
-        stand = min(stand, len(tokens))
+        stand = min(most, len(tokens))
         context.tokens += [*tokens[:stand], correction]
         proposer.observe(Acceptance(tuple(range(stand)), correction, Origin.CORRECTION))
         neural = proposer.neural
