@@ -62,7 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine.service",),
     ("engine.bench", "engine.train", "engine.testing"),
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
-    ("app.guard", "app.runtime", "app.store"),
+    ("app.defaults", "app.guard", "app.runtime", "app.store"),
     ("app.drafters",),
     ("app.server", "app.ui"),
     ("app.main",),

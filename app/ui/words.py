@@ -130,6 +130,13 @@ class Words:
         return name if draft else f"{name}, no draft"
 
     @staticmethod
+    def measured_default(default: str) -> str:
+        return (
+            f'Default: {default}. "Back to defaults" takes it up; '
+            "`foretoken models defaults --clear` forgets it."
+        )
+
+    @staticmethod
     def loaded_detail(loaded: Any) -> str:
         parts = [
             f"target {loaded.target}",

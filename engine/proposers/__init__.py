@@ -39,7 +39,7 @@ def names() -> tuple[str, ...]:
 
 def neural() -> tuple[str, ...]:
     """Those that draft with a model of their own, which ``hybrid`` can combine with past text."""
-    return tuple(name for name in names() if name != "hybrid" and _proposer(name).needs)
+    return tuple(name for name in names() if name != "hybrid" and needs_of(name))
 
 
 def available(resources: Resources) -> tuple[str, ...]:
