@@ -204,7 +204,7 @@ def _one_prompt(
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
     """The settings in runs; another begins each time, and every other time they go backwards."""
-    at = turn % len(settings)
+    at = turn // 2 % len(settings)
     order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):
         yield order[start : start + _BETWEEN]
