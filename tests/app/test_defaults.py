@@ -105,5 +105,5 @@ def test_a_damaged_file_is_told_counts_as_empty_and_is_replaced(
 def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(ForetokenError, match="cannot be kept in .*--data-dir"):
+    with pytest.raises(ForetokenError, match=r"cannot be kept in .*--data-dir"):
         Defaults(blocked).keep(PIP, BEST, {})
