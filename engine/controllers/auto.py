@@ -6,6 +6,9 @@ Both expectations follow from two rates for each position: that one more token i
 it stands; each is estimated from judged tokens of the last rounds, so it is calibrated by itself,
 which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
 decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
+
+Every text is foreseen as well or badly in its own way. So each begins with short drafts, which grow as
+they stand as a whole, and what earlier texts taught is soon outweighed.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from time import perf_counter
 from engine.controllers.experience import Experience
 from engine.events import Budget, Decision, Round
 
-_GAIN, _RESUME = 1.01, 1.05
+_GAIN, _RESUME = 1.02, 1.05
 """How much faster drafting must be to go on, and, after a pause, to begin again: between the two
 nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
@@ -50,7 +53,9 @@ class Auto:
         self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
         self._plain = 0.0  # seconds of a round that asks for no draft
         self._rounds = 0
-        self._depth: int | None = None  # the last one, while no round told anything new about it
+        self._reach = _TRY  # how far this text let drafts stand as a whole, and as far again
+        # The last budget's, while no round told anything new: deciding costs time too.
+        self._depth: int | None = None
         experience.drafter.begin()
 
     def budget(self) -> Budget:
@@ -69,13 +74,13 @@ class Auto:
             best = 0
         self._settle(best)
         if best or self._wait > 0:
-            depth = best
+            depth = min(best, self._reach)
         else:
             # A try: what is to be learnt is whether the first tokens stand.
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
         self._depth = depth
-        return Budget(depth, depth, self._news(best, speeds))
+        return Budget(depth, depth, self._news(depth if best else 0, speeds))
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, len(round.tree)
@@ -89,6 +94,8 @@ class Auto:
         if self._paused:
             self._judge_try(round) if drafted else self._pass_round(asked)
         self._steady += asked
+        if drafted and len(round.accepted_path) == drafted >= self._reach:
+            self._reach = 2 * drafted
         self._rounds += 1
         if self._rounds % _COSTS_AFTER == 0:
             self._takes = []
@@ -117,10 +124,8 @@ class Auto:
 
     def _judge_try(self, round: Round) -> None:
         """A try that paid is followed by another, until the estimates have seen enough."""
-        drafted, verify = len(round.tree), self.experience.verify
-        between = self.experience.between(0)
-        takes = self.experience.drafter.drafts(drafted) + verify(1 + drafted) + between
-        if (1 + len(round.accepted_path)) * (verify(1) + between) <= takes:
+        self._learn_costs()
+        if (1 + len(round.accepted_path)) * self._plain <= self._takes[len(round.tree)]:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)
             self._wait = self._pause
 
@@ -169,7 +174,7 @@ class Auto:
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
-        gain = max(speeds[1:])
+        gain = speeds[depth] if depth else max(speeds[1:])
         expected = self._acceptance_for(gain)
         if told and not told.depth and not depth and _alike(told, needed, expected):
             return None

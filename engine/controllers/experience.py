@@ -13,7 +13,7 @@ _FORGET = 0.97
 """What a round still counts one round later: about the last 30 rounds matter."""
 _FORGET_USUAL = 0.998
 """The same for what is usual: it outlasts a text, and is where estimates of a new one start."""
-_CARRIED = 2.0
+_CARRIED = 1.0
 """The rounds that all earlier texts count for when a new one begins: each is foreseen as well or badly
 in its own way, deep positions as much as the first."""
 _IDLE = 7
@@ -21,7 +21,7 @@ _IDLE = 7
 _LARGEST = 1e9
 _PRIOR = 0.7
 """Acceptance of the first token before anything is known: worth a try."""
-_PRIOR_WEIGHT = 3.0
+_PRIOR_WEIGHT = 2.0
 """The rounds that an estimate from elsewhere counts for."""
 _RARELY = 0.1
 """A proposer that finds nothing costs little, and may find something soon: never written off."""
