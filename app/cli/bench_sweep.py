@@ -162,8 +162,8 @@ def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
     found = read_catalog(folder).resolve(pair)
     draft = fetch(found.draft) if found.draft else None  # it is here: the pair is loaded
     bytes_of = footprint(fetch(found.target), draft, found.heads, loaded.dtype, loaded.context)
-    return lambda method: bytes_of["target"] + sum(
-        bytes_of[need] for need in proposers.needs_of(method)
+    return lambda method: (
+        bytes_of["target"] + sum(bytes_of[need] for need in proposers.needs_of(method))
     )
 
 
