@@ -222,8 +222,11 @@ def _check_writable(out: Path) -> None:
     """Told before anything is measured."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        with out.with_suffix(".json").open("a"):
-            pass
+        file = out.with_suffix(".json")
+        there = file.exists()
+        file.touch()
+        if not there:
+            file.unlink()  # a sweep that is interrupted leaves nothing behind
     except OSError as error:
         raise InvalidRequest(
             "out", f"{out} cannot be written: {error.strerror or error}. Choose another --out."
