@@ -109,6 +109,26 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     return LoadPlan(ours, theirs, kind, draft_kind, plans, products, asked, fit, told)
 
 
+def footprint(
+    target: Path, draft: Path | None, heads: Sequence[Path], dtype: str, context: int
+) -> dict[str, int]:
+    """Bytes of weights and caches, estimated, with ``context`` tokens: of the ``target``, and of each
+    thing that proposers may need (``draft``, a kind of head). Raises ModelError."""
+    ours = inspect(target)
+    theirs = None if draft is None else inspect(draft)
+    kind = choose_dtype(ours, dtype)
+    products = Products.choose(compute_dtype(ours, kind))
+    plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
+    names = ("target", *(("draft",) if draft else ()), *(plan.kind for plan in plans))
+    sizes = _sizes(ours, theirs, plans, products, kind)
+    return {
+        # Sizes tell how they are held, so the dtype named here is none that counts.
+        name: size.weight_bytes("float32")
+        + min(size.context, context) * size.kv_bytes_per_token("float32")
+        for name, size in zip(names, sizes, strict=True)
+    }
+
+
 def _check_kinds(plans: Sequence[HeadPlan]) -> None:
     known: dict[str, HeadPlan] = {}
     for plan in plans:

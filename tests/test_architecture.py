@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.suffix_automaton",
         "engine.features",
         "engine.past_replies",
+        "engine.reply_files",
         "engine.text",
     ),
     (
@@ -61,7 +62,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engine.service",),
     ("engine.bench", "engine.train", "engine.testing"),
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
-    ("app.guard", "app.runtime", "app.store"),
+    ("app.defaults", "app.guard", "app.runtime", "app.store"),
     ("app.drafters",),
     ("app.server", "app.ui"),
     ("app.main",),

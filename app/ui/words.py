@@ -49,6 +49,7 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
+        "hybrid": "hybrid: repeats, else a small model",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
@@ -127,6 +128,13 @@ class Words:
     @staticmethod
     def loaded(name: str, draft: str | None) -> str:
         return name if draft else f"{name}, no draft"
+
+    @staticmethod
+    def measured_default(default: str) -> str:
+        return (
+            f'Default: {default}. "Back to defaults" takes it up; '
+            "`foretoken models defaults --clear` forgets it."
+        )
 
     @staticmethod
     def loaded_detail(loaded: Any) -> str:
