@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.features",
         "engine.past_replies",
         "engine.text",
+        "engine.across",
     ),
     (
         "engine.checkpoint",
@@ -43,7 +44,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.stats",
         "engine.trace",
     ),
-    ("engine.models", "engine.catalog_file"),
+    ("engine.models", "engine.catalog_file", "engine.pairing"),
     ("engine.heads",),
     ("engine.catalog",),
     (
@@ -51,6 +52,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.device_memory",
         "engine.hub",
         "engine.target",
+        "engine.draft_reader",
         "engine.proposers",
         "engine.controllers",
     ),
