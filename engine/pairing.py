@@ -65,12 +65,18 @@ def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
 
 
 def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
-    """How the tokens of a draft that fits stand to the target's; None: they are the same."""
+    """How the tokens of a draft that fits stand to the target's; None: they are the same.
+
+    Raises ModelError where a tokenizer cannot be used after all.
+    """
     if _difference(target, draft) is None:
         return None
-    return read_map(
+    found = read_map(
         target.folder, draft.folder, target_rows=target.vocabulary, draft_rows=draft.vocabulary
     )
+    for lexicon in (found.target, found.draft):
+        lexicon.encode("a")  # what parsing would find wrong is found now, not at the first request
+    return found
 
 
 def caution(target: Checkpoint, draft: Checkpoint) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
@@ -141,9 +141,10 @@ def _lexicon(file: Path, _modified: int, _size: int) -> Lexicon:
 
 
 def _by_bytes(spelled: Mapping[int, bytes]) -> dict[bytes, int]:
-    """Of tokens that spell the same, the first behind SentencePiece's 256 single bytes: the usual one.
+    """From bytes to the one token that usually stands for them.
 
-    Byte tokens stand first there, and are used only where nothing else spells the byte.
+    SentencePiece's tokens for single bytes come first in its files, and are used only where no token
+    of a character spells the byte.
     """
     ids: dict[bytes, int] = {}
     for number in sorted(spelled):
@@ -153,7 +154,7 @@ def _by_bytes(spelled: Mapping[int, bytes]) -> dict[bytes, int]:
     return ids
 
 
-def _spelling(file: Path, content: dict[str, Any]) -> Any:
+def _spelling(file: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
     """The function from a token's name to its bytes. Raises ModelError for a kind not known."""
     model = content["model"]
     parts = list(_parts(content, "normalizer", "pre_tokenizer", "decoder"))

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.checkpoint import inspect, tokenizer_signature
+from engine.errors import ModelError
 from engine.pairing import caution, fit, vocabularies, why_not
 from engine.testing.checkpoints import write_tokenizer
 from engine.testing.folders import tokenizer_json, write_files, write_model
@@ -109,6 +112,18 @@ def test_tokenizers_of_another_kind_are_named(tmp_path: Path) -> None:
     reason = pair_verdict(target, write_model(tmp_path / "draft", hidden=8, vocabulary=64))
     assert reason is not None
     assert "neither byte-level BPE nor of SentencePiece's kind" in reason
+
+
+def test_a_tokenizer_that_cannot_be_parsed_is_told_when_the_pair_is_loaded(tmp_path: Path) -> None:
+    """It was told in the midst of the first reply."""
+    target = inspect(written(tmp_path / "target", 16))
+    draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
+    file = draft.folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["merges"].append(["no such", "tokens"])
+    file.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
+        vocabularies(target, draft)
 
 
 def test_an_empty_intersection_is_refused(tmp_path: Path) -> None:
