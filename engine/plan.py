@@ -32,8 +32,9 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    ``vocabularies`` is None where the draft has the target's. ``products`` are for the heads. ``asked`` and ``fit``: the longest context that was wanted, and what
-    was reckoned for it. ``notes`` are sentences for people.
+    ``vocabularies`` is None where the draft has the target's. ``products`` are for the heads.
+    ``asked`` and ``fit``: the longest context that was wanted, and what was reckoned for it.
+    ``notes`` are sentences for people.
     """
 
     target: Checkpoint
