@@ -35,6 +35,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.past_replies",
         "engine.reply_files",
         "engine.text",
+        "engine.across",
     ),
     (
         "engine.checkpoint",
@@ -44,7 +45,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.stats",
         "engine.trace",
     ),
-    ("engine.models", "engine.catalog_file"),
+    ("engine.models", "engine.catalog_file", "engine.pairing"),
     ("engine.heads",),
     ("engine.catalog",),
     (
@@ -52,6 +53,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.device_memory",
         "engine.hub",
         "engine.target",
+        "engine.draft_reader",
         "engine.proposers",
         "engine.controllers",
     ),

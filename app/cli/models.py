@@ -153,8 +153,9 @@ def download(
     """Download a model, or both models of a pair. An interrupted download is resumed."""
     from app.cli.loading import Status
     from app.runtime import fetch
+    from engine import hub
 
-    pairing = _catalog(data_dir).resolve(model)
+    pairing = _catalog(data_dir).resolve(model, hub.locate)
     for spec in (pairing.target, pairing.draft):
         if spec is not None:
             with Status() as status:
@@ -170,15 +171,16 @@ def why(
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
     from engine import hub
-    from engine.catalog import why_not
+    from engine.catalog import judge_draft
 
     catalog = _catalog(data_dir)
     ours, theirs = catalog.resolve(target).target, catalog.resolve(draft).target
-    reason = why_not(ours, theirs, hub.locate)
-    if reason is not None:
-        print(f"{theirs.name} cannot draft for {ours.name}. {reason}")
+    found = judge_draft(ours, theirs, hub.locate)
+    if not found.fits:
+        print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
-    print(f"{theirs.name} can draft for {ours.name}: they share a vocabulary, and it is smaller.")
+    how = f", {found.across}." if found.across else ": they share a vocabulary, and it is smaller."
+    print(f"{theirs.name} can draft for {ours.name}{how}")
 
 
 def describe(spec: ModelSpec) -> dict[str, Any]:

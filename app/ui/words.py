@@ -109,6 +109,10 @@ class Words:
         return f"{name}, {download} to download" if download else f"{name}, files missing"
 
     @staticmethod
+    def across(name: str) -> str:
+        return f"{name}, another vocabulary"
+
+    @staticmethod
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
