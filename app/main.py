@@ -60,12 +60,15 @@ def serve(settings: Settings) -> NoReturn:
     announce_start(listener)
 
     from app.runtime import create_runtime
+    from engine import hub
 
     with (
         contextlib.closing(listener.socket),
         contextlib.closing(create_runtime(data_dir, settings.threads)) as runtime,
     ):
-        runtime.catalog.resolve(settings.pair)  # a misspelt pair is told now, not in the page
+        runtime.catalog.resolve(
+            settings.pair, hub.locate
+        )  # a misspelt pair is told now, not in the page
         app = create_app(runtime, switch, settings)
         run_server(app, listener, lambda: when_up(runtime, listener, settings))
         leave()

@@ -122,7 +122,7 @@ def open_pair(
     ``dtype`` auto is the catalog's choice for the target, if it has one. Raises ``ForetokenError``; the
     pair that was loaded before then stays loaded.
     """
-    pairing = catalog.resolve(text)
+    pairing = catalog.resolve(text, hub.locate)
     if dtype == AUTO:
         dtype = pairing.target.quantization
     target = fetch(pairing.target, on_progress, cancelled)

@@ -16,6 +16,7 @@ from engine.catalog_file import Entry, read_catalog_file
 from engine.checkpoint import AUTO, QUANTIZATIONS, Checkpoint
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.heads import is_head
+from engine.pairing import fit
 
 SEPARATOR = "::"
 """Between target, draft and heads in what ``Catalog.resolve`` takes."""
@@ -67,10 +68,14 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """A model that could draft; ``reason`` says why it cannot, and is None when it can."""
+    """A model that could draft; ``reason`` says why it cannot, and is None when it can.
+
+    ``across`` says how it drafts where its vocabulary is not the target's.
+    """
 
     spec: ModelSpec
     reason: str | None
+    across: str | None = None
 
     @property
     def fits(self) -> bool:
@@ -110,26 +115,24 @@ class Catalog:
     def drafts_for(
         self, target: str | ModelSpec, locate: Locate = _folder_of
     ) -> tuple[DraftChoice, ...]:
-        """Every other model, the fitting ones first and small before big, each with its reason.
+        """Every other model: fitting ones first, of them those with the target's vocabulary first,
+        small before big; each with its reason.
 
         ``locate`` (``hub.locate``) lets models on disk be compared by their real tokenizers.
         """
         spec = self.model(target) if isinstance(target, str) else target
-        choices = [
-            DraftChoice(other, why_not(spec, other, locate))
-            for other in self.models
-            if other.id != spec.id
-        ]
-        choices.sort(key=lambda choice: (not choice.fits, choice.spec.parameters, choice.spec.id))
+        choices = [judge_draft(spec, other, locate) for other in self.models if other.id != spec.id]
+        choices.sort(key=_preference)
         return tuple(choices)
 
-    def resolve(self, text: str) -> Pairing:
+    def resolve(self, text: str, locate: Locate = _folder_of) -> Pairing:
         """What ``--pair`` takes, as a pair.
 
         A pair id or a ``TARGET``, and behind each ``::`` a draft or a head. Target and draft are model
         ids or folders, heads are folders; what a folder holds is told by its config.json. A draft, or
-        nothing behind ``::``, replaces the pair's own; heads are added. Raises ``CatalogError``
-        (unknown), ``ModelError`` (a broken folder) or ``IncompatiblePair``.
+        nothing behind ``::``, replaces the pair's own; heads are added. ``locate`` as for
+        ``drafts_for``. Raises ``CatalogError`` (unknown), ``ModelError`` (a broken folder) or
+        ``IncompatiblePair``.
         """
         text = text.strip()
         first, *others = (part.strip() for part in text.split(SEPARATOR))
@@ -147,7 +150,7 @@ class Catalog:
         draft = base.draft if base else None
         if drafts:
             draft = self.spec(drafts[0]) if drafts[0] else None
-        reason = None if draft is None else why_not(target, draft)
+        reason = None if draft is None else why_not(target, draft, locate)
         if draft is not None and reason is not None:
             raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
         folders = (*(base.heads if base else ()), *heads)
@@ -214,25 +217,36 @@ def local_spec(folder: Path) -> ModelSpec:
     return _with_sizes(spec, found)
 
 
-def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> str | None:
-    """Why ``draft`` cannot draft for ``target``, with sizes; None when it can.
+def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> DraftChoice:
+    """Whether ``draft`` can draft for ``target``, and how; if not, why, with sizes.
 
     Models on disk are compared by their files, others by what the catalog says.
     """
     folders = locate(target), locate(draft)
-    if folders[0] is not None and folders[1] is not None:
-        return _why_not_on_disk(folders[0], folders[1])
+    if folders[0] is None or folders[1] is None:
+        return DraftChoice(draft, _why_not_by_catalog(target, draft))
+    try:
+        found = fit(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
+    except ModelError as error:
+        return DraftChoice(draft, str(error))
+    return DraftChoice(draft, found.reason, found.across)
+
+
+def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> str | None:
+    """Why ``draft`` cannot draft for ``target``; None when it can. See ``judge_draft``."""
+    return judge_draft(target, draft, locate).reason
+
+
+def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
+    spec = choice.spec
+    return not choice.fits, choice.across is not None, spec.parameters, spec.id
+
+
+def _why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
     for spec in (target, draft):
         if not spec.vocabulary:
             return f"The files of {spec.name} are not here, so nothing is known about it yet."
     return _why_not_vocabulary(target, draft) or _why_not_size(target, draft)
-
-
-def _why_not_on_disk(target: Path, draft: Path) -> str | None:
-    try:
-        return checkpoint.why_not(checkpoint.inspect(target), checkpoint.inspect(draft))
-    except ModelError as error:
-        return str(error)
 
 
 def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
@@ -243,7 +257,10 @@ def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
         f"{draft.name} {draft.vocabulary:,}{_named(draft)}"
     )
     if (target.tokenizer and draft.tokenizer) or target.vocabulary != draft.vocabulary:
-        return f"The vocabularies differ: {sizes}. A draft must use the target's own tokenizer."
+        return (
+            f"The vocabularies differ: {sizes}. Whether it can draft across them can only be told "
+            "from the files: download both models first."
+        )
     return (
         f"The vocabularies are of one size ({sizes}), but whether they are the same can only be "
         "told from the files. Download the model first."

@@ -23,8 +23,7 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
     "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "caution", "fingerprint", "inspect", "read_config", "tokenizer_signature",
-    "weights_complete", "why_not",
+    "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
 SINGLE_FILE = "model.safetensors"
@@ -33,9 +32,6 @@ INDEX_FILE = "model.safetensors.index.json"
 QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
-
-SHORTEST_DRAFT_CONTEXT = 128
-"""A draft that sees less than this would stop drafting before the first reply is done."""
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
@@ -159,61 +155,6 @@ def fingerprint(folder: Path) -> str:
     for file in sorted(folder.glob("*.safetensors")):
         digest.update(f"{file.name}\0{file.stat().st_size}".encode())
     return digest.hexdigest()[:16]
-
-
-def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
-    """Why ``draft`` cannot draft for ``target``, with the sizes that differ; None when it can.
-
-    Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
-    """
-    return (
-        _why_not_tokenizer(target, draft)
-        or _why_not_size(target, draft)
-        or _why_not_context(target, draft)
-    )
-
-
-def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
-    """What a fitting pair still costs, in a sentence for people; None when nothing."""
-    if draft.context >= target.context:
-        return None
-    return (
-        f"The draft's context is {draft.context:,} tokens, the target's {target.context:,}: "
-        f"nothing is drafted beyond {draft.context:,}."
-    )
-
-
-def _why_not_tokenizer(target: Checkpoint, draft: Checkpoint) -> str | None:
-    ours, theirs = tokenizer_signature(target.folder), tokenizer_signature(draft.folder)
-    rows = min(target.vocabulary, draft.vocabulary)
-    vital = frozenset(target.eos_ids) | frozenset(draft.eos_ids)
-    difference = ours.difference(theirs, below=rows, vital=vital)
-    if difference is None:
-        return None
-    return (
-        f"The vocabularies differ: the target has {target.vocabulary:,} tokens, "
-        f"the draft {draft.vocabulary:,}; {difference}. "
-        "A draft must use the target's own tokenizer: choose one of the same family."
-    )
-
-
-def _why_not_size(target: Checkpoint, draft: Checkpoint) -> str | None:
-    if draft.parameters < target.parameters:
-        return None
-    return (
-        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
-        f"{target.parameters:,}. Drafting would cost more than it saves; "
-        "choose a draft of a tenth of the target or less."
-    )
-
-
-def _why_not_context(target: Checkpoint, draft: Checkpoint) -> str | None:
-    if draft.context >= min(SHORTEST_DRAFT_CONTEXT, target.context):
-        return None
-    return (
-        f"The draft's context holds {draft.context:,} tokens, the target's {target.context:,}; "
-        f"a useful draft sees at least {SHORTEST_DRAFT_CONTEXT}."
-    )
 
 
 # -- JSON files

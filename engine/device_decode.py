@@ -16,6 +16,7 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.controllers.base import Controller
 from engine.decode import Ending, cut
+from engine.draft_reader import SameVocabulary
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.kernels.cuda.acceptance import Outcome
 from engine.kernels.cuda.verdict import Rule
@@ -55,8 +56,9 @@ def decode_on_device(
     nothing runs ahead of them. Raises ModelError for logits that are no numbers.
     """
     drafter: _Drafter
-    if isinstance(proposer, DraftModelProposer):
-        drafter = _OnDevice(proposer, context)
+    reader = _reader_there(proposer)
+    if reader is not None:
+        drafter = _OnDevice(reader, context)
     elif isinstance(proposer, NoneProposer):
         drafter = _Nobody()
     else:
@@ -74,12 +76,21 @@ def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runne
     """``kept`` where it holds what ``proposer`` drafts with, else a new one."""
     assert isinstance(target.model, CudaDecoder) and isinstance(target.cache, DeviceCache)
     draft, cache = None, None
-    if isinstance(proposer, DraftModelProposer):
-        assert isinstance(proposer.model, CudaDecoder) and isinstance(proposer.cache, DeviceCache)
-        draft, cache = proposer.model, proposer.cache
+    reader = _reader_there(proposer)
+    if reader is not None:
+        assert isinstance(reader.model, CudaDecoder) and isinstance(reader.cache, DeviceCache)
+        draft, cache = reader.model, reader.cache
     if kept is not None and (cache is None or kept.round.draft_cache is cache):
         return kept
     return Runner(DeviceRound(target.model, target.cache, draft, cache))
+
+
+def _reader_there(proposer: Proposer) -> SameVocabulary | None:
+    """The draft model that rounds can run themselves: on the device, with the target's tokens."""
+    reader = proposer.reader if isinstance(proposer, DraftModelProposer) else None
+    if isinstance(reader, SameVocabulary) and isinstance(reader.cache, DeviceCache):
+        return reader
+    return None
 
 
 def deepest(limit: int) -> int:
@@ -227,15 +238,15 @@ class _Nobody(_Drafter):
 class _OnDevice(_Drafter):
     """The draft model, within the round."""
 
-    def __init__(self, proposer: DraftModelProposer, context: Context) -> None:
-        self.proposer, self.context = proposer, context
-        self.known = len(proposer.tokens)  # the text's tokens in its cache, as far as was read
+    def __init__(self, reader: SameVocabulary, context: Context) -> None:
+        self.reader, self.context = reader, context
+        self.known = len(reader.tokens)  # the text's tokens in its cache, as far as was read
         # A round feeds it the last two tokens itself; after plain rounds it may miss more.
         self.is_behind = self.known < len(context.tokens) - 2
 
     def room(self, unread: int) -> int:
         known = len(self.context.tokens)
-        return 0 if known < 2 else self.proposer.model.info.context - known - unread
+        return 0 if known < 2 else self.reader.model.info.context - known - unread
 
     def is_ready(self, *, waits: bool) -> bool:
         """Where it is behind it first reads what it missed, which must be on the host."""
@@ -243,9 +254,9 @@ class _OnDevice(_Drafter):
             return False
         if self.is_behind:
             self.settle()
-            for _ in self.proposer.prepare(self.context):
+            for _ in self.reader.prepare(self.context):
                 pass
-            self.known, self.is_behind = len(self.proposer.tokens), False
+            self.known, self.is_behind = len(self.reader.tokens), False
         return True
 
     def propose(self, budget: Budget) -> DraftProposal:
@@ -259,7 +270,7 @@ class _OnDevice(_Drafter):
             self.known = min(fed, len(self.context.tokens) - 1)
 
     def settle(self) -> None:
-        self.proposer.adopt(self.context.tokens[: self.known])
+        self.reader.adopt(self.context.tokens[: self.known])
 
 
 class _OnHost(_Drafter):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from engine import device_memory, devices, memory
 from engine import heads as head_kinds
-from engine.checkpoint import Checkpoint, caution, inspect, why_not
+from engine.across.vocabulary_map import VocabularyMap
+from engine.checkpoint import Checkpoint, inspect
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.features import joined
 from engine.heads.base import HeadPlan
@@ -21,6 +22,7 @@ from engine.models.loader import (
     quantisation_note,
     quantisations,
 )
+from engine.pairing import Fit, caution, fit, vocabularies
 
 _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 """How memory.py calls what tensors are kept in."""
@@ -30,14 +32,16 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    ``products`` are for the heads. ``asked`` and ``fit``: the longest context that was wanted, and what
-    was reckoned for it. ``notes`` are sentences for people.
+    ``vocabularies`` is None where the draft has the target's. ``products`` are for the heads.
+    ``asked`` and ``fit``: the longest context that was wanted, and what was reckoned for it.
+    ``notes`` are sentences for people.
     """
 
     target: Checkpoint
     draft: Checkpoint | None
     dtype: str
     draft_dtype: str
+    vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
     products: Products
     asked: int
@@ -85,9 +89,9 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     """
     ours = inspect(target)
     theirs = None if draft is None else inspect(draft)
-    reason = None if theirs is None else why_not(ours, theirs)
-    if reason:
-        raise IncompatiblePair(reason)
+    pairing = Fit() if theirs is None else fit(ours, theirs)
+    if pairing.reason:
+        raise IncompatiblePair(pairing.reason)
     kind = choose_dtype(ours, dtype)
     draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
     products = Products.choose(compute_dtype(ours, kind))
@@ -96,18 +100,43 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
 
     asked = min(ours.context, memory.LONGEST_CONTEXT)
     gpu = device_memory.gpu_free_bytes()
-    fit = _fit(ours, theirs, plans, products, kind, asked, gpu, gpu is not None)
-    context = min(asked, fit.context)
+    room = _fit(ours, theirs, plans, products, kind, asked, gpu, gpu is not None)
+    context = min(asked, room.context)
     if context < min(asked, memory.SHORTEST_CONTEXT):
-        raise OutOfMemory(fit.sentence)
-    notes = [*devices.choose().notes, quantisation_note(kind, ours)]
-    notes.append(None if theirs is None else caution(ours, theirs))
+        raise OutOfMemory(room.sentence)
+    notes = [
+        *devices.choose().notes,
+        quantisation_note(kind, ours),
+        None if theirs is None else caution(ours, theirs),
+    ]
+    notes.append(pairing.across and f"The draft works {pairing.across}.")
     notes += [plan.note for plan in plans]
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
     told = tuple(note for note in notes if note)
-    return LoadPlan(ours, theirs, kind, draft_kind, plans, products, asked, fit, told)
+    different = None if theirs is None else vocabularies(ours, theirs)
+    return LoadPlan(ours, theirs, kind, draft_kind, different, plans, products, asked, room, told)
+
+
+def footprint(
+    target: Path, draft: Path | None, heads: Sequence[Path], dtype: str, context: int
+) -> dict[str, int]:
+    """Bytes of weights and caches, estimated, with ``context`` tokens: of the ``target``, and of each
+    thing that proposers may need (``draft``, a kind of head). Raises ModelError."""
+    ours = inspect(target)
+    theirs = None if draft is None else inspect(draft)
+    kind = choose_dtype(ours, dtype)
+    products = Products.choose(compute_dtype(ours, kind))
+    plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
+    names = ("target", *(("draft",) if draft else ()), *(plan.kind for plan in plans))
+    sizes = _sizes(ours, theirs, plans, products, kind)
+    return {
+        # Sizes tell how they are held, so the dtype named here is none that counts.
+        name: size.weight_bytes("float32")
+        + min(size.context, context) * size.kv_bytes_per_token("float32")
+        for name, size in zip(names, sizes, strict=True)
+    }
 
 
 def _check_kinds(plans: Sequence[HeadPlan]) -> None:

@@ -315,6 +315,7 @@ class EngineService:
             draft=load_model(draft, dtype=pair.draft_dtype, context=pair.context)
             if draft
             else None,
+            vocabularies=pair.vocabularies,
             remembered=self._remembered and self._remembered / fingerprint(target),
             heads={plan.kind: head_kinds.load(plan, pair.products) for plan in pair.heads},
         )

@@ -62,11 +62,9 @@ class Session:
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
         self._experience = Experience()
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
-        # A pair that is not wholly on the device is judged on the host, whoever drafts: the noise of
-        # both differs in its last bits, and a seed's words must not depend on the proposer.
-        self._on_device = isinstance(model, CudaDecoder) and isinstance(
-            resources.draft, CudaDecoder | None
-        )
+        # All of such a target's requests are judged on the device, whoever drafts: its noise and the
+        # host's differ in their last bits, and a seed's words must not depend on the proposer.
+        self._on_device = isinstance(model, CudaDecoder)
         self._runner: Runner | None = None
 
     def prepare(self, request: Request) -> list[int]:
@@ -139,7 +137,7 @@ class Session:
         request: Request,
         ending: Ending,
     ) -> Generator[Round]:
-        """Rounds on the device where all of the pair is there."""
+        """Rounds on the device where the target is there."""
         controller, name = self._controller(request, sampler), request.speculation.proposer
         if not self._on_device:
             judge = Judge(sampler)

@@ -69,9 +69,9 @@ def tokenizer_signature(folder: Path) -> TokenizerSignature:
 @lru_cache(maxsize=64)
 def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
     """Cached by time and size: a vocabulary of 250,000 tokens takes a second to parse."""
-    content = _read(file)
+    content = read_tokenizer(file)
     model = content["model"]
-    vocabulary = _ids(model)
+    vocabulary = token_ids(model)
     added = {int(token["id"]): str(token["content"]) for token in content.get("added_tokens") or []}
     base = {token: number for token, number in vocabulary.items() if added.get(number) != token}
     return TokenizerSignature(
@@ -84,7 +84,7 @@ def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
     )
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_tokenizer(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -94,7 +94,7 @@ def _read(file: Path) -> dict[str, Any]:
     return content
 
 
-def _ids(model: dict[str, Any]) -> dict[str, int]:
+def token_ids(model: dict[str, Any]) -> dict[str, int]:
     """Token to id; a unigram model lists its tokens in order, with scores."""
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):
@@ -127,8 +127,14 @@ def _older(folder: Path) -> TokenizerSignature:
 def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature) -> str:
     if ours.highest_id is None or theirs.highest_id is None:
         return "their tokenizer files differ"
-    mine = {number: token for token, number in _ids(_read(ours.folder / _FILE)["model"]).items()}
-    other = {number: token for token, number in _ids(_read(theirs.folder / _FILE)["model"]).items()}
+    mine = {
+        number: token
+        for token, number in token_ids(read_tokenizer(ours.folder / _FILE)["model"]).items()
+    }
+    other = {
+        number: token
+        for token, number in token_ids(read_tokenizer(theirs.folder / _FILE)["model"]).items()
+    }
     differing = [
         number
         for number in sorted(mine.keys() | other.keys())

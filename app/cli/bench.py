@@ -15,6 +15,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.bench_gpu import gpu
 from app.cli.bench_peers import peers
+from app.cli.bench_sweep import sweep
 from app.cli.loading import open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
@@ -44,7 +45,8 @@ cli = typer.Typer(
 )
 cli.command()(peers)
 cli.command()(gpu)
-DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15}
+cli.command()(sweep)
+DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 LARGEST_SHAPE = 500_000_000
 """Weights of one matrix that is timed: 2 GB in float32."""
@@ -54,7 +56,8 @@ LARGEST_SHAPE = 500_000_000
 def compare(
     pair: options.PairOption = main.DEFAULT_PAIR,
     proposer: Annotated[
-        list[str] | None, typer.Option(help="draft, ngram, suffix; repeatable. Default: all.")
+        list[str] | None,
+        typer.Option(help="draft, ngram, suffix, hybrid; repeatable. Default: all."),
     ] = None,
     depth: Annotated[
         list[int] | None,

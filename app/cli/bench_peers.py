@@ -124,11 +124,22 @@ def peers(
 def _models(text: str, data_dir: Path, status: Status) -> Models:
     """The pair's folders, downloaded if they are not on disk."""
     from app.runtime import fetch, read_catalog
+    from engine import hub
     from engine.bench.peers.cases import Models
+    from engine.checkpoint import inspect
+    from engine.errors import IncompatiblePair
+    from engine.pairing import vocabularies
 
-    pairing = read_catalog(data_dir).resolve(text)
+    pairing = read_catalog(data_dir).resolve(text, hub.locate)
     target = fetch(pairing.target, status.on_progress)
-    draft = None if pairing.draft is None else fetch(pairing.draft, status.on_progress)
+    if pairing.draft is None:
+        return Models(text, target, None, pairing.target.quantization)
+    draft = fetch(pairing.draft, status.on_progress)
+    if vocabularies(inspect(target), inspect(draft)) is not None:
+        raise IncompatiblePair(
+            f"{pairing.draft.name} has another vocabulary than {pairing.target.name}; the other "
+            "engines do not draft across vocabularies. Give a draft of the target's family."
+        )
     return Models(text, target, draft, pairing.target.quantization)
 
 

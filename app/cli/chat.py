@@ -7,6 +7,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from app import main, paths
 from app.cli import interactive, options, prompts, replies, terminal
 from app.cli.loading import open_for_command
 from app.cli.proposer_options import parse
+from app.defaults import Defaults
 from engine import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
@@ -40,7 +42,8 @@ def chat(
     proposer: Annotated[
         str | None,
         typer.Option(
-            help=f"{', '.join(proposers.names())}. Default: draft, a head, or ngram, as loaded."
+            help=f"{', '.join(proposers.names())}. Default: what `bench sweep --apply` kept for the "
+            "pair, else draft, a head, or ngram, as loaded."
         ),
     ] = None,
     depth: Annotated[
@@ -114,16 +117,22 @@ def chat(
     pair = options.with_heads(pair, head)
     with trace_to(trace) as write_event, open_for_command(pair, folder, dtype, count) as service:
         loaded = service.loaded
-        name = proposer or proposers.preferred(loaded.proposers if loaded else ())
-        wish = replies.Wish(
-            sampling=sampling,
-            speculation=Speculation(
+        defaults = Defaults(folder)
+        speculation = replace(defaults.speculation(loaded), acceptance=rule)
+        if proposer or depth is not None or control or option:
+            name = proposer or proposers.preferred(loaded.proposers if loaded else ())
+            speculation = Speculation(
                 proposer=name,
                 depth=depth,
                 controller=control,
                 acceptance=rule,
                 options=parse(name, option or []),
-            ),
+            )
+        elif measured := defaults.of(loaded):
+            print(f"Note: the default of this pair is {measured}.", file=sys.stderr)
+        wish = replies.Wish(
+            sampling=sampling,
+            speculation=speculation,
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
             system=system,

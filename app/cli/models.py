@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from app import paths
 from app.cli import options
 from app.cli.export import export_gguf
 from app.cli.tables import table
+from app.defaults import Default, Defaults
 
 if TYPE_CHECKING:
     from engine.catalog import Catalog, ModelSpec
@@ -62,11 +65,50 @@ def list_models(
         for pair in catalog.pairs
     ]
     print("\n" + table(("pair", "target", "draft", ""), pairs, frozenset()))
+    kept = Defaults(paths.data_folder(data_dir)).all().values()
+    if kept:
+        print()
+        print_defaults(kept)
     if as_json:
         named = [
             {"id": p[0], "target": p[1], "draft": p[2] if p[2] != "-" else None} for p in pairs
         ]
-        print(json.dumps({"models": entries, "pairs": named}, ensure_ascii=False))
+        measured = [asdict(default) for default in kept]
+        listed = {"models": entries, "pairs": named, "defaults": measured}
+        print(json.dumps(listed, ensure_ascii=False))
+
+
+@cli.command()
+def defaults(
+    pair: Annotated[
+        str | None, typer.Argument(help="With --clear: only this pair's. Default: all.")
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Forget: what suits the pair in general drafts again.")
+    ] = False,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Show what sweeps found fastest and made the default of pairs, or forget it."""
+    known = Defaults(paths.data_folder(data_dir))
+    if clear:
+        count = known.clear(pair)
+        print(f"Forgot {count} measured default{'' if count == 1 else 's'}.")
+        return
+    kept = [one for one in known.all().values() if pair in (None, one.pair)]
+    if not kept:
+        print("No default was measured. `foretoken bench sweep --apply` measures one.")
+    print_defaults(kept, kinds=True)
+    if as_json:
+        print(json.dumps({"defaults": [asdict(default) for default in kept]}, ensure_ascii=False))
+
+
+def print_defaults(kept: Collection[Default], kinds: bool = False) -> None:
+    """A line a pair; with ``kinds`` the winner of each kind of prompt below it."""
+    for default in kept:
+        print(f"Default of {default.pair} in {default.quantization}: {default}.")
+        for kind, winner in default.kinds.items() if kinds else ():
+            print(f"  {kind}: {winner}")
 
 
 @cli.command()
@@ -111,8 +153,9 @@ def download(
     """Download a model, or both models of a pair. An interrupted download is resumed."""
     from app.cli.loading import Status
     from app.runtime import fetch
+    from engine import hub
 
-    pairing = _catalog(data_dir).resolve(model)
+    pairing = _catalog(data_dir).resolve(model, hub.locate)
     for spec in (pairing.target, pairing.draft):
         if spec is not None:
             with Status() as status:
@@ -128,15 +171,16 @@ def why(
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
     from engine import hub
-    from engine.catalog import why_not
+    from engine.catalog import judge_draft
 
     catalog = _catalog(data_dir)
     ours, theirs = catalog.resolve(target).target, catalog.resolve(draft).target
-    reason = why_not(ours, theirs, hub.locate)
-    if reason is not None:
-        print(f"{theirs.name} cannot draft for {ours.name}. {reason}")
+    found = judge_draft(ours, theirs, hub.locate)
+    if not found.fits:
+        print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
-    print(f"{theirs.name} can draft for {ours.name}: they share a vocabulary, and it is smaller.")
+    how = f", {found.across}." if found.across else ": they share a vocabulary, and it is smaller."
+    print(f"{theirs.name} can draft for {ours.name}{how}")
 
 
 def describe(spec: ModelSpec) -> dict[str, Any]:

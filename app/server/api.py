@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fastapi import APIRouter, Depends
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
+from app.defaults import Defaults
 from app.runtime import Runtime
-from app.server.asking import chat_requests, completion_requests, named_as_in
+from app.server.asking import Drafting, chat_requests, completion_requests, named_as_in
 from app.server.counter import Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
 from app.server.errors import ApiError, Route
@@ -22,21 +23,19 @@ from app.server.unsupported import refuse
 from app.switch import ApiSwitch
 from engine.request import Request
 
-if TYPE_CHECKING:
-    from engine.service import Loaded
-
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
 Body = TypeVar("Body", bound=GenerationBody)
-Ask = Callable[[Body, "Loaded"], tuple[Request, ...]]
+Ask = Callable[[Body, Drafting], tuple[Request, ...]]
 
 
 def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
     """The API as a router, to be included before anything that is mounted at the root."""
     models, counter = Models(runtime), Counter(runtime.service)
+    defaults = Defaults(runtime.data_dir)
 
     def switched_on() -> None:
         if not switch.on:
@@ -90,7 +89,8 @@ def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
     ) -> Response:
         loaded = models.find(body.model)
         with named_as_in(body):
-            ticket = await counter.admit(ask(body, loaded))
+            pair = Drafting(loaded, defaults.speculation(loaded))
+            ticket = await counter.admit(ask(body, pair))
         options = body.stream_options
         job = Job(
             dialect=dialect,

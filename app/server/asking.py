@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import ApiError
@@ -31,6 +31,15 @@ from engine.request import (
 if TYPE_CHECKING:
     from engine.service import Loaded
 
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What is loaded, and how it drafts where a body says nothing of that."""
+
+    loaded: Loaded
+    default: Speculation
+
+
 _SAMPLING = (
     "temperature",
     "top_k",
@@ -45,18 +54,18 @@ _ANY = -1
 """What local servers' clients send for "a random seed", "no limit" and "no top-k"."""
 
 
-def chat_requests(body: ChatBody, loaded: Loaded) -> tuple[Request, ...]:
+def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     """``n`` requests for the same messages."""
     if body.top_logprobs:
         raise unsupported("top_logprobs", _TOP)
     limit = body.max_tokens
     if body.max_completion_tokens is not None:
         limit = body.max_completion_tokens
-    request = Request(messages=_messages(body.messages), **_common(body, loaded, limit))
+    request = Request(messages=_messages(body.messages), **_common(body, pair, limit))
     return _choices(request, body.n or 1)
 
 
-def completion_requests(body: CompletionBody, loaded: Loaded) -> tuple[Request, ...]:
+def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, ...]:
     """``n`` requests for each prompt."""
     if body.logprobs:
         raise unsupported("logprobs", f"{_TOP}; 0 gives those of the chosen ones")
@@ -67,7 +76,7 @@ def completion_requests(body: CompletionBody, loaded: Loaded) -> tuple[Request, 
             f"{len(body.prompt)} prompts with n = {n} are more than {MAX_CHOICES} replies; "
             "send several requests.",
         )
-    common = _common(body, loaded, body.max_tokens)
+    common = _common(body, pair, body.max_tokens)
     requests: list[Request] = []
     for prompt in body.prompt:
         if isinstance(prompt, str):
@@ -99,10 +108,10 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
         raise
 
 
-def _common(body: GenerationBody, loaded: Loaded, limit: int | None) -> dict[str, Any]:
+def _common(body: GenerationBody, pair: Drafting, limit: int | None) -> dict[str, Any]:
     return {
         "sampling": _sampling(body),
-        "speculation": _speculation(body, loaded),
+        "speculation": _speculation(body, pair),
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),
@@ -117,11 +126,18 @@ def _sampling(body: GenerationBody) -> Sampling:
     return Sampling(**{k: v for k, v in given.items() if v is not None}, seed=seed)
 
 
-def _speculation(body: GenerationBody, loaded: Loaded) -> Speculation:
-    """From ``speculation``, from the flat fields, or what suits the loaded pair."""
+def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:
+    """From ``speculation``, from the flat fields, or the loaded pair's default.
+
+    A measured default is a whole: where anything of it is chosen otherwise, none of it counts.
+    """
     given = _given_speculation(body)
-    given.setdefault("proposer", proposers.preferred(loaded.proposers))
-    if "controller" in given:
+    if given.keys() & {"proposer", "depth", "controller", "options"}:
+        given.setdefault("proposer", proposers.preferred(pair.loaded.proposers))
+    else:
+        default = pair.default
+        given |= {name: getattr(default, name) for name in ("proposer", "depth", "controller")}
+    if given.get("controller") is not None:
         given["controller"] = controller_named(given["controller"])
     if "acceptance" in given:
         given["acceptance"] = _rule(given["acceptance"])

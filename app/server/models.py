@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from app.defaults import Defaults
 from app.runtime import OpeningState, Runtime
 from app.server.errors import ApiError, not_loaded
 
@@ -20,6 +21,7 @@ class Models:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._defaults = Defaults(runtime.data_dir)
         self._created = int(time.time())
 
     def list(self) -> dict[str, Any]:
@@ -55,6 +57,17 @@ class Models:
             return f"No model is loaded. {status.message}"
         return "No model is loaded. Choose a pair on the Models page, or start with --pair."
 
+    def _default(self, loaded: Loaded) -> dict[str, Any]:
+        """How a request that says nothing of speculation is drafted for, and who says so."""
+        measured = self._defaults.of(loaded)
+        speculation = self._defaults.speculation(loaded)
+        return {
+            "proposer": speculation.proposer,
+            "controller": speculation.control,
+            "depth": speculation.deepest,
+            "measured": measured and str(measured),
+        }
+
     def _entry(self, loaded: Loaded) -> dict[str, Any]:
         return {
             "id": loaded.name,
@@ -68,4 +81,5 @@ class Models:
             "quantization": loaded.dtype,
             "compiled": loaded.compiled,
             "proposers": list(loaded.proposers),
+            "default": self._default(loaded),
         }

@@ -11,13 +11,14 @@ from app.store import Store
 from app.switch import ApiSwitch
 from app.ui.desk import Desk
 from app.ui.opener import Opener
-from app.ui.pages.chat import ChatPage, chat_page, kept_values
+from app.ui.pages.chat import ChatPage, chat_page, follows_default, kept_values
 from app.ui.pages.models import models_page
 from app.ui.pages.pair import picker_updates
 from app.ui.pages.race import RacePage, race_page
 from app.ui.pages.server import server_page
 from app.ui.panel import allowed
 from app.ui.parts import AT_ONCE
+from app.ui.settings import DRAFTING
 from app.ui.shelf import Shelf
 from app.ui.words import Words
 from engine import proposers
@@ -57,10 +58,12 @@ def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> Non
         loaded = desk.runtime.service.loaded
         available = loaded.proposers if loaded else proposers.names()
         kept = kept_values(chat, desk)
-        if event._data.get("first"):
-            values, proposer = kept[1:], kept[0]
-        else:
-            values = [gr.skip()] * len(kept[1:])
+        first = bool(event._data.get("first"))
+        values = kept[1:] if first else [gr.skip()] * len(kept[1:])
+        if first or follows_default(desk):  # another pair may have another default
+            proposer = kept[0]
+            for at, name in enumerate(chat.panel.names[1:]):
+                values[at] = kept[1 + at] if name in DRAFTING else values[at]
         return [
             *picker_updates(shelf),
             allowed(available, proposer),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from app.defaults import Defaults
 from app.runtime import OpeningState, Runtime
 from app.store import Store, StoredMessage
 from app.ui import view
@@ -27,6 +28,7 @@ class Desk:
     def __init__(self, runtime: Runtime, store: Store) -> None:
         self.runtime = runtime
         self.store = store
+        self.defaults = Defaults(runtime.data_dir)
         self.writings = Writings(store)
         self._turns = threading.Lock()
 
@@ -45,11 +47,23 @@ class Desk:
         working = status.state is OpeningState.WORKING
         failed = status.state is OpeningState.FAILED
         return {
-            "loaded": describe(self.runtime.service.loaded),
+            "loaded": self._loaded(),
             "opening": Words.opening(status.title, status.message) if working else None,
             "progress": show_progress(status.progress) if working else None,
             "failed": status.message if failed else None,
         }
+
+    def default_settings(self) -> Settings:
+        """What the panel shows until something is chosen: how the pair drafts by default."""
+        loaded = self.runtime.service.loaded
+        return Settings.drafting_as(self.defaults.speculation(loaded)) if loaded else Settings()
+
+    def _loaded(self) -> View | None:
+        loaded = self.runtime.service.loaded
+        found, measured = describe(loaded), self.defaults.of(loaded)
+        if found and measured:
+            found["detail"] += f"\n{Words.measured_default(str(measured))}"
+        return found
 
     def chats(self, data: View | None = None) -> list[View]:
         return [{"id": chat.id, "title": chat.title} for chat in self.store.chats()]

@@ -7,6 +7,7 @@ import threading
 
 from app.runtime import OpeningState, OpeningStatus, Runtime, open_pair
 from app.ui.words import Words
+from engine import hub
 from engine.checkpoint import AUTO
 from engine.errors import ForetokenError, InvalidRequest
 from engine.hub import Progress
@@ -25,7 +26,7 @@ class Opener:
     def start(self, text: str, quantization: str = AUTO) -> None:
         """Open ``text`` (see ``Catalog.resolve``). Raises ``ForetokenError`` for what can be known
         at once; everything later is told by the status."""
-        pairing = self._runtime.catalog.resolve(text)
+        pairing = self._runtime.catalog.resolve(text, hub.locate)
         with self._lock:
             if self._runtime.opening.status.state is OpeningState.WORKING:
                 raise InvalidRequest("pair", Words.OPENING_BUSY)

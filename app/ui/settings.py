@@ -21,6 +21,8 @@ from engine.request import (
 )
 
 Options = dict[str, OptionValue]
+DRAFTING = ("proposer", "controller", "depth")
+"""The settings that a sweep measures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +80,39 @@ class Settings:
             options=dict(self.options.get(self.proposer, {})),
         )
 
+    @classmethod
+    def drafting_as(cls, speculation: Speculation) -> Settings:
+        """The settings of a chat where nothing was chosen but how to draft."""
+        proposer = speculation.proposer
+        if speculation.control is Control.FIXED:
+            return cls(proposer=proposer, controller=Control.FIXED, depth=speculation.deepest)
+        # Plain decoding needs no controller; the one shown is for when another proposer is chosen.
+        return cls(proposer=proposer)
+
+    def choices(self, default: Settings) -> dict[str, Any]:
+        """As JSON, to be kept. Drafting as ``default`` does is no choice: it is left out, and follows
+        the default from then on."""
+        kept = self.to_json()
+        if all(kept[name] == getattr(default, name) for name in DRAFTING):
+            return {name: value for name, value in kept.items() if name not in DRAFTING}
+        return kept
+
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, kept: Any) -> Settings:
-        """Kept settings; what is unknown or of a wrong type falls back to its default."""
+    def from_json(cls, kept: Any, default: Settings | None = None) -> Settings:
+        """Kept settings; what is absent, unknown or of a wrong type falls back to ``default``."""
+        default = default or cls()
         if not isinstance(kept, dict):
-            return cls()
+            return default
         names = {f.name for f in dataclasses.fields(cls)}
         try:
-            return cls(**{name: value for name, value in kept.items() if name in names})
+            return dataclasses.replace(
+                default, **{name: value for name, value in kept.items() if name in names}
+            )
         except (TypeError, ValueError):
-            return cls()
+            return default
 
 
 @dataclass(frozen=True, slots=True)

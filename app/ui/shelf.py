@@ -7,7 +7,7 @@ from app.ui.opener import Opener
 from app.ui.view import View
 from app.ui.words import Words, count
 from engine import hub, memory
-from engine.catalog import SEPARATOR, ModelSpec, Pairing
+from engine.catalog import SEPARATOR, DraftChoice, ModelSpec, Pairing, judge_draft
 from engine.errors import ForetokenError
 from engine.memory import ModelSize, human
 
@@ -43,13 +43,14 @@ class Shelf:
             choices = catalog.drafts_for(catalog.spec(target), hub.locate)
         except ForetokenError:
             return [none], ""
-        fitting = [choice.spec for choice in choices if choice.fits]
+        fitting = [choice for choice in choices if choice.fits]
         shown, draft = self.shown()
-        if shown == target and draft and draft not in {spec.id for spec in fitting}:
-            fitting.append(catalog.spec(draft))
+        if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
+            found = judge_draft(catalog.spec(target), catalog.spec(draft), hub.locate)
+            fitting.append(found)
         paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
-        chosen = next((spec.id for spec in fitting if spec.id in paired), "")
-        return [*((self._label(spec), spec.id) for spec in fitting), none], chosen
+        chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
+        return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
 
     def load_label(self, target: str | None, draft: str | None) -> str:
         """The load button says beforehand whether something will be downloaded."""
@@ -63,7 +64,7 @@ class Shelf:
     def shown(self) -> tuple[str | None, str]:
         """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
         try:
-            pairing = self.runtime.catalog.resolve(self.runtime.opening.shown)
+            pairing = self.runtime.catalog.resolve(self.runtime.opening.shown, hub.locate)
         except ForetokenError:
             return None, ""
         return pairing.target.id, pairing.draft.id if pairing.draft else ""
@@ -73,6 +74,10 @@ class Shelf:
         if hub.locate(spec):
             return spec.name
         return Words.away(spec.name, human(spec.bytes) if spec.repository else None)
+
+    def _draft_label(self, choice: DraftChoice) -> str:
+        label = self._label(choice.spec)
+        return Words.across(label) if choice.across else label
 
     # ---- the Models page
 
@@ -124,7 +129,7 @@ class Shelf:
     def why_not(self, data: View) -> list[View]:
         """Every other model as a draft for one target, each with the reason it does not fit."""
         choices = self.runtime.catalog.drafts_for(str(data["target"]), hub.locate)
-        return [{"name": c.spec.name, "reason": c.reason} for c in choices]
+        return [{"name": c.spec.name, "reason": c.reason, "across": c.across} for c in choices]
 
     def open(self, data: View) -> View:
         """Open a pair or a folder; the answer holds the error that is known at once, if any."""

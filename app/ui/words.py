@@ -49,6 +49,7 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
+        "hybrid": "hybrid: repeats, else a small model",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
@@ -108,6 +109,10 @@ class Words:
         return f"{name}, {download} to download" if download else f"{name}, files missing"
 
     @staticmethod
+    def across(name: str) -> str:
+        return f"{name}, another vocabulary"
+
+    @staticmethod
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
@@ -127,6 +132,13 @@ class Words:
     @staticmethod
     def loaded(name: str, draft: str | None) -> str:
         return name if draft else f"{name}, no draft"
+
+    @staticmethod
+    def measured_default(default: str) -> str:
+        return (
+            f'Default: {default}. "Back to defaults" takes it up; '
+            "`foretoken models defaults --clear` forgets it."
+        )
 
     @staticmethod
     def loaded_detail(loaded: Any) -> str:

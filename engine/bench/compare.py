@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -104,23 +105,27 @@ def run(
 
 def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan) -> Answer:
     """Holds the conversation of ``prompt``, starting from an empty cache."""
+    asked = partial(
+        Request,
+        sampling=plan.sampling,
+        speculation=Speculation(
+            proposer=setting.proposer,
+            depth=setting.depth,
+            controller=setting.controller,
+            acceptance=plan.acceptance,
+            options=proposers.forgetful_options(setting.proposer),
+        ),
+        max_tokens=plan.max_tokens,
+    )
+    if prompt.token_ids:
+        request = asked(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
+        finished, total = hear(service, request)
+        return Answer((finished.token_ids,), total)
     history: list[Message] = []
     total, replies = Statistics(), []
     for turn in prompt.turns:
         history.append(Message("user", turn))
-        request = Request(
-            messages=tuple(history),
-            sampling=plan.sampling,
-            speculation=Speculation(
-                proposer=setting.proposer,
-                depth=setting.depth,
-                controller=setting.controller,
-                acceptance=plan.acceptance,
-                options=proposers.forgetful_options(setting.proposer),
-            ),
-            max_tokens=plan.max_tokens,
-            reuse_cache=len(history) > 1,
-        )
+        request = asked(messages=tuple(history), reuse_cache=len(history) > 1)
         finished, statistics = hear(service, request)
         history.append(Message("assistant", finished.text))
         replies.append(finished.token_ids)

@@ -1,8 +1,9 @@
-"""The prompts that benchmarks hold: a shipped, fixed set of four kinds, or a file of one's own."""
+"""The prompts that benchmarks hold: a shipped, fixed set of four kinds, a file, or mere noise."""
 
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +14,26 @@ from engine.errors import InvalidRequest
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
 """Chat, tale, JSON and rewrite; in wordings that Pip was not trained on."""
 ALL = "all"
+RANDOM = "random"
+RANDOM_LENGTH = 64
+SPEC_BENCH = "spec_bench"
+SPEC_BENCH_SOURCE = "https://github.com/hemingkx/Spec-Bench"
+_CONVERSATION = frozenset(
+    "writing roleplay reasoning math coding extraction stem humanities".split()
+)
+"""MT-Bench's categories, which Spec-Bench reports as one of its six tasks: multi-turn conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the user says, turn by turn, and what kind of task it is."""
+    """What the user says, turn by turn, and what kind of task it is.
+
+    ``token_ids``: a prompt that no text makes, in place of turns.
+    """
 
     kind: str
     turns: tuple[str, ...]
+    token_ids: tuple[int, ...] = ()
 
 
 def read(file: Path = SHIPPED) -> list[Prompt]:
@@ -40,6 +53,37 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
     return prompts
 
 
+def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
+    """``pip`` (the shipped set), ``random``, ``spec_bench`` (kept in ``folder``), or a file.
+
+    Raises InvalidRequest; for Spec-Bench, which is not shipped, it says where to get it.
+    """
+    if name == "pip":
+        return read()
+    if name == RANDOM:
+        return noise(vocabulary)
+    if name != SPEC_BENCH:
+        return read(Path(name).expanduser())
+    file = folder / SPEC_BENCH / "question.jsonl"
+    if not file.is_file():
+        raise InvalidRequest(
+            "prompts",
+            f"Spec-Bench's questions are not here: they are not Foretoken's to ship. Download "
+            f"data/spec_bench/question.jsonl from {SPEC_BENCH_SOURCE}, and give its path with "
+            f"--prompts, or put it at {file}.",
+        )
+    return read(file)
+
+
+def noise(vocabulary: int, count: int = 4, seed: int = 1) -> list[Prompt]:
+    """Prompts of tokens drawn alike from the whole vocabulary: nothing in them can be foreseen."""
+    chance = random.Random(seed)
+    return [
+        Prompt(RANDOM, (), tuple(chance.randrange(vocabulary) for _ in range(RANDOM_LENGTH)))
+        for _ in range(count)
+    ]
+
+
 def first_of_each(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
     """The first ``count`` prompts of every kind, in their order; 0 takes all."""
     seen: Counter[str] = Counter()
@@ -51,12 +95,16 @@ def first_of_each(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
     return chosen
 
 
+def _task(category: object) -> object:
+    return "conversation" if category in _CONVERSATION else category
+
+
 def _parse(file: Path, number: int, line: str) -> Prompt:
     try:
         value = json.loads(line)
         turns = value["turns"] if "turns" in value else [value["prompt"]]
         # Spec-Bench's files call the kind "category".
-        kind = str(value.get("kind") or value.get("category") or "other")
+        kind = str(value.get("kind") or _task(value.get("category")) or "other")
         if not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
             raise ValueError("a turn is empty or no text")
     except (ValueError, KeyError, TypeError) as error:

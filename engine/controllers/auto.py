@@ -6,20 +6,29 @@ Both expectations follow from two rates for each position: that one more token i
 it stands; each is estimated from judged tokens of the last rounds, so it is calibrated by itself,
 which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
 decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
+
+Every text is foreseen as well or badly in its own way. So each begins with short drafts, which grow as
+they stand as a whole, and what earlier texts taught is soon outweighed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from time import perf_counter
 
 from engine.controllers.experience import Experience
 from engine.events import Budget, Decision, Round
 
-_GAIN, _RESUME = 1.01, 1.05
+_GAIN, _RESUME = 1.02, 1.05
 """How much faster drafting must be to go on, and, after a pause, to begin again: between the two
 nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
+_TRY = 2
+"""Tokens of a try while drafting is paused, at most."""
+_COSTS_AFTER = 8
+"""Rounds after which what a round takes is looked up again."""
+_HARDLY_EVER = 1e-3
 _SETTLED = 16
 """Rounds of drafting after which a pause before them is forgotten."""
 
@@ -41,6 +50,12 @@ class Auto:
         self._steady = 0  # rounds since drafting began
         self._told: Decision | None = None
         self._tried = False  # since the last budget, while paused
+        self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
+        self._plain = 0.0  # seconds of a round that asks for no draft
+        self._rounds = 0
+        self._reach = _TRY  # how far this text let drafts stand as a whole, and as far again
+        # The last budget's, while no round told anything new: deciding costs time too.
+        self._depth: int | None = None
         experience.drafter.begin()
 
     def budget(self) -> Budget:
@@ -50,16 +65,22 @@ class Auto:
             return Budget(0, 0)  # what a plain round takes is what all others are compared with
         if self._paused and self._wait > 0 and not self._tried:
             return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
+        if self._depth is not None:
+            return Budget(self._depth, self._depth)
+        self._learn_costs()
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
         if speeds[best] <= self._gain_needed * speeds[0]:
             best = 0
         self._settle(best)
         if best or self._wait > 0:
-            depth = best
+            depth = min(best, self._reach)
         else:
-            depth = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
-        return Budget(depth, depth, self._news(best, speeds))
+            # A try: what is to be learnt is whether the first tokens stand.
+            likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
+            depth = min(likeliest, _TRY)
+        self._depth = depth
+        return Budget(depth, depth, self._news(depth if best else 0, speeds))
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, len(round.tree)
@@ -73,6 +94,13 @@ class Auto:
         if self._paused:
             self._judge_try(round) if drafted else self._pass_round(asked)
         self._steady += asked
+        if drafted and len(round.accepted_path) == drafted >= self._reach:
+            self._reach = 2 * drafted
+        self._rounds += 1
+        if self._rounds % _COSTS_AFTER == 0:
+            self._takes = []
+        if drafted or self._paused or not self._takes:
+            self._depth = None
         self._warm = asked
         self._ended = self._clock()
 
@@ -96,10 +124,8 @@ class Auto:
 
     def _judge_try(self, round: Round) -> None:
         """A try that paid is followed by another, until the estimates have seen enough."""
-        drafted, verify = len(round.tree), self.experience.verify
-        between = self.experience.between(0)
-        takes = self.experience.drafter.drafts(drafted) + verify(1 + drafted) + between
-        if (1 + len(round.accepted_path)) * (verify(1) + between) <= takes:
+        self._learn_costs()
+        if (1 + len(round.accepted_path)) * self._plain <= self._takes[len(round.tree)]:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)
             self._wait = self._pause
 
@@ -112,22 +138,33 @@ class Auto:
             steps.append((experience.drafter.drafts, drafted, timing.draft_s))
         experience.pace.observe(steps)
 
-    def _speeds(self, stands: Sequence[float]) -> list[float]:
-        """Tokens a second at depth 0, 1, ... ``deepest``, at the machine's usual pace."""
-        goes_on = self.experience.drafter.goes_on()
-        verify, drafts = self.experience.verify, self.experience.drafter.drafts
-        between = self.experience.between(0)
-        speeds = [1 / (verify(1) + between)]
+    def _learn_costs(self) -> None:
+        """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
+        if not self._takes:
+            between = self.experience.between(0)
+            verify = self.experience.verify.table(1 + self.deepest)
+            drafts = self.experience.drafter.drafts.table(self.deepest)
+            self._plain = verify[1] + between
+            self._takes = [
+                verify[1 + drafted] + drafts[drafted] + between
+                for drafted in range(self.deepest + 1)
+            ]
+
+    def _speeds(self, stands: Iterable[float]) -> list[float]:
+        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand."""
+        speeds = [1 / self._plain]
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
-        takes = verify(1) + drafts(0) + between
-        for depth in range(1, self.deepest + 1):
-            on, stand = goes_on[depth - 1], stands[depth - 1]
+        takes = self._takes[0]
+        goes_on = self.experience.drafter.goes_on()
+        for now, on, stand in zip(self._takes[1:], goes_on, stands, strict=False):
             stopped += reached * (1 - on) * takes  # drafts that end before this token
             reached *= on
             alive *= on * stand
             tokens += alive
-            takes = verify(1 + depth) + drafts(depth) + between
+            takes = now
             speeds.append(tokens / (stopped + reached * takes))
+            if alive < _HARDLY_EVER:
+                break
         return speeds
 
     def _news(self, depth: int, speeds: Sequence[float]) -> Decision | None:
@@ -137,7 +174,7 @@ class Auto:
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
-        gain = max(speeds[1:])
+        gain = speeds[depth] if depth else max(speeds[1:])
         expected = self._acceptance_for(gain)
         if told and not told.depth and not depth and _alike(told, needed, expected):
             return None
@@ -159,7 +196,7 @@ class Auto:
         there is none. What is needed and what is there can be compared so, whatever the depth."""
 
         def reaches(rate: float) -> bool:
-            return max(self._speeds([rate] * self.deepest)[1:]) >= speed
+            return max(self._speeds(repeat(rate))[1:]) >= speed
 
         return _least(reaches) if reaches(1.0) else None
 

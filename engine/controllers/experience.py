@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from engine.controllers.times import Pace, Times
@@ -12,32 +13,49 @@ _FORGET = 0.97
 """What a round still counts one round later: about the last 30 rounds matter."""
 _FORGET_USUAL = 0.998
 """The same for what is usual: it outlasts a text, and is where estimates of a new one start."""
-_NEW_TEXT = 0.5
+_CARRIED = 1.0
+"""The rounds that all earlier texts count for when a new one begins: each is foreseen as well or badly
+in its own way, deep positions as much as the first."""
+_IDLE = 7
+"""Rounds without drafting that make an estimate older, at most: nothing new was seen in them."""
+_LARGEST = 1e9
 _PRIOR = 0.7
 """Acceptance of the first token before anything is known: worth a try."""
-_PRIOR_WEIGHT = 3.0
+_PRIOR_WEIGHT = 2.0
 """The rounds that an estimate from elsewhere counts for."""
 _RARELY = 0.1
 """A proposer that finds nothing costs little, and may find something soon: never written off."""
 
 
 class Share:
-    """How often something happened of late."""
+    """How often something happened of late.
+
+    Old observations fade as new ones weigh more: then nothing has to be done to all of them in every
+    round. ``weight`` is what one observation counts now.
+    """
+
+    __slots__ = ("chances", "times")
 
     def __init__(self) -> None:
         self.times = self.chances = 0.0
 
-    def add(self, happened: bool) -> None:
-        self.chances += 1
-        self.times += happened
+    def add(self, happened: bool, weight: float = 1.0) -> None:
+        self.chances += weight
+        self.times += weight * happened
 
     def fade(self, factor: float) -> None:
         self.times *= factor
         self.chances *= factor
 
-    def estimate(self, otherwise: float) -> float:
+    def limit(self, chances: float) -> None:
+        """Keeps the rate, with no more behind it than ``chances``."""
+        if self.chances > chances:
+            self.fade(chances / self.chances)
+
+    def estimate(self, otherwise: float, weight: float = 1.0) -> float:
         """The rate; ``otherwise`` where little was seen."""
-        return (self.times + _PRIOR_WEIGHT * otherwise) / (self.chances + _PRIOR_WEIGHT)
+        prior = _PRIOR_WEIGHT * weight
+        return (self.times + prior * otherwise) / (self.chances + prior)
 
 
 class Drafter:
@@ -50,46 +68,52 @@ class Drafter:
         self.drafts = drafts or Times(proportional=True)
         self._drafted = [Share() for _ in range(MAX_DEPTH)]
         self._accepted = [Share() for _ in range(MAX_DEPTH)]
+        self._weight = 1.0
         self._usual = Share()  # acceptance of first tokens in the long run
 
     def begin(self) -> None:
-        """A new text: what was learnt from others counts less."""
-        self._fade(_NEW_TEXT)
+        """A new text: what was learnt from others counts little."""
+        for share in self._accepted:
+            share.limit(_CARRIED * self._weight)
+        for share in self._drafted:
+            share.limit(_CARRIED * self._weight)
 
     def learn(self, round: Round, idle: int) -> None:
         """Takes a round that was to draft, after ``idle`` rounds that were not."""
-        self._fade(_FORGET ** (idle + 1))
+        self._age(1 + min(idle, _IDLE))
         drafted, accepted = len(round.tree), len(round.accepted_path)
         for position in range(min(drafted + 1, round.budget.depth)):
-            self._drafted[position].add(position < drafted)
+            self._drafted[position].add(position < drafted, self._weight)
         for position in range(min(accepted + 1, drafted)):
-            self._accepted[position].add(position < accepted)
+            self._accepted[position].add(position < accepted, self._weight)
         if drafted:
             self._usual.fade(_FORGET_USUAL)
             self._usual.add(accepted > 0)
 
-    def stands(self) -> list[float]:
+    def stands(self) -> Iterator[float]:
         """The probability that a drafted token stands, for each position.
 
         Deep positions are seen seldom; where little is known, the position before tells.
         """
-        rate, rates = self._usual.estimate(_PRIOR), []
+        rate = self._usual.estimate(_PRIOR)
         for share in self._accepted:
-            rate = share.estimate(rate)
-            rates.append(rate)
-        return rates
+            rate = share.estimate(rate, self._weight)
+            yield rate
 
-    def goes_on(self) -> list[float]:
+    def goes_on(self) -> Iterator[float]:
         """The probability that one more token is drafted, for each position."""
-        rate, rates = 1.0, []
+        rate = 1.0
         for share in self._drafted:
-            rate = share.estimate(rate)
-            rates.append(max(rate, _RARELY))
-        return rates
+            rate = share.estimate(rate, self._weight)
+            yield max(rate, _RARELY)
 
-    def _fade(self, factor: float) -> None:
-        for share in (*self._drafted, *self._accepted):
-            share.fade(factor)
+    def _age(self, rounds: int) -> None:
+        """What was seen before counts less than what comes."""
+        self._weight /= _FORGET**rounds
+        if self._weight > _LARGEST:  # before the numbers do
+            for share in (*self._drafted, *self._accepted):
+                share.fade(1 / self._weight)
+            self._weight = 1.0
 
 
 @dataclass(slots=True)

@@ -6,6 +6,8 @@ from bisect import bisect_left
 
 _SLOWEST = 0.1
 """What a new measurement counts for once there are many."""
+_MANY, _HARDLY = 10, 0.1
+"""How often a size was seen, where that counts: no more than so often; and if it never was."""
 _PACE = 0.2
 _OUTLIER = 2.0
 """A measurement counts as at most this much above or below what was expected."""
@@ -54,6 +56,20 @@ class Times:
             return max(self._line(self._sizes[-2], self._sizes[-1], size), last)
         return self._below(size)
 
+    def table(self, largest: int) -> list[float]:
+        """Seconds for sizes 0 to ``largest``, none less than for a smaller size.
+
+        Sizes that contradict each other are levelled: the one that was seen more often counts more.
+        A single measurement of a rare size would otherwise make all others look dear, or cheap.
+        """
+        levels: list[tuple[float, float, int]] = []  # seconds, how often seen, sizes in this level
+        for size in range(largest + 1):
+            level = (self(size), float(min(self._seen.get(size, 0), _MANY)) or _HARDLY, 1)
+            while levels and levels[-1][0] > level[0]:
+                level = _levelled(levels.pop(), level)
+            levels.append(level)
+        return [seconds for seconds, _, sizes in levels for _ in range(sizes)]
+
     def _below(self, size: int) -> float:
         """Where at most one end of a line is known."""
         if not self._sizes:
@@ -65,6 +81,14 @@ class Times:
     def _line(self, low: int, high: int, size: int) -> float:
         a, b = self._seconds[low], self._seconds[high]
         return a + (b - a) * (size - low) / (high - low)
+
+
+def _levelled(
+    lower: tuple[float, float, int], upper: tuple[float, float, int]
+) -> tuple[float, float, int]:
+    """Two levels as one: their mean by how often each was seen."""
+    seen = lower[1] + upper[1]
+    return (lower[0] * lower[1] + upper[0] * upper[1]) / seen, seen, lower[2] + upper[2]
 
 
 class Pace:

@@ -24,13 +24,22 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
+    "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
-_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {"suffix": {"max_cached_requests": 0}}
+_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
+    "suffix": {"max_cached_requests": 0},
+    "hybrid": {"max_cached_requests": 0},
+}
 
 
 def names() -> tuple[str, ...]:
     """All proposers, in the order they are offered."""
     return tuple(_REGISTRY)
+
+
+def neural() -> tuple[str, ...]:
+    """Those that draft with a model of their own, which ``hybrid`` can combine with past text."""
+    return tuple(name for name in names() if name != "hybrid" and needs_of(name))
 
 
 def available(resources: Resources) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol, TypeVar
 from torch import Tensor
 
 from engine.acceptance import Acceptance
+from engine.across.vocabulary_map import VocabularyMap
 from engine.context import Context
 from engine.events import Budget, Tree
 from engine.features import Backbone, Tap, joined
@@ -43,11 +44,13 @@ NOTHING = DraftProposal(Tree(), None, ())
 class Resources:
     """What a loaded pair offers to proposers.
 
+    ``vocabularies`` says what the draft's tokens are in the target's vocabulary; None: the same.
     ``heads`` by their kind; ``backbone`` is the target as they see it, tapped at ``taps``.
     ``remembered`` is a folder for what they learn about this target; without one they forget it.
     """
 
     draft: Model | None = None
+    vocabularies: VocabularyMap | None = None
     remembered: Path | None = None
     heads: Mapping[str, Head] = field(default_factory=dict)
     backbone: Backbone | None = None

@@ -1,19 +1,18 @@
-"""``draft``: a small model with the target's vocabulary writes ahead, token by token."""
+"""``draft``: a small model writes ahead, token by token; its vocabulary may be another one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from torch import Tensor
-
 from engine.acceptance import Acceptance
+from engine.across.vocabulary_map import VocabularyMap
 from engine.context import Context
+from engine.draft_reader import Across, OtherVocabulary, Reader, SameVocabulary
+from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
-from engine.models.base import GreedyModel
-from engine.models.cuda.cache import DeviceCache
-from engine.prefix import common_prefix, parts
+from engine.models.base import Model
 from engine.proposers.base import DRAFT, NOTHING, DraftProposal, Resources
 from engine.proposers.drawing import Chain
 from engine.sampling import Sampler
@@ -24,74 +23,53 @@ class DraftModelProposer:
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """Nothing to choose: the draft comes with the loaded pair."""
+        across: str = field(
+            default=Across.AUTO.value,
+            metadata={
+                "help": "a draft with another vocabulary: tli chooses among shared tokens, slem "
+                "rewrites its text in the target's, auto by the acceptance rule"
+            },
+        )
+
+        def __post_init__(self) -> None:
+            if self.across not in tuple(Across):
+                raise InvalidRequest(
+                    "options", f"across is {self.across!r}; it must be {', '.join(Across)}."
+                )
 
     needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
     def __init__(self, options: Options, resources: Resources) -> None:
         assert resources.draft is not None
-        self.model = resources.draft
-        self.cache = self.model.new_cache(self.model.info.context)
-        self.tokens: list[int] = []  # what the cache holds
-        self._known = 0  # how many of them were text, not draft, in the last proposal
+        self.reader = _reader(resources.draft, resources.vocabularies, Across(options.across))
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
-        self._crop(common_prefix(self.tokens, context.tokens[:-1]))
+        self.reader.begin(context)
 
     def prepare(self, context: Context) -> Iterator[None]:
-        if len(context.tokens) >= self.model.info.context:
-            return  # nothing will be drafted
-        for part in parts(context.tokens[len(self.tokens) : -1]):
-            yield
-            self._forward(part, last=0)
+        return self.reader.prepare(context)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        known = self._known = len(context.tokens)
-        depth = min(budget.depth, self.model.info.context - known)
+        depth = min(budget.depth, self.reader.room(context))
         if depth < 1:
             return NOTHING
-        if self.sampler.takes_likeliest and isinstance(self.model, GreedyModel):
-            return self._continued(self.model, context.tokens[len(self.tokens) :], depth)
-        chain = Chain(self.sampler, known)
-        token = chain.draw(self._forward(context.tokens[len(self.tokens) :]))
+        if self.reader.writes_on(self.sampler):
+            drafted, likely = self.reader.write_on(context, depth, self.sampler.vocabulary)
+            return DraftProposal(Tree.chain(drafted), None, tuple(likely))
+        chain = Chain(self.sampler, len(context.tokens))
+        token = chain.draw(self.reader.catch_up(context))
         while len(chain.tokens) < depth:
-            token = chain.draw(self._forward([token]))
+            token = chain.draw(self.reader.write(token))
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None:
-        # The last drafted token was never fed to the draft; what was fed and then rejected goes.
-        self._crop(min(len(self.tokens), self._known + len(acceptance.path)))
+        self.reader.observe(len(acceptance.path))
 
-    def adopt(self, tokens: Sequence[int]) -> None:
-        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
-        assert isinstance(self.cache, DeviceCache)
-        self.tokens = list(tokens)
-        self.cache.settle(len(self.tokens))
+    def close(self) -> None: ...
 
-    def close(self) -> None:
-        self.tokens.clear()
 
-    def _continued(self, model: GreedyModel, new: Sequence[int], depth: int) -> DraftProposal:
-        """What ``propose`` drafts where nothing is drawn and nothing penalised, in one call."""
-        drafted, likely = model.continue_greedily(
-            self._known_to_draft(new), self.cache, depth, self.sampler.vocabulary
-        )
-        self.tokens += [*new, *drafted[:-1]]
-        return DraftProposal(Tree.chain(drafted), None, tuple(likely))
-
-    def _forward(self, tokens: Sequence[int], last: int = 1) -> Tensor:
-        """Feeds ``tokens``; returns the ``last`` ones' logits (last, vocabulary of the draft)."""
-        logits = self.model.forward(self._known_to_draft(tokens), self.cache, last=last)
-        self.tokens.extend(tokens)
-        return logits
-
-    def _known_to_draft(self, tokens: Sequence[int]) -> list[int]:
-        """The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
-        in place of one it lacks, which can only make its guess worse."""
-        rows = self.model.info.vocabulary
-        return [token if token < rows else 0 for token in tokens]
-
-    def _crop(self, length: int) -> None:
-        self.cache.crop(length)
-        del self.tokens[length:]
+def _reader(draft: Model, vocabularies: VocabularyMap | None, across: Across) -> Reader:
+    if vocabularies is None:
+        return SameVocabulary(draft)
+    return OtherVocabulary(draft, vocabularies, across)

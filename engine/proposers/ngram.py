@@ -3,6 +3,9 @@
 Prompt lookup decoding (Saxena 2023): the longest suffix of the text that occurred before, at its
 latest occurrence, predicts that the same continuation comes again. No model, almost no cost; strong
 where replies repeat their prompt: rewriting, editing, quoting, code.
+
+Where that is asked for, past replies of the same model are searched too, those of earlier starts
+included: what followed most often there is drafted, if this text has no match as long.
 """
 
 from __future__ import annotations
@@ -15,8 +18,13 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
+from engine.past_replies import PastReplies
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.sampling import Sampler
+from engine.suffix_automaton import Match, SuffixAutomaton
+
+MAX_REPLIES = 1000
+"""Past replies held at most; the tokens of all of them are bounded too."""
 
 
 class NgramProposer:
@@ -29,6 +37,10 @@ class NgramProposer:
         )
         prompt_lookup_max: int = field(
             default=5, metadata={"help": "longest run of tokens looked for, tried first"}
+        )
+        remember: bool = field(
+            default=False,
+            metadata={"help": "search past replies too, and keep them in the data folder"},
         )
 
         def __post_init__(self) -> None:
@@ -45,10 +57,23 @@ class NgramProposer:
         self.sizes = range(options.prompt_lookup_max, options.prompt_lookup_min - 1, -1)
         self._latest: dict[tuple[int, ...], int] = {}
         self._indexed = 0
+        folder = resources.remembered
+        # An automaton counts what it matches and the token behind it together.
+        self.past = PastReplies(
+            options.prompt_lookup_max + 1,
+            MAX_REPLIES if options.remember else 0,
+            None if folder is None else folder / "ngram",
+        )
+        self._recalled: tuple[SuffixAutomaton, ...] = ()
+        self._context: Context | None = None
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._latest.clear()
         self._indexed = 0
+        self._keep_reply()
+        self._context = context
+        past = self.past.automata if sampler.may_recall else ()
+        self._recalled = tuple(automaton for automaton in past if automaton.size)
 
     def prepare(self, context: Context) -> Iterator[None]:
         return iter(())
@@ -56,18 +81,18 @@ class NgramProposer:
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         tokens = context.tokens
         self._index(tokens)
-        follow = self._continuation(tokens)
-        if follow is None or not budget.depth:
+        if not budget.depth:
             return NOTHING
-        text = tokens[follow:]
-        while len(text) < budget.depth:  # the match reaches the end of the text: it repeats
-            text += text
-        drafted = Tree.chain(text[: budget.depth])
+        size, follow = self._match(tokens)
+        drafted = Tree.chain(
+            self._from_past(tokens, size, budget.depth) or _copied(tokens, follow, budget.depth)
+        )
         return DraftProposal(drafted, None, (None,) * len(drafted))
 
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None:
+        self._keep_reply()
         self._latest.clear()
 
     def _index(self, tokens: list[int]) -> None:
@@ -78,10 +103,37 @@ class NgramProposer:
                     self._latest[tuple(tokens[follow - size : follow])] = follow
         self._indexed = len(tokens)
 
-    def _continuation(self, tokens: list[int]) -> int | None:
+    def _match(self, tokens: list[int]) -> tuple[int, int]:
+        """The length of the longest match in this text, and where what follows it stands."""
         for size in self.sizes:
             if size < len(tokens):
                 found = self._latest.get(tuple(tokens[-size:]))
                 if found is not None:
-                    return found
-        return None
+                    return size, found
+        return 0, len(tokens)
+
+    def _from_past(self, tokens: list[int], size: int, depth: int) -> tuple[int, ...]:
+        """What followed most often in past replies, if more tokens match there than ``size``."""
+        best: tuple[int, ...] = ()
+        for automaton in self._recalled:
+            match = Match()
+            for token in tokens[-self.sizes.start :]:
+                match = automaton.follow(match, token)
+            shorter = automaton.shorter(match)
+            match = next((one for one in shorter if automaton.followers(one)), Match())
+            if match.length > size and match.length >= self.sizes[-1]:
+                size, best = match.length, automaton.continuation(match, depth, 0.0).tokens
+        return best
+
+    def _keep_reply(self) -> None:
+        if self._context is not None:
+            self.past.add(self._context.output)
+        self._context = None
+
+
+def _copied(tokens: list[int], follow: int, depth: int) -> list[int]:
+    """The text from ``follow`` on; where it ends, it repeats."""
+    text = tokens[follow:]
+    while 0 < len(text) < depth:
+        text += text
+    return text[:depth]

@@ -18,7 +18,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.past_replies import PastReplies
 from engine.prefix import common_prefix, parts
-from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.proposers.base import DraftProposal, Resources
 from engine.sampling import Sampler
 from engine.suffix_automaton import Continuation, Match, SuffixAutomaton
 
@@ -100,14 +100,16 @@ class SuffixProposer:
             self._take_in(part)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        return as_proposal(self.recall(context, budget.depth))
+
+    def recall(self, context: Context, depth: int) -> Continuation:
+        """Reads what is new in the text; what most likely follows it, ``depth`` tokens at most."""
         self._take_in(context.tokens[len(self._read) :])
-        if not budget.depth:
-            return NOTHING
         best = Continuation()
-        for automaton, match in ((self.own, self.own.repeated()), *self._found):
-            best = max(best, self._likeliest(automaton, match, budget.depth), key=_score)
-        drafted = Tree.chain(best.tokens)
-        return DraftProposal(drafted, None, (None,) * len(drafted))
+        if depth:
+            for automaton, match in ((self.own, self.own.repeated()), *self._found):
+                best = max(best, self._likeliest(automaton, match, depth), key=_score)
+        return best
 
     def observe(self, acceptance: Acceptance) -> None: ...
 
@@ -142,6 +144,12 @@ class SuffixProposer:
         if self._context is not None:
             self.past.add(self._context.output)
         self._context = None
+
+
+def as_proposal(continuation: Continuation) -> DraftProposal:
+    """Recalled without chance, so there is no q."""
+    drafted = Tree.chain(continuation.tokens)
+    return DraftProposal(drafted, None, (None,) * len(drafted))
 
 
 def _score(continuation: Continuation) -> float:

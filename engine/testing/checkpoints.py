@@ -20,6 +20,7 @@ from engine import heads as head_kinds
 from engine.checkpoint import inspect
 from engine.heads.products import Products
 from engine.models.loader import load_model
+from engine.pairing import vocabularies
 from engine.proposers.base import Resources
 from engine.session import Session
 from engine.text import TextCodec
@@ -135,6 +136,7 @@ def open_session(
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(
         draft=load_model(draft, dtype=dtype) if draft else None,
+        vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,
         heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
     )
     return Session(load_model(target, dtype=dtype), TextCodec(target), resources)

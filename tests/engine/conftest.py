@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from engine.kernels.native import build
 from engine.kernels.native.library import Library, load
-from engine.testing.checkpoints import write_pair
+from engine.testing.checkpoints import write_pair, write_random
 from engine.testing.heads import write_heads
+from engine.testing.vocabularies import relabel, write_sentencepiece
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -28,6 +30,28 @@ def pair_heads(
 ) -> tuple[Path, ...]:
     """Folders of a random head of every kind for that target."""
     return write_heads(tmp_path_factory.mktemp("heads"), pair[0])
+
+
+@pytest.fixture(scope="session")
+def strangers(
+    pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """The pair's target, and its draft with other numbers for the same tokens."""
+    draft = tmp_path_factory.mktemp("strangers") / "draft"
+    shutil.copytree(pair[1], draft)
+    relabel(draft)
+    return pair[0], draft
+
+
+@pytest.fixture(scope="session")
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model, smaller than the pair's target, that splits text in SentencePiece's way."""
+    folder = tmp_path_factory.mktemp("pieces")
+    write_random(
+        folder, seed=4, vocab_size=400, num_hidden_layers=1, bos_token_id=1, eos_token_id=2
+    )
+    write_sentencepiece(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ pytest.importorskip("triton")
 from engine.context import Context
 from engine.decode import Ending
 from engine.device_decode import DEPTHS, decode_on_device, deepest
+from engine.draft_reader import SameVocabulary
 from engine.events import Budget, Origin, Round
 from engine.kernels.cuda.acceptance import Outcome
 from engine.models.cuda.graphs import Result
@@ -79,12 +80,11 @@ class Device:
         return Result(outcome, 1.0, 3.0)
 
 
-class OnDevice(DraftModelProposer):
+class Counted(SameVocabulary):
     """A draft whose cache is counted by the device above."""
 
     def __init__(self, device: Device, context: int) -> None:
-        model = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context)
-        super().__init__(self.Options(), Resources(draft=model))
+        super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
         self.device = device
 
     def adopt(self, tokens: Sequence[int]) -> None:
@@ -96,6 +96,23 @@ class OnDevice(DraftModelProposer):
         yield from super().prepare(context)
         assert self.tokens == context.tokens[: len(self.tokens)]
         self.device.valid = len(self.tokens)
+
+
+class OnDevice(DraftModelProposer):
+    """Drafts with it."""
+
+    def __init__(self, device: Device, context: int) -> None:
+        self.reader: Counted = Counted(device, context)
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.reader.tokens
+
+
+@pytest.fixture(autouse=True)
+def its_cache_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = lambda who: who.reader if isinstance(who, OnDevice) else None  # noqa: E731
+    monkeypatch.setattr("engine.device_decode._reader_there", there)
 
 
 class Wanting:

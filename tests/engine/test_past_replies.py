@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.past_replies import NEWER, OLDER, PastReplies
+from engine.past_replies import PastReplies
+from engine.reply_files import NEWER, OLDER, line_of
 from engine.suffix_automaton import Match
 
 replies = st.lists(st.lists(st.integers(0, 9), min_size=2, max_size=12), max_size=20)
@@ -77,12 +78,45 @@ def test_a_smaller_bound_keeps_the_newest(tmp_path: Path) -> None:
     assert not holds(small, [10, 11])
 
 
-def test_a_line_cut_off_by_a_crash_and_foreign_lines_are_skipped(tmp_path: Path) -> None:
-    (tmp_path / NEWER).write_text('[1,2,3]\nnonsense\n{"a": 1}\n[4]\n["x","y"]\n[5,6')
-    (tmp_path / OLDER).write_bytes(b"\xff\xfe[1,2]\n")
+def test_a_line_cut_off_by_a_crash_is_dropped_and_nothing_is_written_behind_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = line_of([1, 2, 3])
+    for length in range(len(line_of([5, 6, 7]))):
+        (tmp_path / NEWER).write_bytes(whole + line_of([5, 6, 7])[:length])
+        past = PastReplies(8, 10, tmp_path)
+        assert past.held == (1, 0)
+        past.add([7, 8, 9])
+        assert (tmp_path / NEWER).read_bytes() == whole + line_of([7, 8, 9])
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"nonsense\n",
+        b'{"a": 1}\n',
+        b"[4]\n",
+        b"[]\n",
+        b"\xff\xfe[1,2]\n",
+        line_of([1, 2, 3]).replace(b"2", b"4"),  # a token that nobody said
+        line_of([1, 2, 3]).replace(b",", b", "),
+        b"[" * 100_000 + b"\n",
+    ],
+)
+def test_a_damaged_file_is_told_and_begun_afresh_and_the_other_one_is_kept(
+    damage: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / OLDER).write_bytes(line_of([1, 2, 3]))
+    (tmp_path / NEWER).write_bytes(line_of([4, 5, 6]) + damage)
     past = PastReplies(8, 10, tmp_path)
-    assert past.held == (1, 0)
+    assert past.held == (0, 1)
     assert holds(past, [1, 2, 3])
+    assert "damaged" in caplog.text and "afresh" in caplog.text
+    past.add([7, 8, 9])
+    caplog.clear()
+    assert PastReplies(8, 10, tmp_path).held == (1, 1)
+    assert not caplog.text
 
 
 def test_a_folder_that_cannot_be_written_costs_no_reply(

@@ -83,7 +83,8 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
     def keep(*values: Any) -> None:
         # A wrong value is told when a message is sent; the last right ones stay kept.
         with contextlib.suppress(ForetokenError):
-            desk.store.keep_setting(SETTINGS, page.panel.settings(values).to_json())
+            settings = page.panel.settings(values)
+            desk.store.keep_setting(SETTINGS, settings.choices(desk.default_settings()))
 
     gr.on(
         [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
@@ -106,7 +107,7 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
         **AT_ONCE,
     )
     defaults.click(
-        lambda: page.panel.values(Settings()),
+        lambda: page.panel.values(desk.default_settings()),
         None,
         page.panel.inputs,
         show_progress="hidden",
@@ -123,7 +124,14 @@ def _wire(page: ChatPage, desk: Desk, defaults: gr.Button) -> None:
 
 def kept_values(page: ChatPage, desk: Desk) -> list[Any]:
     """The panel's values as they were left, the proposer first."""
-    settings = Settings.from_json(desk.store.setting(SETTINGS))
+    default = desk.default_settings()
+    settings = Settings.from_json(desk.store.setting(SETTINGS), default)
     if settings.proposer not in proposers.names():
-        settings = Settings()
+        settings = default
     return page.panel.values(settings)
+
+
+def follows_default(desk: Desk) -> bool:
+    """Whether drafting was left as the loaded pair does it by default."""
+    kept = desk.store.setting(SETTINGS)
+    return not isinstance(kept, dict) or "proposer" not in kept

@@ -104,6 +104,6 @@ export class ModelsPage {
   async explain(why, target) {
     const drafts = await this.server.why_not({ target });
     why.append(h("ul", {}, ...drafts.map((draft) =>
-      h("li", { class: draft.reason ? "no" : "yes" }, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft))));
+      h("li", { class: draft.reason ? "no" : "yes" }, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft(draft.across)))));
   }
 }

@@ -92,9 +92,9 @@ export const words = {
     download: (size) => `Download ${size} and load`,
     progress: (p) => `${p.done} of ${p.total}, ${p.speed}${p.eta ? `, ${p.eta} left` : ""}`,
     folder: "Target folder", folderHint: "/path/to/target", folderDraft: "Draft folder (optional)", folderDraftHint: "/path/to/draft",
-    folderInfo: "A model in transformers' layout with safetensors weights. The draft must share the target's vocabulary.",
+    folderInfo: "A model in transformers' layout with safetensors weights. A draft with the target's own vocabulary is best; with another one it drafts across vocabularies.",
     parameters: (n) => `${n} parameters`, context: (n) => `${n} context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
-    here: "✓ on disk", away: "not on disk", why: "Other drafts, and why they do or do not fit", fitsDraft: "fits",
+    here: "✓ on disk", away: "not on disk", why: "Other drafts, and why they do or do not fit", fitsDraft: (across) => across ? `fits ${across}` : "fits",
   },
   server: {
     title: "OpenAI-compatible endpoint", info: "Any OpenAI client can use the loaded pair, with the same speculation. Draft statistics come in `timings`.",

@@ -94,6 +94,22 @@ def test_the_words_do_not_depend_on_the_proposer(
     assert words(proposer, 6) == words("none", 1)
 
 
+@pytest.mark.parametrize("way", ["tli", "slem"])
+def test_a_draft_with_another_vocabulary_changes_no_word(
+    foretoken: Foretoken, stories: Path, way: str
+) -> None:
+    target = Path(__file__).resolve().parents[3] / "assets" / "pip" / "target"
+    asked = ("chat", "Tell me a tale of a cat.", "--max-tokens", 24, "--json", "--temperature", 0.8)
+    pair = ("--pair", f"{target}::{stories}", "--seed", 3)
+    plain = foretoken(*asked, *pair, "--proposer", "none").last_json
+    across = foretoken(
+        *asked, *pair, "--proposer", "draft", "--depth", 4, "--option", f"across={way}"
+    )
+    assert across.last_json["token_ids"] == plain["token_ids"]
+    assert across.last_json["drafted"] > 0
+    assert "across vocabularies" in across.err
+
+
 def test_the_trace_holds_every_round(foretoken: Foretoken, stories: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     result = foretoken(

@@ -58,6 +58,15 @@ def test_why_names_both_vocabularies(foretoken: Foretoken) -> None:
     assert "151," in result.out
 
 
+def test_why_says_how_a_draft_with_another_vocabulary_drafts(
+    foretoken: Foretoken, stories: Path
+) -> None:
+    result = foretoken("models", "why", "pip", stories)
+    assert result.status == 0
+    assert "10 % of the target's 4,096 tokens are among the draft's 512" in result.out
+    assert "across vocabularies" in result.out and "slem" in result.out
+
+
 def test_why_says_when_a_draft_fits(foretoken: Foretoken) -> None:
     result = foretoken("models", "why", "qwen3-8b", "qwen3-0.6b")
     assert result.status == 0

@@ -10,7 +10,9 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 from openai.types.chat import ChatCompletion
 
+from app.defaults import Defaults, Winner
 from app.server.counter import Counter
+from engine import proposers
 from engine.events import Emitted, Finished, Started
 from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Tally
@@ -297,3 +299,32 @@ def test_the_controller_and_its_reasons_are_told(server, client: OpenAI) -> None
             assert told["decision"]["why"].startswith("drafting ")
         else:
             assert told["decision"] is None
+
+
+def test_where_nothing_is_chosen_the_measured_default_drafts_and_the_model_says_so(
+    server, client: OpenAI
+) -> None:
+    defaults, loaded = Defaults(server.runtime.data_dir), server.runtime.service.loaded
+    defaults.keep(loaded, Winner("suffix", "fixed", 3, 2.0, 9), {})
+    try:
+        told = client.models.retrieve(server.model).model_extra["default"]
+        assert (told["proposer"], told["controller"], told["depth"]) == ("suffix", "fixed", 3)
+        assert "foretoken bench sweep" in told["measured"]
+        for given, proposer, depths in (
+            ({}, "suffix", {3}),
+            ({"acceptance": "greedy"}, "suffix", {3}),
+            ({"depth": 2}, proposers.preferred(loaded.proposers), {2}),
+            ({"proposer": "none"}, "none", {0}),
+        ):
+            server.recorder.clear()
+            client.chat.completions.create(
+                model=server.model, messages=ASK, max_tokens=8, extra_body=given
+            )
+            (trace,) = server.recorder.traces
+            rounds = [event.round for event in trace if isinstance(event, Emitted)]
+            assert {one.proposer for one in rounds} == {proposer}
+            # The last ones are shallower: the reply has an end.
+            assert {rounds[0].budget.depth} == depths
+    finally:
+        defaults.clear()
+    assert client.models.retrieve(server.model).model_extra["default"]["measured"] is None

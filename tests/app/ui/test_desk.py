@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.defaults import Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
@@ -115,3 +116,17 @@ def test_a_chat_that_is_gone_is_forgotten(desk):
     assert desk.open_chat({"chat": 77})["chat"] is None
     with pytest.raises(InvalidRequest, match="no longer there"):
         desk.act({"action": "retry", "message": 5, "chat": None}, Settings())
+
+
+def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(desk):
+    assert desk.default_settings() == Settings()
+    loaded = desk.runtime.service.loaded
+    assert "Default" not in desk.status()["loaded"]["detail"]
+    desk.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    settings = desk.default_settings()
+    assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
+    detail = desk.status()["loaded"]["detail"]
+    assert "Default: ngram, depth 5, 1.80x as measured on" in detail
+    assert "foretoken models defaults --clear" in detail
+    desk.defaults.clear()
+    assert desk.default_settings() == Settings()

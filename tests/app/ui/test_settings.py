@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from app.ui.settings import Settings, proposer_options, whole
 from engine import proposers
 from engine.errors import InvalidRequest
-from engine.request import Message
+from engine.request import Control, Message, Speculation
 
 ASK = (Message("user", "Hi"),)
 
@@ -55,6 +56,30 @@ def test_number_fields_are_whole_or_empty():
 def test_settings_survive_their_json():
     settings = Settings(depth=7, stop="END", options={"ngram": {"prompt_lookup_min": 3}})
     assert Settings.from_json(settings.to_json()) == settings
+
+
+@pytest.mark.parametrize(
+    ("speculation", "shown"),
+    [
+        (Speculation(proposer="suffix", controller=Control.AUTO), ("suffix", "auto", 4)),
+        (Speculation(proposer="draft", depth=2, controller=Control.FIXED), ("draft", "fixed", 2)),
+        (Speculation(proposer="none"), ("none", "auto", 4)),
+    ],
+)
+def test_a_default_is_shown_as_it_drafts(speculation, shown):
+    settings = Settings.drafting_as(speculation)
+    assert (settings.proposer, settings.controller, settings.depth) == shown
+    meant = settings.speculation()
+    assert (meant.proposer, meant.control) == (speculation.proposer, speculation.control)
+
+
+def test_drafting_as_by_default_is_no_choice_and_follows_the_default():
+    old, new = Settings(proposer="suffix"), Settings(proposer="hybrid", controller="fixed", depth=3)
+    warm = dataclasses.replace(old, temperature=0.7)
+    kept = json.loads(json.dumps(warm.choices(old)))
+    assert Settings.from_json(kept, new) == dataclasses.replace(new, temperature=0.7)
+    chosen = dataclasses.replace(warm, proposer="ngram")
+    assert Settings.from_json(json.loads(json.dumps(chosen.choices(old))), new) == chosen
 
 
 @pytest.mark.parametrize("kept", [None, [], {"gone": 1}])

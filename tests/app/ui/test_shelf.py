@@ -14,7 +14,9 @@ from app.ui.pages.pair import pair_text, picker_updates
 from app.ui.shelf import Shelf
 from app.ui.words import Words
 from engine.catalog import open_catalog
+from engine.testing.checkpoints import write_tokenizer
 from engine.testing.folders import write_model
+from engine.testing.vocabularies import write_sentencepiece
 from tests.app.ui.scripted import ScriptedService
 
 
@@ -85,3 +87,17 @@ def test_a_folder_that_is_gone_is_shown_no_more(shelf: Shelf, tmp_path: Path) ->
     target, *_ = picker_updates(shelf)
     assert target.value == shelf.targets()[0][1] != str(folder)
     assert shelf.load_label(str(folder), "") == Words.LOAD
+
+
+def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
+    shelf: Shelf, tmp_path: Path
+) -> None:
+    target = write_model(tmp_path / "mine", hidden=16, vocabulary=320)
+    write_tokenizer(target)
+    draft = write_model(tmp_path / "other", hidden=8, vocabulary=400)
+    write_sentencepiece(draft)
+    assert opened(shelf, folder=str(target), draft=str(draft)) is OpeningState.READY
+    choices, _ = shelf.drafts_of(str(target))
+    assert (Words.across("other"), str(draft)) in choices
+    reasons = {each["name"]: each for each in shelf.why_not({"target": "pip"})}
+    assert reasons["Pip's draft"]["across"] is None and reasons["Pip's draft"]["reason"] is None

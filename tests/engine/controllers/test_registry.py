@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine import controllers
-from engine.controllers.experience import Experience
+from engine.controllers.experience import Drafter, Experience
 from engine.controllers.times import Times
 from engine.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
-from engine.events import Budget
+from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.request import FIXED_DEPTH, MAX_DEPTH, Control, Speculation, controller_named
 from engine.testing.fakes import TableModel
 
@@ -88,3 +92,39 @@ def test_one_wild_measurement_moves_a_time_little() -> None:
         times.learn(1, 1.0)
     times.learn(1, 1000.0)
     assert times(1) < 1.2
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.floats(0.1, 10)), max_size=40), st.booleans())
+def test_a_table_of_times_never_falls_and_keeps_what_agrees(
+    measured: list[tuple[int, float]], proportional: bool
+) -> None:
+    times = Times(proportional=proportional)
+    for size, seconds in measured:
+        times.learn(size, seconds)
+    table = times.table(15)
+    assert len(table) == 16
+    assert all(low <= high + 1e-12 for low, high in itertools.pairwise(table))
+    plain = [times(size) for size in range(16)]
+    if all(low <= high for low, high in itertools.pairwise(plain)):
+        assert table == plain
+    assert min(plain) - 1e-9 <= table[0] and table[15] <= max(plain) + 1e-9
+
+
+def test_one_measurement_of_a_rare_size_does_not_outweigh_many_of_another() -> None:
+    verify = Times(proportional=False)
+    for _ in range(50):
+        verify.learn(1, 2.0)
+    verify.learn(2, 1.0)
+    assert verify.table(2)[1] == pytest.approx(2.0, abs=0.1)
+
+
+def test_estimates_fade_alike_however_long_nothing_was_drafted() -> None:
+    drafter = Drafter()
+    machine_round = Round(0, "it", Budget(2, 2), Tree.chain([0, 0]), (0, 1), 0, Origin.BONUS,
+                          (None,) * 2, (None,) * 2, None, Timing(0, 1, 1), 3)  # fmt: skip
+    for _ in range(5000):  # the weights would overflow, were they not brought back
+        drafter.learn(machine_round, idle=64)
+    assert all(0.9 < rate <= 1 for rate in itertools.islice(drafter.stands(), 2))
+    before = next(drafter.stands())
+    drafter.begin()
+    assert next(drafter.stands()) <= before

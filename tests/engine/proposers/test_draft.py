@@ -78,8 +78,12 @@ def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
     context = Context(PROMPT)
     proposer = begin(model, context, rule)
     play(proposer, context, rounds)
-    assert isinstance(proposer.cache, FakeCache)
-    assert proposer.cache.tokens == proposer.tokens == context.tokens[: len(proposer.tokens)]
+    assert isinstance(proposer.reader.cache, FakeCache)
+    assert (
+        proposer.reader.cache.tokens
+        == proposer.reader.tokens
+        == context.tokens[: len(proposer.reader.tokens)]
+    )
     fresh = begin(TableModel(table, VOCABULARY, context=200), context, rule)
     assert_same(proposer.propose(context, Budget(5, 5)), fresh.propose(context, Budget(5, 5)))
 
@@ -93,7 +97,7 @@ def test_nothing_that_stands_is_computed_again(depth: int) -> None:
         proposer = begin(model, context)
         play(proposer, context, [(depth, stand)])
         assert model.fed == len(PROMPT) + depth - 1
-        missing = len(context.tokens) - len(proposer.tokens)
+        missing = len(context.tokens) - len(proposer.reader.tokens)
         assert missing == (2 if stand == depth else 1)
 
 
@@ -138,8 +142,8 @@ def test_another_text_keeps_only_the_common_beginning() -> None:
     play(proposer, context, [(4, 4)])
     other = Context([*PROMPT[:3], 0, 0, 0])
     proposer.begin(other, sampler(other))
-    assert proposer.tokens == PROMPT[:3]
-    assert proposer.cache.length == 3
+    assert proposer.reader.tokens == PROMPT[:3]
+    assert proposer.reader.cache.length == 3
 
 
 def test_nothing_is_drafted_beyond_the_drafts_context() -> None:
@@ -152,7 +156,7 @@ def test_nothing_is_drafted_beyond_the_drafts_context() -> None:
     proposer.observe(Acceptance((), 1, Origin.BONUS))
     context.tokens.append(1)
     assert proposer.propose(context, Budget(4, 4)).tree.tokens == ()
-    assert proposer.cache.length <= 8
+    assert proposer.reader.cache.length <= 8
 
 
 def test_near_its_end_the_draft_is_as_deep_as_there_is_room() -> None:

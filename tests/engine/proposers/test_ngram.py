@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,6 +111,96 @@ def test_a_new_request_forgets_the_last_ones_text() -> None:
     assert drafted(proposer, other, 1) == []
 
 
+# -- past replies, where that was asked for
+
+
+def remembering(folder: Path | None = None, remember: bool = True, **options: int) -> NgramProposer:
+    given = NgramProposer.Options(remember=remember, **options)
+    return NgramProposer(given, Resources(remembered=folder))
+
+
+def say(proposer: NgramProposer, prompt: list[int], reply: list[int]) -> None:
+    """A whole request: the reply is a past one once the next request begins."""
+    context = Context(prompt)
+    proposer.begin(context, sampler(context))
+    context.tokens.extend(reply)
+
+
+def once(proposer: NgramProposer, prompt: list[int], depth: int = 8) -> list[int]:
+    context = Context(prompt)
+    proposer.begin(context, sampler(context))
+    return drafted(proposer, context, depth)
+
+
+@settings(max_examples=100, deadline=None)
+@given(tokens=texts, sizes=bounds, past=st.lists(texts, max_size=3))
+def test_past_replies_draft_their_commonest_follower_where_they_match_longer(
+    tokens: list[int], sizes: list[int], past: list[list[int]]
+) -> None:
+    shortest, longest = sizes
+    proposer = remembering(prompt_lookup_min=shortest, prompt_lookup_max=longest)
+    for reply in past:
+        say(proposer, [9], reply)
+    found = once(proposer, tokens, 1)
+    for size in range(min(longest, len(tokens)), shortest - 1, -1):
+        here = naive(tokens, size, size, 1)
+        if here:
+            assert found == here
+            return
+        followers = Counter(
+            reply[at + size]
+            for reply in past
+            if len(reply) > 1
+            for at in range(len(reply) - size)
+            if reply[at : at + size] == tokens[-size:]
+        )
+        if followers:
+            assert followers[found[0]] == max(followers.values())
+            return
+    assert found == []
+
+
+def test_past_replies_are_searched_only_where_that_was_asked_for(tmp_path: Path) -> None:
+    for remember in (False, True):
+        before = remembering(tmp_path, remember)
+        say(before, [1], [5, 6, 7, 8])
+        assert once(before, [2, 5, 6]) == ([7, 8] if remember else [])
+        before.close()
+        assert once(remembering(tmp_path, remember), [2, 5, 6]) == ([7, 8] if remember else [])
+        assert any(tmp_path.rglob("*.jsonl")) == remember
+
+
+def test_what_is_kept_on_disk_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.proposers.ngram.MAX_REPLIES", 4)
+    proposer = remembering(tmp_path)
+    for first in range(40):
+        say(proposer, [1], [first, first + 1, first + 2])
+    proposer.close()
+    lines = [line for file in tmp_path.rglob("*.jsonl") for line in file.read_text().splitlines()]
+    assert 2 <= len(lines) <= 4
+    assert once(remembering(tmp_path), [39, 40]) == [41]
+
+
+def test_a_damaged_file_is_told_and_begun_afresh(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "ngram").mkdir()
+    (tmp_path / "ngram" / "newer.jsonl").write_bytes(b"\0\0\0\n")
+    proposer = remembering(tmp_path)
+    assert "afresh" in caplog.text
+    say(proposer, [1], [5, 6, 7])
+    assert once(proposer, [5, 6]) == [7]
+
+
+def test_under_rejection_a_given_seed_recalls_nothing() -> None:
+    """An earlier reply may have been drawn with the same noise: drafts must not know it."""
+    for rule, expected in ((AcceptanceRule.REJECTION, []), (AcceptanceRule.COUPLED, [7])):
+        proposer, context = remembering(), Context([5, 6])
+        say(proposer, [1], [5, 6, 7])
+        proposer.begin(context, Sampler(Sampling(seed=3), rule, 3, context, 10))
+        assert drafted(proposer, context, 4) == expected
+
+
 @pytest.mark.parametrize(("low", "high"), [(0, 3), (4, 3), (2, 65), (-1, -1)])
 def test_impossible_lengths_are_refused(low: int, high: int) -> None:
     with pytest.raises(InvalidRequest, match="1 <= min <= max <= 64") as caught:
@@ -118,3 +211,4 @@ def test_impossible_lengths_are_refused(low: int, high: int) -> None:
 def test_the_options_are_those_the_interfaces_rely_on() -> None:
     options = options_of("ngram")()
     assert (options.prompt_lookup_min, options.prompt_lookup_max) == (2, 5)
+    assert not options.remember

@@ -37,7 +37,7 @@ def test_every_file_of_a_method_is_registered() -> None:
 
 def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
     assert proposers.available(everything) == proposers.names()
-    assert proposers.available(PAIR) == ("none", "draft", "ngram", "suffix")
+    assert proposers.available(PAIR) == ("none", "draft", "ngram", "suffix", "hybrid")
     assert proposers.available(ALONE) == ("none", "ngram", "suffix")
 
 

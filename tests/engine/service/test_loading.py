@@ -45,6 +45,17 @@ def test_what_is_loaded_is_described(
     assert service.loaded == alone
 
 
+def test_a_pair_of_two_vocabularies_is_loaded_and_told(
+    service: EngineService, pair: tuple[Path, Path], pieces: Path
+) -> None:
+    """The draft was refused; now it drafts, in tokens of the target, and the words are the same."""
+    expected = finished(service.submit(asked())).token_ids
+    loaded = service.load(pair[0], pieces, name="Across")
+    assert "draft" in loaded.proposers
+    assert any("The draft works across vocabularies" in note for note in loaded.notes)
+    assert finished(service.submit(asked())).token_ids == expected
+
+
 def test_a_load_that_fails_keeps_the_pair_that_was_there(
     service: EngineService, pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -1,12 +1,19 @@
-"""Which draft fits which target, and which tokenizers are the same."""
+"""Which draft fits which target, or drafts across vocabularies, and which tokenizers are the same."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
-from engine.checkpoint import caution, inspect, tokenizer_signature, why_not
+import pytest
+
+from engine.checkpoint import inspect, tokenizer_signature
+from engine.errors import ModelError
+from engine.pairing import caution, fit, vocabularies, why_not
+from engine.testing.checkpoints import write_tokenizer
 from engine.testing.folders import tokenizer_json, write_files, write_model
+from engine.testing.vocabularies import write_sentencepiece
 
 
 def test_merges_in_both_notations_are_the_same_tokenizer(tmp_path: Path) -> None:
@@ -61,12 +68,75 @@ def test_an_added_token_without_a_row_in_the_draft_does_not_matter(tmp_path: Pat
     assert pair_verdict(target, bare) is None
 
 
-def test_different_vocabularies_are_refused_with_both_sizes(gptneo: Path, stories: Path) -> None:
-    reason = pair_verdict(gptneo, stories)
+def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, stories: Path) -> None:
+    found = fit(inspect(gptneo), inspect(stories))
+    assert found.reason is None
+    assert found.across is not None
+    assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.across
+    assert "slem" in found.across and "tli" not in found.across
+
+
+def written(folder: Path, hidden: int, **options: Any) -> Path:
+    """A folder of zeros whose vocabulary is as large as its tokenizer's."""
+    write_model(folder, hidden=hidden, vocabulary=options.pop("vocabulary", 320))
+    options.pop("tokenizer", write_tokenizer)(folder)
+    return folder
+
+
+def test_two_kinds_of_tokenizers_fit_across(tmp_path: Path) -> None:
+    target = inspect(written(tmp_path / "target", 16))
+    draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
+    found = fit(target, draft)
+    assert found.reason is None and found.shared is not None
+    assert "by rewritten text (slem), under rejection sampling by shared tokens (tli)" in str(
+        found.across
+    )
+    both = vocabularies(target, draft)
+    assert both is not None and both.shared == found.shared
+    assert found.shared.tokens == len(both.target_ids)
+    assert vocabularies(target, target) is None
+
+
+def test_without_tokenizer_json_nothing_is_drafted_across(tmp_path: Path) -> None:
+    target = written(tmp_path / "target", 16)
+    draft = write_model(tmp_path / "draft", hidden=8, vocabulary=64)
+    (draft / "tokenizer.json").rename(draft / "tokenizer.model")
+    reason = pair_verdict(target, draft)
     assert reason is not None
-    assert "14,019" in reason
-    assert "512" in reason
-    assert "same family" in reason
+    assert "320 tokens, the draft 64" in reason
+    assert f"{draft} has no tokenizer.json" in reason
+
+
+def test_tokenizers_of_another_kind_are_named(tmp_path: Path) -> None:
+    target = written(tmp_path / "target", 16)
+    reason = pair_verdict(target, write_model(tmp_path / "draft", hidden=8, vocabulary=64))
+    assert reason is not None
+    assert "neither byte-level BPE nor of SentencePiece's kind" in reason
+
+
+def test_a_tokenizer_that_cannot_be_parsed_is_told_when_the_pair_is_loaded(tmp_path: Path) -> None:
+    """It was told in the midst of the first reply."""
+    target = inspect(written(tmp_path / "target", 16))
+    draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
+    file = draft.folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["merges"].append(["no such", "tokens"])
+    file.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
+        vocabularies(target, draft)
+
+
+def test_an_empty_intersection_is_refused(tmp_path: Path) -> None:
+    """The draft knows whole words only, and none of the target's."""
+    target = written(tmp_path / "target", 16)
+    draft = write_model(tmp_path / "draft", hidden=8, vocabulary=64)
+    file = draft / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["decoder"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never"}
+    file.write_text(json.dumps(content))
+    reason = pair_verdict(target, draft)
+    assert reason is not None
+    assert "not one token spells the same" in reason
 
 
 def test_equal_sizes_do_not_hide_different_tokens(tmp_path: Path) -> None:

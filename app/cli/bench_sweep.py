@@ -1,0 +1,249 @@
+"""``foretoken bench sweep``: every method at every depth beside plain decoding, and the winner kept."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import main, paths
+from app.cli import options
+from app.cli.loading import open_for_command
+from app.cli.progress import progress
+from app.cli.tables import table
+from app.defaults import Defaults, Winner
+from engine.errors import InvalidRequest
+from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.threads import check as check_threads
+
+if TYPE_CHECKING:
+    from engine.bench.sweep import Plan, Result, Row
+    from engine.service import Loaded
+
+
+def sweep(
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    methods: Annotated[
+        str | None, typer.Option(help="Separated by commas. Default: all that the pair has.")
+    ] = None,
+    depths: Annotated[str, typer.Option(help="Tokens drafted a round, separated by commas.")] = (
+        "1,2,3,4,8"
+    ),
+    auto: Annotated[
+        bool,
+        typer.Option("--auto/--no-auto", help="Beside the depths, the one found by measuring."),
+    ] = True,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(help="pip, random, spec_bench, or a file of JSON lines. Repeatable."),
+    ] = None,
+    per_kind: Annotated[
+        int, typer.Option(min=0, help="Prompts of each kind, the first ones; 0: all.")
+    ] = 0,
+    temperature: Annotated[
+        list[float] | None, typer.Option(help="Repeatable; a sweep each. Default: 0.")
+    ] = None,
+    acceptance: Annotated[
+        str, typer.Option(help="auto, greedy, coupled or rejection.")
+    ] = AcceptanceRule.AUTO.value,
+    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
+    repeats: Annotated[int, typer.Option(min=1, help="Of each the middle one counts.")] = 3,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Make the winner this pair's default, on this machine.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg.")
+    ] = None,
+    quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
+    as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Speed-up of every method and depth, for each kind of prompt; status 1 if a word differs."""
+    from engine.bench import prompts as held
+    from engine.bench import sweep as bench
+
+    dtype, computing = options.check_quantization(quantization), check_threads(threads)
+    folder, rule = paths.data_folder(data_dir), options.acceptance_rule(acceptance)
+    wanted, deep = _methods(methods), _depths(depths)
+    temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
+    for one in temperatures:
+        Sampling(temperature=one, seed=seed)  # told before anything is loaded
+    names = prompts or ["pip"]
+    for name in names:
+        held.named(name, folder, vocabulary=1)
+    if out is not None:
+        _check_writable(out)
+    with open_for_command(pair, folder, dtype, computing) as service:
+        loaded = service.loaded
+        assert loaded is not None
+        plan = bench.Plan(
+            tuple(bench.settings(_offered(wanted, loaded), deep, auto)),
+            temperatures,
+            rule,
+            max_tokens,
+            repeats,
+            seed,
+        )
+        asked = [one for name in names for one in held.named(name, folder, loaded.vocabulary)]
+        with progress("Sweeping") as on_progress:
+            result = bench.run(
+                service,
+                held.first_of_each(asked, per_kind),
+                plan,
+                _memory(pair, folder, loaded),
+                on_progress,
+            )
+    _print(result)
+    if out is not None:
+        _write(out, result, _facts(pair, loaded, names, plan))
+    if apply:
+        _apply(folder, loaded, result)
+    if as_json:
+        print(json.dumps(bench.as_json(result)))
+    if result.divergences:
+        raise typer.Exit(1)
+
+
+def _methods(text: str | None) -> tuple[str, ...] | None:
+    from engine import proposers
+
+    if text is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    known = [name for name in proposers.names() if name != "none"]
+    for name in names:
+        if name not in known:
+            raise InvalidRequest(
+                "methods", f"There is no method {name!r} to sweep; choose of {', '.join(known)}."
+            )
+    if not names:
+        raise InvalidRequest("methods", f"methods is empty; choose of {', '.join(known)}.")
+    return names
+
+
+def _depths(text: str) -> tuple[int, ...]:
+    numbers = [part.strip() for part in text.split(",") if part.strip()]
+    if not numbers or not all(number.isdecimal() for number in numbers):
+        raise InvalidRequest("depths", f"depths is {text!r}; give numbers, as 1,2,3,4,8.")
+    found = tuple(sorted({int(number) for number in numbers}))
+    for depth in found:
+        Speculation(depth=depth)
+    return found
+
+
+def _offered(wanted: tuple[str, ...] | None, loaded: Loaded) -> tuple[str, ...]:
+    if wanted is None:
+        return tuple(name for name in loaded.proposers if name != "none")
+    missing = [name for name in wanted if name not in loaded.proposers]
+    if missing:
+        raise InvalidRequest(
+            "methods",
+            f"{loaded.name} cannot use {', '.join(missing)}: it is loaded without what that drafts "
+            f"with. It has {', '.join(loaded.proposers)}.",
+        )
+    return wanted
+
+
+def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
+    """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
+    from app.runtime import fetch, read_catalog
+    from engine import proposers
+    from engine.plan import footprint
+
+    found = read_catalog(folder).resolve(pair)
+    draft = fetch(found.draft) if found.draft else None  # it is here: the pair is loaded
+    bytes_of = footprint(fetch(found.target), draft, found.heads, loaded.dtype, loaded.context)
+    return lambda method: (
+        bytes_of["target"] + sum(bytes_of[need] for need in proposers.needs_of(method))
+    )
+
+
+def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str, str]:
+    compiled = ", compiled" if loaded.compiled else ""
+    return {
+        "pair": f"{pair} (target {loaded.target}, draft {loaded.draft or 'none'})",
+        "target": f"{loaded.dtype} on {loaded.device}{compiled}",
+        "prompts": ", ".join(names),
+        "acceptance": plan.acceptance.value,
+        "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _print(result: Result) -> None:
+    from engine.bench import sweep_report as report
+    from engine.bench.prompts import ALL
+
+    for temperature in dict.fromkeys(row.temperature for row in result.rows):
+        print(f"Speed-up over plain decoding, temperature {temperature:g}:\n")
+        head, lines = report.speedups(result, temperature)
+        print(table(head, lines, frozenset(range(1, len(head) - 1))))
+        together = [
+            report.cells(row)
+            for row in result.rows
+            if (row.temperature, row.prompt_kind) == (temperature, ALL)
+        ]
+        print(f"\n{table(report.HEAD, together, frozenset(range(1, 7)))}\n")
+    for sentence in (report.verdict(result), report.left_out(result)):
+        if sentence:
+            print(sentence)
+
+
+def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
+    from engine.bench.prompts import ALL
+    from engine.bench.sweep import winners
+
+    best = {kind: _kept(row) for kind, row in winners(result).items()}
+    overall = best.pop(ALL)
+    Defaults(folder).keep(loaded, overall, best)
+    print(
+        f"Default of {loaded.name} in {loaded.dtype} from now on, where nothing is chosen: {overall}."
+    )
+    for kind, winner in best.items():
+        print(f"  fastest on {kind}: {winner}")
+    print("`foretoken models defaults` shows it, and forgets it with --clear.")
+
+
+def _kept(row: Row) -> Winner:
+    return Winner(row.proposer, row.controller, row.depth, round(row.speedup, 3), row.prompts)
+
+
+def _check_writable(out: Path) -> None:
+    """Told before anything is measured."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        file = out.with_suffix(".json")
+        there = file.exists()
+        file.touch()
+        if not there:
+            file.unlink()  # a sweep that is interrupted leaves nothing behind
+    except OSError as error:
+        raise InvalidRequest(
+            "out", f"{out} cannot be written: {error.strerror or error}. Choose another --out."
+        ) from error
+
+
+def _write(out: Path, result: Result, facts: dict[str, str]) -> None:
+    from engine.bench import sweep as bench
+    from engine.bench import sweep_chart
+    from engine.bench import sweep_report as report
+
+    title = f"Sweep of {facts['pair']}"
+    value = {"facts": facts, **bench.as_json(result)}
+    out.with_suffix(".json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    out.with_suffix(".md").write_text(report.markdown(result, title, facts), encoding="utf-8")
+    if not sweep_chart.chart(result, out.with_suffix(".svg"), title):
+        print(
+            "Note: no chart was drawn, for matplotlib is not installed (extra: docs).",
+            file=sys.stderr,
+        )

@@ -1,0 +1,154 @@
+"""What drafts when nobody chose: for each pair what a sweep on this machine found fastest, if one did.
+
+One JSON file of the data folder, replaced as a whole, so that the command line, the API and the pages
+may share it. A measured default counts for the models and the quantisation it was measured with. It
+is that of all prompts together: what kind of prompt comes next is not known when it is applied, so
+the winners of single kinds are shown, not used.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine import proposers
+from engine.errors import ForetokenError
+from engine.request import Control, Speculation, controller_named
+
+if TYPE_CHECKING:  # it brings torch
+    from engine.service import Loaded
+
+log = logging.getLogger(__name__)
+
+FILE = "defaults.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """What was fastest, and how much faster than plain decoding."""
+
+    proposer: str
+    controller: str
+    depth: int
+    speedup: float
+    prompts: int
+
+    def speculation(self) -> Speculation:
+        """Raises InvalidRequest for a controller or depth that there is not."""
+        control = controller_named(self.controller)
+        if self.proposer == "none":
+            return Speculation(proposer="none")
+        depth = None if control is Control.AUTO else self.depth
+        return Speculation(proposer=self.proposer, controller=control, depth=depth)
+
+    def __str__(self) -> str:
+        if self.proposer == "none":
+            return "none (plain decoding)"
+        auto = self.controller == Control.AUTO
+        return f"{self.proposer}, {'auto' if auto else f'depth {self.depth}'}, {self.speedup:.2f}x"
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """One pair's measured default. ``kinds``: the winner of each kind of prompt."""
+
+    pair: str
+    quantization: str
+    measured: str
+    winner: Winner
+    kinds: Mapping[str, Winner] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.winner} as measured on {self.measured} by `foretoken bench sweep` over "
+            f"{self.winner.prompts} prompts"
+        )
+
+
+class Defaults:
+    """The defaults of one data folder, read anew each time: another process may have swept."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.path = data_dir / FILE
+
+    def all(self) -> dict[str, Default]:
+        """By key; a file that is damaged is told and counts as empty."""
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            return {key: _parse(value) for key, value in kept["defaults"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
+            log.warning("%s is not used, for it cannot be read: %r", self.path, error)
+            return {}
+
+    def of(self, loaded: Loaded | None) -> Default | None:
+        """The measured default of a loaded pair, if what won is offered with it."""
+        found = self.all().get(key_of(loaded)) if loaded else None
+        return found if found and loaded and found.winner.proposer in loaded.proposers else None
+
+    def speculation(self, loaded: Loaded | None) -> Speculation:
+        """What drafts for the pair when nobody chose anything."""
+        found = self.of(loaded)
+        if found is not None:
+            return found.winner.speculation()
+        return Speculation(proposer=proposers.preferred(loaded.proposers if loaded else ()))
+
+    def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:
+        """Makes ``winner`` the pair's default. Raises ForetokenError where that cannot be kept."""
+        today = datetime.now(UTC).date().isoformat()
+        default = Default(loaded.name, loaded.dtype, today, winner, dict(kinds))
+        self._write({**self.all(), key_of(loaded): default})
+        return default
+
+    def clear(self, pair: str | None = None) -> int:
+        """Forgets the defaults of the pair of that name, or all; returns how many there were."""
+        kept = self.all()
+        left = {key: one for key, one in kept.items() if pair not in (None, one.pair)}
+        if len(left) < len(kept):
+            self._write(left)
+        return len(kept) - len(left)
+
+    def _write(self, defaults: Mapping[str, Default]) -> None:
+        value = {"version": _VERSION, "defaults": {k: asdict(v) for k, v in defaults.items()}}
+        fresh = self.path.with_suffix(".new")
+        try:
+            fresh.write_text(json.dumps(value, indent=1), encoding="utf-8")
+            os.replace(fresh, self.path)
+        except OSError as error:
+            raise ForetokenError(
+                f"The default cannot be kept in {self.path}: {error.strerror or error}. Free some "
+                "space, or choose another folder with --data-dir."
+            ) from error
+
+
+def key_of(loaded: Loaded) -> str:
+    """What a measurement counts for: all models, and how the target's weights are held."""
+    drafting = (loaded.draft or "-", *loaded.heads)
+    return " ".join((loaded.target, *drafting, loaded.dtype, loaded.device))
+
+
+def _parse(value: dict[str, Any]) -> Default:
+    """Raises what ``all`` knows for anything that ``keep`` did not write."""
+    winner, kinds = _winner(value["winner"]), value["kinds"].items()
+    return Default(
+        pair=str(value["pair"]),
+        quantization=str(value["quantization"]),
+        measured=str(value["measured"]),
+        winner=winner,
+        kinds={str(kind): _winner(one) for kind, one in kinds},
+    )
+
+
+def _winner(value: dict[str, Any]) -> Winner:
+    winner = Winner(**value)
+    winner.speculation()
+    float(winner.speedup), int(winner.prompts)
+    return winner

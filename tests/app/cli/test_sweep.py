@@ -1,0 +1,122 @@
+"""``foretoken bench sweep``: what it prints, writes and keeps, and what is told before it starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.defaults import Defaults, Winner
+from tests.app.cli.conftest import Foretoken
+
+SHORT = ("--per-kind", 1, "--depths", "1,3", "--max-tokens", 6, "--repeats", 1)
+QUICK = (*SHORT, "--quantization", "fp32", "--no-native")
+
+
+def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgotten(
+    foretoken: Foretoken, stories: Path, tmp_path: Path
+) -> None:
+    out, data = tmp_path / "results" / "sweep", ("--data-dir", tmp_path / "own")
+    methods = ("--methods", "ngram,suffix", "--prompts", "random", "--temperature", 0)
+    result = foretoken(
+        *("bench", "sweep", "--pair", stories, *methods, *QUICK, "--json", "--apply"),
+        *("--temperature", 1.5, "--out", out, *data),
+    )
+    assert result.status == 0, result.err
+    value = result.last_json
+    assert {(row["proposer"], row["controller"], row["depth"]) for row in value["results"]} == {
+        ("none", "fixed", 0),
+        *((name, "fixed", depth) for name in ("ngram", "suffix") for depth in (1, 3)),
+        *((name, "auto", 15) for name in ("ngram", "suffix")),
+    }
+    assert {row["temperature"] for row in value["results"]} == {0, 1.5}
+    assert {row["prompt_kind"] for row in value["results"]} == {"random", "all"}
+    assert value["divergences"] == 0
+    assert "all equal to plain decoding's, token for token; 0 divergences" in result.out
+    written = json.loads(out.with_suffix(".json").read_text())
+    assert written["winners"] == value["winners"]
+    assert "| method | depth |" in out.with_suffix(".md").read_text()
+    assert out.with_suffix(".svg").is_file() or "matplotlib is not installed" in result.err
+
+    (kept,) = Defaults(tmp_path / "own").all().values()
+    assert kept.winner.proposer == value["winners"]["all"]["proposer"]
+    shown = foretoken("models", "defaults", *data, "--json")
+    assert f"Default of {kept.pair} in fp32: {kept}." in shown.out
+    assert "  random: " in shown.out
+    assert shown.last_json["defaults"][0]["winner"]["prompts"] == 1
+    assert str(kept) in foretoken("models", "list", *data).out
+    assert "Forgot 1 measured default." in foretoken("models", "defaults", "--clear", *data).out
+    assert "No default was measured" in foretoken("models", "defaults", *data).out
+
+
+def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
+    foretoken: Foretoken, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.defaults.key_of", lambda loaded: "any")
+    winner = Winner("suffix", "fixed", 3, 2.0, 9)
+    loaded = type("Loaded", (), {"name": "x", "dtype": "fp32"})()
+    Defaults(tmp_path).keep(loaded, winner, {})
+    words = ("chat", "Once upon a time", "--pair", stories, "--max-tokens", 4, "--raw")
+    words = (*words, "--no-native", "--data-dir", tmp_path)
+    for chosen, drafts in (
+        ((), "suffix"),
+        (("--temperature", 0.5), "suffix"),
+        (("--depth", 2), "ngram"),
+        (("--controller", "auto"), "ngram"),
+        (("--proposer", "none"), "none"),
+    ):
+        trace = tmp_path / "trace.jsonl"
+        result = foretoken(*words, *chosen, "--trace", trace)
+        assert result.status == 0, result.err
+        events = [json.loads(line) for line in trace.read_text().splitlines()]
+        (name,) = {event["proposer"] for event in events if "prompt_tokens" in event}
+        assert name == drafts
+        assert ("the default of this pair is suffix, depth 3, 2.00x" in result.err) == (
+            drafts == "suffix"
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--methods", "oracle"), "no method 'oracle' to sweep; choose of draft, ngram"),
+        (("--methods", ","), "methods is empty"),
+        (("--methods", "draft"), "cannot use draft"),
+        (("--depths", "1,x"), "give numbers, as 1,2,3,4,8"),
+        (("--depths", "1,16"), "depth is 16; it must be 1 to 15"),
+        (("--temperature", 9), "temperature is 9"),
+        (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
+        (("--prompts", "spec_bench"), "github.com/hemingkx/Spec-Bench"),
+        (("--out", "/dev/null/x"), "cannot be written"),
+    ],
+)
+def test_mistakes_are_told(
+    foretoken: Foretoken, stories: Path, words: tuple[object, ...], message: str
+) -> None:
+    result = foretoken("bench", "sweep", "--pair", stories, *QUICK, *words)
+    assert result.status == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+
+
+def test_spec_bench_is_read_from_where_the_message_says(
+    foretoken: Foretoken, stories: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "spec_bench").mkdir()
+    lines = [
+        {"question_id": 1, "category": "writing", "turns": ["Write."]},
+        {"question_id": 2, "category": "rag", "turns": ["Once upon a time there was " * 400]},
+        {"question_id": 3, "category": "qa", "turns": ["Who?"]},
+    ]
+    file = tmp_path / "spec_bench" / "question.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = foretoken(
+        *("bench", "sweep", "--pair", stories, *QUICK, "--methods", "ngram", "--json"),
+        *("--prompts", "spec_bench", "--data-dir", tmp_path, "--no-auto"),
+    )
+    assert result.status == 0, result.err
+    assert result.last_json["left_out"] == {"rag": 1}
+    assert "Left out, as longer than the model's context: rag 1." in result.out
+    kinds = {row["prompt_kind"] for row in result.last_json["results"]}
+    assert kinds == {"conversation", "qa", "all"}

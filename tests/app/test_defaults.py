@@ -1,0 +1,109 @@
+"""Measured defaults: kept for a pair, used where nothing is chosen, and forgotten when asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.defaults import FILE, Defaults, Winner
+from engine.errors import ForetokenError
+from engine.request import Control, Speculation
+from engine.service import Loaded
+
+PIP = Loaded("Pip", "pip", "pip-draft", 1024, 4096, "int8", "cpu", ("none", "draft", "suffix"), 7)
+BEST = Winner("suffix", "fixed", 8, 2.5, 48)
+TALE = Winner("draft", "auto", 15, 3.1, 12)
+
+
+def test_without_a_measurement_the_pair_drafts_as_suits_it(tmp_path: Path) -> None:
+    defaults = Defaults(tmp_path)
+    assert defaults.of(PIP) is None
+    assert defaults.of(None) is None
+    assert defaults.speculation(PIP) == Speculation(proposer="draft")
+    alone = replace(PIP, draft=None, proposers=("none", "ngram"))
+    assert defaults.speculation(alone) == Speculation(proposer="ngram")
+
+
+def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path) -> None:
+    Defaults(tmp_path).keep(PIP, BEST, {"tale": TALE})
+    defaults = Defaults(tmp_path)
+    kept = defaults.of(PIP)
+    assert kept is not None
+    assert (kept.pair, kept.winner, kept.kinds) == ("Pip", BEST, {"tale": TALE})
+    assert "suffix, depth 8, 2.50x as measured on 20" in str(kept)
+    assert "`foretoken bench sweep` over 48 prompts" in str(kept)
+    assert defaults.speculation(PIP) == Speculation(
+        proposer="suffix", depth=8, controller=Control.FIXED
+    )
+    for other in ({"dtype": "fp32"}, {"draft": None}, {"target": "other"}, {"device": "cuda"}):
+        assert defaults.of(replace(PIP, **other)) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("winner", "expected"),
+    [
+        (TALE, Speculation(proposer="draft", controller=Control.AUTO)),
+        (Winner("none", "fixed", 0, 1.0, 3), Speculation(proposer="none")),
+    ],
+)
+def test_auto_and_plain_decoding_can_win(
+    tmp_path: Path, winner: Winner, expected: Speculation
+) -> None:
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, winner, {})
+    assert defaults.speculation(PIP) == expected
+
+
+def test_a_winner_that_the_pair_no_longer_has_does_not_count(tmp_path: Path) -> None:
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, BEST, {})
+    without = replace(PIP, proposers=("none", "draft"))
+    assert defaults.of(without) is None
+    assert defaults.speculation(without).proposer == "draft"
+
+
+def test_defaults_are_forgotten_one_pair_or_all(tmp_path: Path) -> None:
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, BEST, {})
+    defaults.keep(replace(PIP, name="Other", target="other"), BEST, {})
+    assert defaults.clear("Nobody") == 0
+    assert defaults.clear("Pip") == 1
+    assert [one.pair for one in defaults.all().values()] == ["Other"]
+    assert defaults.clear() == 1
+    assert defaults.all() == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"defaults": 3}',
+        '{"defaults": {"k": {}}}',
+        '{"defaults": {"k": {"pair": "a", "quantization": "b", "measured": "c", "kinds": {}, '
+        '"winner": {"proposer": "x", "controller": "lucky", "depth": 1, "speedup": 1, "prompts": 1}}}}',
+        b"\xff",
+    ],
+)
+def test_a_damaged_file_is_told_counts_as_empty_and_is_replaced(
+    tmp_path: Path, content: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = content.encode() if isinstance(content, str) else content
+    (tmp_path / FILE).write_bytes(raw)
+    defaults = Defaults(tmp_path)
+    assert defaults.speculation(PIP).proposer == "draft"
+    assert FILE in caplog.text
+    defaults.keep(PIP, BEST, {})
+    assert defaults.of(PIP) is not None
+    assert json.loads((tmp_path / FILE).read_text())["version"] == 1
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(ForetokenError, match=r"cannot be kept in .*--data-dir"):
+        Defaults(blocked).keep(PIP, BEST, {})

@@ -1,0 +1,206 @@
+"""The sweep: fair beside plain decoding on a drifting machine, and honest about words and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.bench import compare, sweep, sweep_chart, sweep_report
+from engine.bench.compare import PLAIN, Answer, Setting
+from engine.bench.prompts import ALL, RANDOM, Prompt, noise
+from engine.errors import ContextExceeded, ForetokenError
+from engine.request import MAX_DEPTH, AcceptanceRule, Control
+from engine.service import EngineService
+from engine.stats import Statistics
+
+PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello", "and again")))
+TWO = (Setting("draft", 3), Setting("ngram", 5))
+
+
+class Machine:
+    """Answers without an engine: ``faster`` tells each setting's true speed-up.
+
+    ``drift``: every reply takes so much longer than the one before.
+    """
+
+    def __init__(self, faster: dict[Setting, float], drift: float = 0.0) -> None:
+        self.faster, self.drift = faster, drift
+        self.asked: list[Setting] = []
+        self.words: dict[Setting, tuple[int, ...]] = {}
+
+    def answer(self, service: Any, prompt: Prompt, setting: Setting, plan: Any) -> Answer:
+        if "long" in prompt.turns:
+            raise ContextExceeded(9000, 1024)
+        self.asked.append(setting)
+        took = (1 + self.drift * len(self.asked)) / self.faster.get(setting, 1.0)
+        statistics = Statistics(completion_tokens=10, rounds=5, accepted=5, decode_s=took)
+        return Answer((self.words.get(setting, (1, 2, 3)),), statistics)
+
+
+def swept(
+    monkeypatch: pytest.MonkeyPatch,
+    machine: Machine,
+    plan: sweep.Plan,
+    prompts: tuple[Prompt, ...] = PROMPTS,
+) -> sweep.Result:
+    monkeypatch.setattr(compare, "answer", machine.answer)
+    return sweep.run(None, prompts, plan, lambda method: 7)  # type: ignore[arg-type]
+
+
+def of(result: sweep.Result, setting: Setting, kind: str = ALL) -> sweep.Row:
+    (row,) = (
+        row
+        for row in result.rows
+        if (row.proposer, row.controller, row.depth, row.prompt_kind)
+        == (setting.proposer, setting.controller, setting.depth, kind)
+    )
+    return row
+
+
+def test_a_machine_that_slows_down_bends_no_speed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = tuple(sweep.settings(("draft", "ngram", "suffix"), (1, 2, 4)))
+    faster = {setting: 0.5 + 0.2 * at for at, setting in enumerate(settings)}
+    result = swept(monkeypatch, Machine(faster, drift=0.02), sweep.Plan(settings))
+    for setting, expected in faster.items():
+        assert of(result, setting).speedup == pytest.approx(expected, rel=0.03)
+    assert of(result, sweep.PLAIN_SETTING).speedup == 1.0
+
+
+def test_plain_decoding_stands_on_both_sides_of_every_two_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = tuple(sweep.settings(("draft", "ngram"), (1, 2)))
+    machine = Machine({})
+    swept(monkeypatch, machine, sweep.Plan(settings, repeats=4))
+    names = "".join("p" if setting.proposer == PLAIN else "s" for setting in machine.asked)
+    measured = names[len(PROMPTS) + len(settings) :]  # behind the trial of prompts and settings
+    assert set(measured.replace("p", " ").split()) == {"ss"}
+    assert machine.asked.count(settings[0]) == 1 + 4 * len(PROMPTS)
+
+
+def test_the_order_turns_so_that_no_setting_is_always_behind_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine({})
+    swept(monkeypatch, machine, sweep.Plan(TWO, repeats=4))
+    drafting = [setting for setting in machine.asked if setting.proposer != PLAIN][2:]
+    firsts = [drafting[at] for at in range(0, len(drafting), 2)]
+    assert set(firsts) == set(TWO)
+
+
+def test_other_words_are_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine({})
+    machine.words[TWO[1]] = (1, 2, 4)
+    result = swept(monkeypatch, machine, sweep.Plan(TWO))
+    assert (of(result, TWO[0]).divergences, of(result, TWO[1]).divergences) == (0, 2)
+    assert result.divergences == 2
+    assert "2 of 4 prompts were answered in other words: a bug" in sweep_report.verdict(result)
+    machine.words.clear()
+    told = sweep_report.verdict(swept(monkeypatch, machine, sweep.Plan(TWO)))
+    assert "4 answers at temperature 0, all equal" in told and "0 divergences" in told
+
+
+def test_rejection_promises_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine({})
+    machine.words[TWO[1]] = (1, 2, 4)
+    plan = sweep.Plan(TWO, (1.0,), AcceptanceRule.REJECTION)
+    result = swept(monkeypatch, machine, plan)
+    assert {row.divergences for row in result.rows} == {None}
+    assert "promises the target's distribution" in sweep_report.verdict(result)
+
+
+def test_words_that_change_from_repeat_to_repeat_are_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = Machine({})
+    given = machine.answer
+
+    def forgetful(*asked: Any) -> Answer:
+        return replace(given(*asked), tokens=((len(machine.asked),),))
+
+    monkeypatch.setattr(machine, "answer", forgetful)
+    with pytest.raises(ForetokenError, match="different words"):
+        swept(monkeypatch, machine, sweep.Plan(TWO))
+
+
+def test_prompts_that_are_too_long_are_left_out_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    long = Prompt("rag", ("long",))
+    result = swept(monkeypatch, Machine({}), sweep.Plan(TWO), (*PROMPTS, long, long))
+    assert result.left_out == {"rag": 2}
+    assert "rag" not in result.kinds
+    assert "rag 2" in sweep_report.left_out(result)
+    with pytest.raises(ForetokenError, match="nothing can be measured"):
+        swept(monkeypatch, Machine({}), sweep.Plan(TWO), (long,))
+
+
+def test_the_winner_is_plain_decoding_where_nothing_is_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    auto = Setting("draft", MAX_DEPTH, Control.AUTO)
+    settings = (Setting("draft", 1), Setting("draft", 4), auto)
+    for speeds, expected in (
+        ((0.9, 0.8, 0.99), sweep.PLAIN_SETTING),
+        ((1.5, 2.0, 1.8), settings[1]),
+        ((1.5, 2.0, 1.96), auto),  # within noise of the best, and it adapts
+        ((0.5, 1.001, 0.999), settings[1]),
+    ):
+        machine = Machine(dict(zip(settings, speeds, strict=True)))
+        best = sweep.winners(swept(monkeypatch, machine, sweep.Plan(settings)))
+        assert set(best) == {"tale", "chat", ALL}
+        won = best[ALL]
+        assert Setting(won.proposer, won.depth, Control(won.controller)) == expected
+
+
+def test_settings_are_every_method_at_every_depth_and_auto() -> None:
+    made = sweep.settings(("suffix", "draft"), (1, 4))
+    assert [(one.proposer, one.depth, one.controller) for one in made] == [
+        ("suffix", 1, "fixed"),
+        ("suffix", 4, "fixed"),
+        ("suffix", MAX_DEPTH, "auto"),
+        ("draft", 1, "fixed"),
+        ("draft", 4, "fixed"),
+        ("draft", MAX_DEPTH, "auto"),
+    ]
+    assert all(one.controller == "fixed" for one in sweep.settings(("draft",), (1,), auto=False))
+
+
+@pytest.fixture
+def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
+    with closing(EngineService()) as service:
+        service.load(*pair, name="random")
+        yield service
+
+
+def test_on_the_engine_words_are_equal_and_rows_are_whole(
+    service: EngineService, tmp_path: Path
+) -> None:
+    """Every method's words are tested elsewhere, over many more prompts."""
+    assert service.loaded is not None
+    methods = ("ngram", "hybrid")
+    plan = sweep.Plan(tuple(sweep.settings(methods, (2,))), (0.0, 1.5), max_tokens=6, repeats=1)
+    told: list[tuple[int, int]] = []
+    prompts = [PROMPTS[1], *noise(service.loaded.vocabulary, 1)]
+    result = sweep.run(service, prompts, plan, len, lambda *done: told.append(done))
+    assert told == [(at, 4) for at in range(1, 5)]
+    assert result.divergences == 0
+    assert result.kinds == ("chat", RANDOM, ALL)
+    assert len(result.rows) == 2 * 3 * (1 + 2 * len(methods))
+    for row in result.rows:
+        assert row.tokens > 0 and row.speedup > 0
+        assert row.memory_bytes == len(row.proposer)
+        assert len(row.per_position) <= (2 if row.controller == "fixed" else MAX_DEPTH)
+    page = sweep_report.markdown(result, "Title", {"pair": "random"})
+    assert page.startswith("# Title\n") and "### random, 1 prompts" in page
+    picture = tmp_path / "sweep.svg"
+    if sweep_chart.chart(result, picture, "Title"):
+        assert "<svg" in picture.read_text(encoding="utf-8")
+    value = sweep.as_json(result)
+    assert set(value) == {"results", "winners", "left_out", "divergences"}
+    assert set(value["winners"]) == set(result.kinds)
