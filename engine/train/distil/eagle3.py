@@ -8,6 +8,7 @@ while it was recorded; both distributions are over these.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ class Eagle3(nn.Module):
         self.lm_head.weight.copy_(origin.head[self.targets])
 
 
+def drafting_places(window: Window) -> Tensor:
+    """Where drafts start: (rows, count) of the places whose second next token the target chose.
+
+    A row that has fewer repeats places at its end.
+    """
+    length = window.tokens.shape[1]
+    spoken = window.spoken.long()
+    first = (spoken.argmax(1) - 2).clamp(min=0)
+    count = int((spoken.sum(1) + spoken.argmax(1) - 2 - first).max())
+    places = first[:, None] + torch.arange(max(1, count), device=first.device)
+    return places.clamp(max=length - 1)
+
+
 class Eagle3Trainer:
     """See ``Trainer`` and ``Surveyor``."""
 
@@ -118,31 +132,32 @@ class Eagle3Trainer:
         share = int(times[common].sum()) / max(1, int(times.sum()))
         report(f"the head can name {len(common)} tokens: {share:.2%} of what the target said")
 
-    def unroll(self, window: Window) -> list[Tensor]:
-        """The head's states behind its norm at each step, (rows, length, hidden)."""
+    def unroll(self, window: Window, places: Tensor) -> Iterator[Tensor]:
+        """The states behind the norm at each step, (rows, count, hidden), of rows at ``places``."""
         network, steps = self._network, self._shape.steps
         tokens = F.pad(window.tokens[:, 1:], (0, steps))
         embedded = F.embedding(tokens, self._origin.embedding)
         joint = torch.cat([window.features[tap] for tap in entering(*self._layers)], dim=2)
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
-        states = network.layer.unroll(embedded, fused, steps, self._shape.rope_theta, self.dtype)
-        return [network.norm(state.float()).to(self.dtype) for state in states]
+        for state in network.layer.unroll(embedded, fused, places, steps, self._shape.rope_theta):
+            yield network.norm(state.float()).to(self.dtype)
 
     def loss(self, window: Window) -> Loss:
-        network = self._network
-        drafted = self._drafted()
+        network, drafted = self._network, self._drafted()
         names = self._origin.head[network.targets]
         output = network.lm_head.weight.to(self.dtype)
+        length = window.tokens.shape[1]
+        places = drafting_places(window)
         total, count = window.features[NORMED].new_zeros(()), 0
-        for step, states in enumerate(self.unroll(window)):
+        for step, states in enumerate(self.unroll(window, places)):
             # Step 0 stands where the pending token was chosen, and names the one behind it.
             pairs = window.pairs(ahead=step + 1)
-            labels = drafted[pairs.labels]
-            named = labels >= 0
+            row, labels = pairs.sources // length, drafted[pairs.labels]
+            column = pairs.sources % length - places[row, 0]
+            used = (labels >= 0) & (column >= 0)
             teacher = self._origin.teacher(window, pairs)
-            goal = replace(teacher, hidden=teacher.hidden[named], head=names, labels=labels[named])
-            known = states.flatten(0, 1)[pairs.sources[named]]
-            total = total + _DECAY**step * head_loss(known, output, goal)
+            goal = replace(teacher, hidden=teacher.hidden[used], head=names, labels=labels[used])
+            total = total + _DECAY**step * head_loss(states[row[used], column[used]], output, goal)
             count += len(goal.labels)
         return Loss(total, count)
 

@@ -1,4 +1,4 @@
-"""EAGLE-3's layer as it trains: unrolled over its own states, all positions at once.
+"""EAGLE-3's layer as it trains: unrolled over its own states, from many positions at once.
 
 The paper's training-time test (arXiv 2503.01840, section 3.2, figure 6): at step 0 row i has the target's
 state of token i; at step k it has what it put out itself at step k - 1, one token further on. It then
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.train.network import BLOCK, MASKED
+from engine.train.network import MASKED
 
 EPSILON = 1e-6
 
@@ -53,32 +53,37 @@ class Layer(nn.Module):
         self.mlp = FeedForward(width, inner)
 
     def unroll(
-        self, embedded: Tensor, state: Tensor, steps: int, theta: float, dtype: torch.dtype
+        self,
+        embedded: Tensor,
+        state: Tensor,
+        places: Tensor,
+        steps: int,
+        theta: float,
     ) -> Iterator[Tensor]:
-        """What every row puts out at steps 0, 1, ...: (rows, length, width) in ``dtype``.
+        """What the rows at ``places`` put out at steps 0, 1, ...: (rows, count, width).
 
-        embedded (rows, length + steps, width): of token i + 1 at place i. state (rows, length, width).
+        embedded (rows, length + steps, width): of token i + 1 at place i. state (rows, length, width)
+        of all tokens, in the dtype of the pass. places (rows, count) int64.
         """
         length = state.shape[1]
-        cosine, sine = _rotation(length + steps, self.head_dim, theta, state.device, dtype)
-        causal = torch.ones(length, length, dtype=torch.bool, device=state.device).tril()
-        mask = torch.zeros(length, length, dtype=dtype, device=state.device)
-        mask = mask.masked_fill(~causal, MASKED)
-        kept: list[tuple[Tensor, Tensor]] = []
-        state = state.to(dtype)
+        cosine, sine = _rotation(length + steps, self.head_dim, theta, state)
+        x = self._input(embedded[:, :length], state)
+        keys, values = (
+            _turn(self._heads("k", x), cosine[:length], sine[:length]),
+            self._heads("v", x),
+        )
+        mask = _past(places, length, state)
+        row = torch.arange(len(places), device=places.device)[:, None]
+        x, state = x[row, places], state[row, places]
+        own: list[tuple[Tensor, Tensor]] = []
         for step in range(steps):
-            part = slice(step, step + length)
-            x = torch.cat(
-                [
-                    _norm(self.input_layernorm, embedded[:, part].to(dtype)),
-                    _norm(self.hidden_norm, state),
-                ],
-                dim=2,
-            )
-            query, key, value = (self._heads(x, name) for name in ("q", "k", "v"))
-            query, key = (_turn(one, cosine[part], sine[part]) for one in (query, key))
-            kept.append((key, value))
-            seen = look(query * self.head_dim**-0.5, kept, mask)
+            at = places + step
+            turns = cosine[at][:, None], sine[at][:, None]
+            if step:
+                x = self._input(embedded[row, at], state)
+                own.append((_turn(self._heads("k", x), *turns), self._heads("v", x)))
+            query = _turn(self._heads("q", x), *turns) * self.head_dim**-0.5
+            seen = look(query, keys, values, own, mask)
             state = state + _product(self.self_attn.o_proj, seen)
             normed = _norm(self.post_attention_layernorm, state)
             gate = F.silu(_product(self.mlp.gate_proj, normed))
@@ -86,51 +91,59 @@ class Layer(nn.Module):
             state = state + _product(self.mlp.down_proj, inner)
             yield state
 
-    def _heads(self, x: Tensor, name: str) -> Tensor:
-        """(rows, heads, length, head_dim)."""
+    def _input(self, embedded: Tensor, state: Tensor) -> Tensor:
+        """(rows, count, 2 * width): what the projections take."""
+        token = _norm(self.input_layernorm, embedded.to(state.dtype))
+        return torch.cat([token, _norm(self.hidden_norm, state)], dim=2)
+
+    def _heads(self, name: str, x: Tensor) -> Tensor:
+        """(rows, heads, count, head_dim)."""
         projection = self.self_attn.get_submodule(f"{name}_proj")
         assert isinstance(projection, nn.Linear)
         parted: Tensor = _product(projection, x).unflatten(2, (-1, self.head_dim))
         return parted.transpose(1, 2)
 
 
-def look(query: Tensor, kept: Sequence[tuple[Tensor, Tensor]], mask: Tensor) -> Tensor:
-    """Attention of each row to step 0's rows up to it, and to its own of the steps after.
+def look(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    own: Sequence[tuple[Tensor, Tensor]],
+    mask: Tensor,
+) -> Tensor:
+    """Attention of each query to step 0's rows in its past, and to what it wrote at later steps.
 
-    query (rows, heads, length, dim), scaled; ``kept``: each step's keys and values (rows, kv heads,
-    length, dim); mask (length, length), added. Returns (rows, length, heads * dim).
+    query (rows, heads, count, dim), scaled; keys, values (rows, kv heads, length, dim); ``own``: keys
+    and values of each later step (rows, kv heads, count, dim); mask (rows, count, length), added.
+    Returns (rows, count, heads * dim).
     """
-    (keys, values), *own = kept
-    rows, heads, length, dim = query.shape
-    shared = keys.shape[1]
-    grouped = query.view(rows, shared, heads // shared, length, dim)
+    rows, heads, count, dim = query.shape
+    length, shared = keys.shape[2], keys.shape[1]
+    grouped = query.reshape(rows, shared, heads // shared, count, dim)
+    scores = grouped.flatten(2, 3) @ keys.transpose(2, 3)
+    scores = scores.view(rows, shared, -1, count, length) + mask[:, None, None]
     to_own = [(grouped * key[:, :, None]).sum(-1, keepdim=True) for key, _ in own]
-    parts = []
-    for start in range(0, length, BLOCK):  # of queries, each against the keys up to its end
-        end = min(start + BLOCK, length)
-        tall = grouped[:, :, :, start:end].flatten(2, 3)
-        scores = tall @ keys[:, :, :end].transpose(2, 3)
-        scores = scores.unflatten(2, (-1, end - start)) + mask[start:end, :end]
-        scores = torch.cat([scores, *(one[:, :, :, start:end] for one in to_own)], dim=4)
-        weights = torch.softmax(scores.float(), dim=4).to(query.dtype)
-        mixed = weights[..., :end].flatten(2, 3) @ values[:, :, :end]
-        mixed = mixed.unflatten(2, (-1, end - start))
-        for place, (_, value) in enumerate(own):
-            part = value[:, :, None, start:end]
-            mixed = mixed + weights[..., end + place : end + place + 1] * part
-        parts.append(mixed)
-    return torch.cat(parts, dim=3).permute(0, 3, 1, 2, 4).reshape(rows, length, -1)
+    weights = torch.softmax(torch.cat([scores, *to_own], dim=4).float(), dim=4).to(query.dtype)
+    mixed = weights[..., :length].flatten(2, 3) @ values
+    mixed = mixed.view(rows, shared, -1, count, dim)
+    for place, (_, value) in enumerate(own, length):
+        mixed = mixed + weights[..., place : place + 1] * value[:, :, None]
+    return mixed.permute(0, 3, 1, 2, 4).reshape(rows, count, -1)
 
 
-def _rotation(
-    length: int, head_dim: int, theta: float, device: torch.device, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def _past(places: Tensor, length: int, like: Tensor) -> Tensor:
+    """(rows, count, length): 0 up to each place, MASKED behind it."""
+    future = torch.arange(length, device=places.device) > places[:, :, None]
+    return like.new_zeros(future.shape).masked_fill_(future, MASKED)
+
+
+def _rotation(length: int, head_dim: int, theta: float, like: Tensor) -> tuple[Tensor, Tensor]:
     """(length, head_dim) cosine, and sine with the sign of the rotation in it."""
     frequency = theta ** -(torch.arange(0, head_dim, 2) / head_dim)
     angles = torch.arange(length)[:, None] * frequency
     cosine = torch.cat([angles.cos(), angles.cos()], dim=1)
     sine = torch.cat([-angles.sin(), angles.sin()], dim=1)
-    return cosine.to(device, dtype), sine.to(device, dtype)
+    return cosine.to(like), sine.to(like)
 
 
 def _turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
