@@ -8,7 +8,7 @@ while it was recorded; both distributions are over these.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from engine.train.network import head_loss
 from engine.train.progress import report
 
 _DECAY = 0.8
+_SAMPLE = 64  # replies tell how large hidden states are
 _LAYER, _PUBLISHED = "layers.0.", "midlayer."
 
 
@@ -66,10 +67,8 @@ class Eagle3(nn.Module):
         self.register_buffer("targets", torch.arange(tokens))
         with torch.no_grad():
             # It begins as the highest of the states that it reads, seen with the target's own head.
-            self.fc.weight.normal_(std=0.02 * width**-0.5)
+            self.fc.weight.normal_(std=0.1 * width**-0.5)
             self.fc.weight[:, -width:] += torch.eye(width)
-            for written in (self.layer.self_attn.o_proj, self.layer.mlp.down_proj):
-                written.weight.mul_(0.5)
         self.name_tokens(self.targets, origin)
 
     @property
@@ -77,6 +76,16 @@ class Eagle3(nn.Module):
         (layer,) = self.layers
         assert isinstance(layer, Layer)
         return layer
+
+    @torch.no_grad()
+    def fit_sizes(self, read: Sequence[float], normed: Tensor) -> None:
+        """Divides what fc reads by its mean size ``read``; puts out what is as large as ``normed``.
+
+        ``normed`` (width,): mean sizes of what the target's output head takes.
+        """
+        for columns, size in zip(self.fc.weight.chunk(len(read), dim=1), read, strict=True):
+            columns.div_(max(size, 1e-6))
+        self.norm.weight.copy_(normed)
 
     @torch.no_grad()
     def name_tokens(self, targets: Tensor, origin: Origin) -> None:
@@ -120,7 +129,10 @@ class Eagle3Trainer:
         return self._shape.steps
 
     def survey(self, recording: Recording) -> None:
-        """Takes the most frequent tokens of the replies as what the head can say."""
+        """Takes the most frequent tokens of the replies as what the head can say.
+
+        What it reads and puts out gets the size of what is recorded: norms take long to grow.
+        """
         times = torch.zeros(self._origin.vocabulary, dtype=torch.int64)
         for kept in recording.replies:
             said = recording.tokens(kept)[kept.start :].long()
@@ -129,8 +141,17 @@ class Eagle3Trainer:
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
         network.name_tokens(common.sort().values, self._origin)
+        self._fit_sizes(recording)
         share = int(times[common].sum()) / max(1, int(times.sum()))
         report(f"the head can name {len(common)} tokens: {share:.2%} of what the target said")
+
+    def _fit_sizes(self, recording: Recording) -> None:
+        sizes = []
+        for tap in (*entering(*self._layers), NORMED):
+            states = [recording.features(tap, kept)[:-1] for kept in recording.replies[:_SAMPLE]]
+            sizes.append(torch.cat(states).float().square().mean(0))
+        *read, normed = sizes
+        self._network.fit_sizes([float(size.mean().sqrt()) for size in read], normed.sqrt())
 
     def unroll(self, window: Window, places: Tensor) -> Iterator[Tensor]:
         """The states behind the norm at each step, (rows, count, hidden), of rows at ``places``."""
