@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.features import NORMED, Tap, entering
-from engine.train.distil.eagle3_layer import EPSILON, Layer
+from engine.train.distil.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.distil.recording import Recording
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window
@@ -94,19 +94,6 @@ class Eagle3(nn.Module):
         self.lm_head.weight.copy_(origin.head[self.targets])
 
 
-def drafting_places(window: Window) -> Tensor:
-    """Where drafts start: (rows, count) of the places whose second next token the target chose.
-
-    A row that has fewer repeats places at its end.
-    """
-    length = window.tokens.shape[1]
-    spoken = window.spoken.long()
-    first = (spoken.argmax(1) - 2).clamp(min=0)
-    count = int((spoken.sum(1) + spoken.argmax(1) - 2 - first).max())
-    places = first[:, None] + torch.arange(max(1, count), device=first.device)
-    return places.clamp(max=length - 1)
-
-
 class Eagle3Trainer:
     """See ``Trainer`` and ``Surveyor``."""
 
@@ -153,32 +140,35 @@ class Eagle3Trainer:
         *read, normed = sizes
         self._network.fit_sizes([float(size.mean().sqrt()) for size in read], normed.sqrt())
 
-    def unroll(self, window: Window, places: Tensor) -> Iterator[Tensor]:
-        """The states behind the norm at each step, (rows, count, hidden), of rows at ``places``."""
+    def unroll(self, window: Window, starts: Starts) -> Iterator[Tensor]:
+        """The states behind the norm at each step: (starts, hidden)."""
         network, steps = self._network, self._shape.steps
         tokens = F.pad(window.tokens[:, 1:], (0, steps))
         embedded = F.embedding(tokens, self._origin.embedding)
         joint = torch.cat([window.features[tap] for tap in entering(*self._layers)], dim=2)
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
-        for state in network.layer.unroll(embedded, fused, places, steps, self._shape.rope_theta):
+        for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
             yield network.norm(state.float()).to(self.dtype)
 
     def loss(self, window: Window) -> Loss:
         network, drafted = self._network, self._drafted()
         names = self._origin.head[network.targets]
         output = network.lm_head.weight.to(self.dtype)
-        length = window.tokens.shape[1]
-        places = drafting_places(window)
         total, count = window.features[NORMED].new_zeros(()), 0
-        for step, states in enumerate(self.unroll(window, places)):
-            # Step 0 stands where the pending token was chosen, and names the one behind it.
+        # Drafts start where the pending token was chosen: that and the one behind it are not known.
+        sources = window.pairs(ahead=1).sources
+        if not len(sources):  # gradients of zero, for every weight to have one
+            return Loss(0 * torch.stack([one.sum() for one in network.parameters()]).sum(), 0)
+        number = sources.new_full((window.positions,), -1)
+        number[sources] = torch.arange(len(sources), device=sources.device)
+        starts = Starts.where((number >= 0).view_as(window.tokens))
+        for step, states in enumerate(self.unroll(window, starts)):
             pairs = window.pairs(ahead=step + 1)
-            row, labels = pairs.sources // length, drafted[pairs.labels]
-            column = pairs.sources % length - places[row, 0]
-            used = (labels >= 0) & (column >= 0)
+            at, labels = number[pairs.sources], drafted[pairs.labels]
+            used = (at >= 0) & (labels >= 0)
             teacher = self._origin.teacher(window, pairs)
             goal = replace(teacher, hidden=teacher.hidden[used], head=names, labels=labels[used])
-            total = total + _DECAY**step * head_loss(states[row[used], column[used]], output, goal)
+            total = total + _DECAY**step * head_loss(states[at[used]], output, goal)
             count += len(goal.labels)
         return Loss(total, count)
 

@@ -9,6 +9,7 @@ lies in the cache when it drafts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +18,40 @@ from torch import Tensor, nn
 from engine.train.network import MASKED
 
 EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Where drafts start: the ``place`` in its ``row`` of each, (starts,) int64, row by row.
+
+    Attention takes them as (rows, most in a row): a start is its row's number ``slot`` there.
+    """
+
+    row: Tensor
+    place: Tensor
+    slot: Tensor
+
+    @classmethod
+    def where(cls, marked: Tensor) -> Starts:
+        """The places that are True in ``marked`` (rows, length)."""
+        row, place = marked.nonzero(as_tuple=True)
+        return cls(row, place, marked.long().cumsum(1)[row, place] - 1)
+
+    def spread(self, x: Tensor) -> Tensor:
+        """(starts, heads, dim) -> (rows, heads, most in a row, dim), zeros where there are fewer."""
+        size = int(self.row[-1]) + 1, int(self.slot.max()) + 1
+        wide = x.new_zeros(*size, *x.shape[1:]).index_put((self.row, self.slot), x)
+        return wide.transpose(1, 2)
+
+    def gather(self, wide: Tensor) -> Tensor:
+        """(rows, most in a row, width) -> (starts, width)."""
+        return wide[self.row, self.slot]
+
+    def past(self, length: int, like: Tensor) -> Tensor:
+        """(rows, most in a row, length): 0 up to each start's place, MASKED behind it."""
+        places = self.spread(self.place[:, None, None])[:, 0]
+        future = torch.arange(length, device=places.device) > places
+        return like.new_zeros(future.shape).masked_fill_(future, MASKED)
 
 
 class Attention(nn.Module):
@@ -53,37 +88,30 @@ class Layer(nn.Module):
         self.mlp = FeedForward(width, inner)
 
     def unroll(
-        self,
-        embedded: Tensor,
-        state: Tensor,
-        places: Tensor,
-        steps: int,
-        theta: float,
+        self, embedded: Tensor, state: Tensor, starts: Starts, steps: int, theta: float
     ) -> Iterator[Tensor]:
-        """What the rows at ``places`` put out at steps 0, 1, ...: (rows, count, width).
+        """What comes out at ``starts`` at steps 0, 1, ...: (starts, width).
 
         embedded (rows, length + steps, width): of token i + 1 at place i. state (rows, length, width)
-        of all tokens, in the dtype of the pass. places (rows, count) int64.
+        of all tokens, in the dtype of the pass.
         """
-        length = state.shape[1]
+        length, row, place = state.shape[1], starts.row, starts.place
         cosine, sine = _rotation(length + steps, self.head_dim, theta, state)
         x = self._input(embedded[:, :length], state)
-        keys, values = (
-            _turn(self._heads("k", x), cosine[:length], sine[:length]),
-            self._heads("v", x),
-        )
-        mask = _past(places, length, state)
-        row = torch.arange(len(places), device=places.device)[:, None]
-        x, state = x[row, places], state[row, places]
+        keys = _turn(self._heads("k", x), cosine[:length, None], sine[:length, None])
+        values = self._heads("v", x)
+        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        mask = starts.past(length, state)
+        x, state = x[row, place], state[row, place]
         own: list[tuple[Tensor, Tensor]] = []
         for step in range(steps):
-            at = places + step
-            turns = cosine[at][:, None], sine[at][:, None]
+            turns = cosine[place + step, None], sine[place + step, None]
             if step:
-                x = self._input(embedded[row, at], state)
-                own.append((_turn(self._heads("k", x), *turns), self._heads("v", x)))
+                x = self._input(embedded[row, place + step], state)
+                key, value = _turn(self._heads("k", x), *turns), self._heads("v", x)
+                own.append((starts.spread(key), starts.spread(value)))
             query = _turn(self._heads("q", x), *turns) * self.head_dim**-0.5
-            seen = look(query, keys, values, own, mask)
+            seen = starts.gather(look(starts.spread(query), keys, values, own, mask))
             state = state + _product(self.self_attn.o_proj, seen)
             normed = _norm(self.post_attention_layernorm, state)
             gate = F.silu(_product(self.mlp.gate_proj, normed))
@@ -92,16 +120,16 @@ class Layer(nn.Module):
             yield state
 
     def _input(self, embedded: Tensor, state: Tensor) -> Tensor:
-        """(rows, count, 2 * width): what the projections take."""
+        """(..., 2 * width): what the projections take."""
         token = _norm(self.input_layernorm, embedded.to(state.dtype))
-        return torch.cat([token, _norm(self.hidden_norm, state)], dim=2)
+        return torch.cat([token, _norm(self.hidden_norm, state)], dim=-1)
 
     def _heads(self, name: str, x: Tensor) -> Tensor:
-        """(rows, heads, count, head_dim)."""
+        """(..., heads, head_dim)."""
         projection = self.self_attn.get_submodule(f"{name}_proj")
         assert isinstance(projection, nn.Linear)
-        parted: Tensor = _product(projection, x).unflatten(2, (-1, self.head_dim))
-        return parted.transpose(1, 2)
+        parted: Tensor = _product(projection, x).unflatten(-1, (-1, self.head_dim))
+        return parted
 
 
 def look(
@@ -129,12 +157,6 @@ def look(
     for place, (_, value) in enumerate(own, length):
         mixed = mixed + weights[..., place : place + 1] * value[:, :, None]
     return mixed.permute(0, 3, 1, 2, 4).reshape(rows, count, -1)
-
-
-def _past(places: Tensor, length: int, like: Tensor) -> Tensor:
-    """(rows, count, length): 0 up to each place, MASKED behind it."""
-    future = torch.arange(length, device=places.device) > places[:, :, None]
-    return like.new_zeros(future.shape).masked_fill_(future, MASKED)
 
 
 def _rotation(length: int, head_dim: int, theta: float, like: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,8 @@ from engine.target import Target
 from engine.testing.checkpoints import LLAMA, write_random
 from engine.text import TextCodec
 from engine.train.distil.answers import record
-from engine.train.distil.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer, drafting_places
+from engine.train.distil.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
+from engine.train.distil.eagle3_layer import Starts
 from engine.train.distil.prompts import Prompts
 from engine.train.distil.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.distil.recording import Recording, Reply, with_normed
@@ -44,7 +45,7 @@ RECIPE = Recipe(
     name="Head",
     target="tiny",
     seed=3,
-    budget=Budget(tokens=16_000),
+    budget=Budget(tokens=10_000),
     shape={"steps": 3, "draft_vocabulary": 200, "head_dim": 16, "intermediate_size": 32},
     replies=RepliesStage(count=8, held_out=2, tokens=40, temperatures=(0.0, 0.7)),
     optimizer=OptimizerStage(learning_rate=0.003, weight_decay=0.0),
@@ -90,6 +91,13 @@ def trained(model: TappableModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Tra
     return trainer, module
 
 
+def only(place: int, like: torch.Tensor) -> Starts:
+    """One start in every row."""
+    marked = torch.zeros_like(like)
+    marked[:, place] = True
+    return Starts.where(marked)
+
+
 def loaded(folder: Path, target: Path) -> Eagle3Head:
     head = heads.load(heads.inspect(folder, inspect(target)), Products("fp32", CPU))
     assert isinstance(head, Eagle3Head)
@@ -132,8 +140,8 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
         }
         for step in range(SHAPE.steps):
             window = Window(torch.tensor([said]), known, known, seen)
-            states = list(trainer.unroll(window, torch.tensor([[place]])))
-            best = int((states[step][0, 0] @ module.lm_head.weight.T).argmax())
+            states = list(trainer.unroll(window, only(place, known)))
+            best = int((states[step][0] @ module.lm_head.weight.T).argmax())
             said[place + 2 + step] = int(module.targets[best])
         chains.append(said[place + 2 :])
         assert drafted(head, live, tokens[: place + 2], SHAPE.steps) == chains[-1]
@@ -145,7 +153,7 @@ def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recordi
     """What the target saw and said later changes nothing, at no step but through the input."""
     trainer, _ = trained(model)
     window = cut(recording, recording.replies[:3], recording.taps, 64, 0)
-    places = torch.full((3, 1), 12)
+    places = only(12, window.known)
     later = torch.arange(window.tokens.shape[1]) > 12
     changed = replace(
         window,
@@ -166,17 +174,27 @@ def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recordi
     )
 
 
-def test_places_are_those_whose_second_next_token_the_target_chose(
-    recording: Recording,
+def test_starts_of_a_row_stand_side_by_side() -> None:
+    marked = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 1], [1, 1, 0, 1]]).bool()
+    starts = Starts.where(marked)
+    assert starts.place.tolist() == [1, 2, 3, 0, 1, 3]
+    x = torch.arange(6.0)[:, None, None]
+    wide = starts.spread(x)
+    assert wide[:, 0, :, 0].tolist() == [[0, 1, 0], [2, 0, 0], [3, 4, 5]]
+    assert torch.equal(starts.gather(wide[:, 0]), x[:, 0])
+    past = starts.past(4, x)
+    assert (past[2] == 0).tolist() == [[True] + 3 * [False], [True] * 2 + [False] * 2, [True] * 4]
+
+
+def test_a_window_without_starts_teaches_nothing(
+    model: TappableModel, recording: Recording
 ) -> None:
-    window = cut(recording, recording.replies, recording.taps, 64, 0)
-    places = drafting_places(window)
-    wanted = set(window.pairs(ahead=1).sources.tolist())
-    length = window.tokens.shape[1]
-    row = torch.arange(len(places))[:, None].expand_as(places)
-    assert wanted and wanted <= set((row * length + places).flatten().tolist())
-    firsts = [max(0, int(spoken.nonzero()[0]) - 2) for spoken in window.spoken]
-    assert places[:, 0].tolist() == firsts
+    trainer, module = trained(model)
+    window = cut(recording, recording.replies[:2], recording.taps, 64, 0)
+    loss = trainer.loss(replace(window, spoken=torch.zeros_like(window.spoken)))
+    loss.total.backward()
+    assert loss.total.item() == 0 and loss.count == 0
+    assert all(one.grad is not None and not one.grad.any() for one in module.parameters())
 
 
 def test_the_head_names_what_was_said_most(
@@ -217,7 +235,7 @@ def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_pat
     assert measured["depth"] == 3 and measured["acceptance_length"] > 1.05
     first = (folder / "model.safetensors").read_bytes()
     assert (distil(RECIPE, target, prompts, tmp_path) / "model.safetensors").read_bytes() == first
-    longer = replace(RECIPE, budget=Budget(tokens=16_500))
+    longer = replace(RECIPE, budget=Budget(tokens=10_500))
     more = (distil(longer, target, prompts, tmp_path) / "model.safetensors").read_bytes()
     assert more != first
     lines = (tmp_path / "eagle3.jsonl").read_text().splitlines()
