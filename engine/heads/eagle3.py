@@ -97,17 +97,21 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eagle3Head:
-    """See the module. ``targets`` (draft vocabulary,): its tokens as the target's, None if they are."""
+    """See the module. ``input_norms`` (2, hidden): weights for the embedding and for the state.
+
+    ``targets`` (draft vocabulary,), and as ``numbers``: its tokens as the target's, None if they are.
+    """
 
     shape: _Shape
     fc_norm: RmsNorm | None
     fc: Linear
-    hidden_norm: RmsNorm
+    input_norms: Tensor
     layer: Layer
     activation: Activation
     norm: RmsNorm
     output: Linear
     targets: Tensor | None
+    numbers: tuple[int, ...] | None
     embedding: Tensor | None
     device: torch.device
 
@@ -122,16 +126,8 @@ class Eagle3Head:
         """See ``Head``."""
         shape = _shape(stored, target)
         a = shape.architecture
-        return HeadPlan(
-            cls.kind,
-            stored,
-            joined(shape.read),
-            stored.parameters,
-            layers=1,
-            kv_heads=a.kv_heads,
-            head_dim=a.head_dim,
-            shape=shape,
-        )
+        own = {"layers": 1, "kv_heads": a.kv_heads, "head_dim": a.head_dim}
+        return HeadPlan(cls.kind, stored, joined(shape.read), stored.parameters, **own, shape=shape)
 
     @classmethod
     def load(cls, plan: HeadPlan, products: Products) -> Self:
@@ -140,6 +136,7 @@ class Eagle3Head:
         assert isinstance(shape, _Shape)
         a, at = shape.architecture, partial(_tensor, stored, products, shape.prefix)
         kernels = Kernels(products.linear, plain_embedding)
+        targets = _targets(stored, shape, products.device)
 
         def norm(name: str) -> RmsNorm:
             return make_norm(a, products.vector(stored(name)))
@@ -148,12 +145,13 @@ class Eagle3Head:
             shape=shape,
             fc_norm=norm(_FC_NORM) if shape.norm_before_fc else None,
             fc=products.linear(stored("fc.weight")),
-            hidden_norm=norm(f"{shape.prefix}hidden_norm.weight"),
+            input_norms=torch.stack([at("input_layernorm.weight"), at("hidden_norm.weight")]),
             layer=load_layer(a, a.layers[0], at, kernels),
             activation=activation(a.activation),
             norm=norm("norm.weight"),
             output=products.linear(stored(_HEAD)),
-            targets=_targets(stored, shape, products.device),
+            targets=targets,
+            numbers=None if targets is None else tuple(targets.tolist()),
             embedding=_embedding(stored, products.device),
             device=products.device,
         )
@@ -178,11 +176,10 @@ class Eagle3Head:
         """
         a, rows = self.shape.architecture, len(tokens)
         memory.reserve(start + rows)
-        normed = self.hidden_norm(states)
-        x = normed if self.shape.norm_before_residual else states
-        embedded = self.layer.attention_norm(self._embed(target, tokens))
-        qkv = self.layer.qkv(torch.cat([embedded, normed], dim=1))
-        qkv = qkv.view(rows, a.heads + 2 * a.kv_heads, a.head_dim)
+        both = torch.stack([self._embed(target, tokens), states], dim=1)  # (rows, 2, hidden)
+        both = torch.rms_norm(both, (a.hidden,), None, a.epsilon) * self.input_norms
+        x = both[:, 1] if self.shape.norm_before_residual else states
+        qkv = self.layer.qkv(both.flatten(1)).view(rows, a.heads + 2 * a.kv_heads, a.head_dim)
         turned = a.heads + a.kv_heads
         qk = qkv[:, :turned]
         if self.layer.qk_norm is not None:
@@ -209,7 +206,7 @@ class Eagle3Head:
 
     def token(self, drafted: int) -> int:
         """The target's number of a draft token."""
-        return drafted if self.targets is None else int(self.targets[drafted])
+        return drafted if self.numbers is None else self.numbers[drafted]
 
     def _embed(self, target: Backbone, tokens: Sequence[int]) -> Tensor:
         if self.embedding is None:

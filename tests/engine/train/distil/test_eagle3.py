@@ -45,7 +45,7 @@ RECIPE = Recipe(
     name="Head",
     target="tiny",
     seed=3,
-    budget=Budget(tokens=10_000),
+    budget=Budget(tokens=14_000),
     shape={"steps": 3, "draft_vocabulary": 200, "head_dim": 16, "intermediate_size": 32},
     replies=RepliesStage(count=8, held_out=2, tokens=40, temperatures=(0.0, 0.7)),
     optimizer=OptimizerStage(learning_rate=0.003, weight_decay=0.0),
@@ -230,12 +230,12 @@ def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_pat
     folder = distil(RECIPE, target, prompts, tmp_path)
     log = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
     losses = [entry["loss"] for entry in log if "loss" in entry]
-    assert losses[-1] < 0.8 * losses[0]
+    assert losses[-1] < losses[0] - 0.3
     measured = log[-1]["acceptance"]
     assert measured["depth"] == 3 and measured["acceptance_length"] > 1.05
     first = (folder / "model.safetensors").read_bytes()
     assert (distil(RECIPE, target, prompts, tmp_path) / "model.safetensors").read_bytes() == first
-    longer = replace(RECIPE, budget=Budget(tokens=10_500))
+    longer = replace(RECIPE, budget=Budget(tokens=14_500))
     more = (distil(longer, target, prompts, tmp_path) / "model.safetensors").read_bytes()
     assert more != first
     lines = (tmp_path / "eagle3.jsonl").read_text().splitlines()
