@@ -30,8 +30,17 @@ class Layout:
     claims: Callable[[Config], bool]
 
 
+def _is_eagle3(config: Config) -> bool:
+    """By speculators' name, else by the key that SafeAILab added to a Llama's."""
+    named = config.get("speculators_model_type")
+    if named is not None:
+        return bool(named == "eagle3")
+    return "draft_vocab_size" in config and not {"dflash_config", "block_size"} & config.keys()
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
+    "eagle3": Layout("engine.heads.eagle3:Eagle3Head", _is_eagle3),
 }
 
 

@@ -24,6 +24,7 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
+    "eagle3": "engine.proposers.eagle3:Eagle3Proposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {

@@ -131,4 +131,65 @@ def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     return text, target.features(NORMED, 0, target.length)
 
 
-WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {"medusa": write_medusa}
+EAGLE3 = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def eagle3(
+    target: TargetShape, *, draft_vocabulary: int | None = None, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in SafeAILab's layout; the embedding is the target's.
+
+    ``draft_vocabulary``: 3 of 4 of the target's tokens, unless told.
+    """
+    generator, width, layer = torch.Generator().manual_seed(seed), target.hidden, "midlayer."
+    count = draft_vocabulary or 3 * target.vocabulary // 4
+    queries, keys = (EAGLE3[heads] * EAGLE3["head_dim"] for heads in ("heads", "kv_heads"))
+    chosen = torch.randperm(target.vocabulary, generator=generator)[:count].sort().values
+    marked = torch.zeros(target.vocabulary, dtype=torch.bool)
+    marked[chosen] = True
+    sizes = {
+        "fc": (width, 3 * width),
+        f"{layer}self_attn.q_proj": (queries, 2 * width),
+        f"{layer}self_attn.k_proj": (keys, 2 * width),
+        f"{layer}self_attn.v_proj": (keys, 2 * width),
+        f"{layer}self_attn.o_proj": (width, queries),
+        f"{layer}mlp.gate_proj": (EAGLE3["intermediate"], width),
+        f"{layer}mlp.up_proj": (EAGLE3["intermediate"], width),
+        f"{layer}mlp.down_proj": (width, EAGLE3["intermediate"]),
+        "lm_head": (count, width),
+    }
+    tensors = {f"{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    tensors["lm_head.weight"] *= 3  # its favourite should change from token to token
+    norms = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
+    for name in (*(layer + norm for norm in norms), "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    tensors |= {"d2t": chosen - torch.arange(count), "t2d": marked}
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": width,
+        "intermediate_size": EAGLE3["intermediate"],
+        "num_hidden_layers": 1,
+        "num_attention_heads": EAGLE3["heads"],
+        "num_key_value_heads": EAGLE3["kv_heads"],
+        "head_dim": EAGLE3["head_dim"],
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 2048,
+        "vocab_size": target.vocabulary,
+        "draft_vocab_size": count,
+    }
+    if target.layers < 4:  # there is no layer L - 3 above the second
+        config["eagle_aux_hidden_state_layer_ids"] = [0, target.layers // 2, target.layers]
+    return config, tensors
+
+
+def write_eagle3(folder: Path, target: TargetShape) -> Path:
+    """As SafeAILab publishes it, but for the file's format."""
+    return write_head(folder, *eagle3(target))
+
+
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
+    "medusa": write_medusa,
+    "eagle3": write_eagle3,
+}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from engine.features import NORMED, Tap
 from engine.models.base import ModelInfo, TappableModel
+from engine.train.distil.recording import Recording
 from engine.train.distil.windows import Pairs, Window
 from engine.train.loop import Loss
 from engine.train.network import Teacher
@@ -74,6 +75,14 @@ class Trainer(Protocol):
 
     def export(self, folder: Path) -> None:
         """Writes the drafter in its published layout. Raises OSError."""
+
+
+@runtime_checkable
+class Surveyor(Protocol):
+    """A trainer that looks through all replies before it learns from the first."""
+
+    def survey(self, recording: Recording) -> None:
+        """Called once for a run, before a checkpoint is restored."""
 
 
 def _head_of(model: TappableModel) -> Tensor:
