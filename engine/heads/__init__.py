@@ -30,8 +30,15 @@ class Layout:
     claims: Callable[[Config], bool]
 
 
+def _is_block(config: Config) -> bool:
+    """By DFlash's key, or by the architecture's name; relatives are told apart when it is inspected."""
+    named = " ".join(map(str, config.get("architectures") or ()))
+    return "dflash_config" in config or "DFlash" in named or "DSpark" in named
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
+    "block": Layout("engine.heads.block:BlockHead", _is_block),
 }
 
 

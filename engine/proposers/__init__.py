@@ -24,6 +24,7 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
+    "block": "engine.proposers.block:BlockProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
