@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _REGISTRY = {
     "medusa": "engine.train.distil.medusa:MedusaTrainer",
+    "block": "engine.train.distil.block:BlockTrainer",
 }
 
 
