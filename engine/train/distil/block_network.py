@@ -163,7 +163,7 @@ class BlockLayer(nn.Module):
         query (rows, anchors, block, heads, head_dim), key and value alike with kv_heads; of the text
         (rows, length, kv_heads, head_dim). Heads that share a key are computed as one taller matrix.
         """
-        rows, anchors, block, _, width = query.shape
+        rows, anchors, block = query.shape[:3]
         grouped = query.unflatten(3, (self._kv_heads, -1)).permute(0, 3, 1, 2, 4, 5)
         grouped = grouped.flatten(3, 4)  # (rows, kv_heads, anchors, block * group, head_dim)
         key, value = (part.permute(0, 3, 1, 2, 4) for part in (key, value))

@@ -83,17 +83,17 @@ def by_the_papers(
         for position, row in enumerate(rows, start):
             queries = (at("self_attn.q_proj") @ inputs[position]).view(-1, width)
             mixed = []
-            for number_of, query in enumerate(queries):
+            for number_of, plain in enumerate(queries):
                 shared = number_of // (BLOCK["heads"] // BLOCK["kv_heads"])
-                query = turned(norm(query, at("self_attn.q_norm")), position)
+                query = turned(norm(plain, at("self_attn.q_norm")), position)
                 scores = torch.stack([query @ key[shared] for key in keys]) / width**0.5
                 seen = torch.stack([value[shared] for value in values])
                 mixed.append(torch.softmax(scores, 0) @ seen)
-            row = row + at("self_attn.o_proj") @ torch.cat(mixed)
-            x = norm(row, at("post_attention_layernorm"))
+            seeing = row + at("self_attn.o_proj") @ torch.cat(mixed)
+            x = norm(seeing, at("post_attention_layernorm"))
             gate = at("mlp.gate_proj") @ x
             swiglu = gate / (1 + torch.exp(-gate)) * (at("mlp.up_proj") @ x)
-            out.append(row + at("mlp.down_proj") @ swiglu)
+            out.append(seeing + at("mlp.down_proj") @ swiglu)
         rows = out
     return torch.stack([norm(row, tensors["norm.weight"]) for row in rows])
 
