@@ -61,6 +61,8 @@ class BlockTrainer:
         _check(shape, origin)
         self._shape, self._origin = shape, origin
         network = BlockNetwork(shape, origin.hidden, origin.vocabulary)
+        # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
+        nn.init.constant_(network.norm.weight, origin.scale)
         self.module: nn.Module = network.to(origin.head.device)
 
     @property
