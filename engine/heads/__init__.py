@@ -38,9 +38,16 @@ def _is_eagle3(config: Config) -> bool:
     return "draft_vocab_size" in config and not {"dflash_config", "block_size"} & config.keys()
 
 
+def _is_block(config: Config) -> bool:
+    """By DFlash's key, or by the architecture's name; relatives are told apart when it is inspected."""
+    named = " ".join(map(str, config.get("architectures") or ()))
+    return "dflash_config" in config or "DFlash" in named or "DSpark" in named
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
     "eagle3": Layout("engine.heads.eagle3:Eagle3Head", _is_eagle3),
+    "block": Layout("engine.heads.block:BlockHead", _is_block),
 }
 
 

@@ -25,6 +25,7 @@ _REGISTRY = {
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
     "eagle3": "engine.proposers.eagle3:Eagle3Proposer",
+    "block": "engine.proposers.block:BlockProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {

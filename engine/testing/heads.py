@@ -7,7 +7,7 @@ each, so that a new kind cannot go untested.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -189,7 +189,81 @@ def write_eagle3(folder: Path, target: TargetShape) -> Path:
     return write_head(folder, *eagle3(target))
 
 
+BLOCK = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def block(
+    target: TargetShape,
+    *,
+    layers: int = 2,
+    size: int = 5,
+    rank: int = 0,
+    read: Sequence[int] = (0, 1),
+    seed: int = 0,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in DFlash's layout; with a ``rank``, in DSpark's."""
+    generator, width = torch.Generator().manual_seed(seed), target.hidden
+    tensors = {"fc.weight": noise(generator, width, len(read) * width)}
+    for layer in range(layers):
+        tensors |= _block_layer(generator, f"layers.{layer}.", width)
+    for name in ("hidden_norm", "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    own = {"target_layer_ids": list(read), "mask_token_id": target.vocabulary - 1}
+    config = {
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "block_size": size,
+        "head_dim": BLOCK["head_dim"],
+        "hidden_act": "silu",
+        "hidden_size": width,
+        "intermediate_size": BLOCK["intermediate"],
+        "layer_types": ["full_attention"] * layers,
+        "max_position_embeddings": target.context,
+        "num_attention_heads": BLOCK["heads"],
+        "num_hidden_layers": layers,
+        "num_key_value_heads": BLOCK["kv_heads"],
+        "num_target_layers": target.layers,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "vocab_size": target.vocabulary,
+    }
+    if not rank:
+        return {**config, "architectures": ["DFlashDraftModel"], "dflash_config": own}, tensors
+    for name in ("markov_w1", "markov_w2"):
+        tensors[f"markov_head.{name}.weight"] = noise(generator, target.vocabulary, rank) * 2
+    tensors["confidence_head.proj.weight"] = noise(generator, 1, width + rank)
+    tensors["confidence_head.proj.bias"] = torch.zeros(1)
+    markov = {"markov_rank": rank, "markov_head_type": "vanilla", "enable_confidence_head": True}
+    config |= {"architectures": ["Qwen3DSparkModel"], "confidence_head_with_markov": True}
+    return {**config, **own, **markov}, tensors
+
+
+def _block_layer(generator: torch.Generator, prefix: str, width: int) -> dict[str, Tensor]:
+    queries, keys = (BLOCK[heads] * BLOCK["head_dim"] for heads in ("heads", "kv_heads"))
+    sizes = {
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (width, queries),
+        "mlp.gate_proj": (BLOCK["intermediate"], width),
+        "mlp.up_proj": (BLOCK["intermediate"], width),
+        "mlp.down_proj": (width, BLOCK["intermediate"]),
+    }
+    tensors = {f"{prefix}{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    norms = {"input_layernorm": width, "post_attention_layernorm": width}
+    norms |= {"self_attn.q_norm": BLOCK["head_dim"], "self_attn.k_norm": BLOCK["head_dim"]}
+    for name, size in norms.items():
+        tensors[f"{prefix}{name}.weight"] = 1 + 0.3 * torch.randn(size, generator=generator)
+    return tensors
+
+
+def write_block(folder: Path, target: TargetShape) -> Path:
+    """DSpark's, which does all that DFlash's does and more."""
+    return write_head(folder, *block(target, rank=8))
+
+
 WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
     "medusa": write_medusa,
     "eagle3": write_eagle3,
+    "block": write_block,
 }

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _REGISTRY = {
     "medusa": "engine.train.distil.medusa:MedusaTrainer",
     "eagle3": "engine.train.distil.eagle3:Eagle3Trainer",
+    "block": "engine.train.distil.block:BlockTrainer",
 }
 
 
