@@ -30,8 +30,17 @@ class Layout:
     claims: Callable[[Config], bool]
 
 
+def _is_lstm(config: Config) -> bool:
+    return config.get("method") == "sum_lstm"
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
+    "mlp": Layout(
+        "engine.heads.mlp:MlpHead",
+        lambda config: config.get("model_type") == "mlp_speculator" and not _is_lstm(config),
+    ),
+    "lstm": Layout("engine.heads.lstm:LstmHead", _is_lstm),
 }
 
 

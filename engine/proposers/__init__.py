@@ -24,6 +24,8 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
+    "mlp": "engine.proposers.recurrent:MlpProposer",
+    "lstm": "engine.proposers.recurrent:LstmProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {"suffix": {"max_cached_requests": 0}}
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _REGISTRY = {
     "medusa": "engine.train.distil.medusa:MedusaTrainer",
+    "mlp": "engine.train.distil.mlp:MlpTrainer",
+    "lstm": "engine.train.distil.lstm:LstmTrainer",
 }
 
 

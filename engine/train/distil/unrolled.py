@@ -1,0 +1,118 @@
+"""What the trainers of speculators share: their steps unrolled along the target's own replies.
+
+Teacher forcing (arXiv 2404.19124): from every hidden state the recurrence takes in the tokens that the
+target went on with, which is what it will have drafted wherever its draft stands. So each step learns
+from the states of the step before, and all steps count alike.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from engine.features import NORMED, Tap
+from engine.heads.mlp import Norm, State
+from engine.train.distil.trainer import Origin
+from engine.train.distil.windows import Window
+from engine.train.loop import Loss
+from engine.train.network import head_loss
+from engine.train.schema import need
+
+
+class Recurrence(Protocol):
+    """What a speculator's head computes up to its output matrix; here with weights that are trained."""
+
+    def start(self, normed: Tensor) -> State: ...
+
+    def advance(self, state: State, token: int | Tensor, step: int) -> State: ...
+
+
+class Affine(nn.Module):
+    """A norm's scale and shift, under their published names."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    @property
+    def norm(self) -> Norm:
+        return Norm(self.weight, self.bias)
+
+
+class UnrolledTrainer(ABC):
+    """See ``Trainer``; a kind adds its module, the head that computes with it, and its layout."""
+
+    module: nn.Module
+
+    def __init__(self, origin: Origin, steps: int) -> None:
+        self._origin, self._steps = origin, steps
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return (NORMED,)
+
+    @property
+    def depth(self) -> int:
+        return self._steps
+
+    @abstractmethod
+    def recurrence(self) -> Recurrence:
+        """The head that computes with the module's weights."""
+
+    @abstractmethod
+    def output(self, step: int) -> Tensor:
+        """The output matrix of a step (vocabulary, width)."""
+
+    @abstractmethod
+    def config(self) -> Mapping[str, Any]:
+        """config.json as it is published."""
+
+    @abstractmethod
+    def tensors(self) -> Mapping[str, Tensor]:
+        """The weights under their published names."""
+
+    def loss(self, window: Window) -> Loss:
+        hidden = window.features[NORMED].flatten(0, 1)
+        recurrence = self.recurrence()
+        state = recurrence.start(hidden)  # of every position, whether it teaches or not
+        total, count = hidden.new_zeros(()), 0
+        for step in range(self._steps):
+            # What wraps around at the end of a row, no pair refers to.
+            token = window.tokens.roll(-(step + 1), dims=1).flatten()
+            state = recurrence.advance(state, token, step)
+            pairs = window.pairs(ahead=step + 1)
+            goal = self._origin.teacher(window, pairs)
+            total = total + head_loss(state[0][pairs.sources], self.output(step), goal)
+            count += len(pairs.labels)
+        return Loss(total, count)
+
+    def export(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self.config(), indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        tensors = {
+            name: value.detach().to("cpu", torch.bfloat16).contiguous()
+            for name, value in self.tensors().items()
+        }
+        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+
+def check_sizes(n_predict: int, inner_dim: int) -> None:
+    """Raises RecipeError."""
+    need(n_predict > 0, "shape.n_predict", "must be 1 or more, the tokens drafted in a round")
+    need(inner_dim > 0, "shape.inner_dim", "must be 1 or more, the width of the state")
+
+
+def initialise(module: nn.Module) -> None:
+    """Embeddings and matrices as fms-extras draws them: rows of length 1 for the narrower side."""
+    for part in module.modules():
+        if isinstance(part, nn.Embedding | nn.Linear):
+            nn.init.normal_(part.weight, 0, min(part.weight.shape) ** -0.5)
