@@ -65,7 +65,7 @@ class LstmTrainer(UnrolledTrainer):
             scaled=self._shape.scale_input,
         )
 
-    def output(self, step: int) -> Tensor:
+    def output(self) -> Tensor:
         return self._speculator.head.weight
 
     def config(self) -> Mapping[str, Any]:

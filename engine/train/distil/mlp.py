@@ -17,11 +17,10 @@ from engine.train.distil.unrolled import Affine, UnrolledTrainer, check_sizes, i
 
 @dataclass(frozen=True, slots=True)
 class MlpShape:
-    """Named as in the published config.json; ``tie_weights``: all steps share their weights."""
+    """Named as in the published config.json. The steps share their weights (``tie_weights``)."""
 
     n_predict: int = 3
     inner_dim: int = 112
-    tie_weights: bool = True
     scale_input: bool = True
 
     def __post_init__(self) -> None:
@@ -29,33 +28,19 @@ class MlpShape:
 
 
 class MlpModule(nn.Module):
-    """Parameters under their published names: ``emb``, ``proj``, ``head`` and ``ln`` ``.{step}``."""
+    """Parameters of ``emb``, ``proj``, ``head`` and ``ln``: one of each, and a first ``proj``."""
 
     def __init__(self, shape: MlpShape, vocabulary: int, hidden: int) -> None:
         super().__init__()
-        width, own = shape.inner_dim, 1 if shape.tie_weights else shape.n_predict
-        projections = min(2, shape.n_predict) if shape.tie_weights else shape.n_predict
-        inputs = [hidden, *[width] * (projections - 1)]
-        self.emb = nn.ModuleList(nn.Embedding(vocabulary, width) for _ in range(own))
-        self.proj = nn.ModuleList(nn.Linear(into, width, bias=False) for into in inputs)
-        self.head = nn.ModuleList(nn.Linear(width, vocabulary, bias=False) for _ in range(own))
-        self.ln = nn.ModuleList(Affine(width) for _ in range(own))
-        initialise(self)
-
-    def output(self, step: int) -> Tensor:
-        """(vocabulary, width)."""
-        return _of(self.head, step).get_parameter("weight")
-
-    def stage(self, step: int) -> Stage:
-        """A step; where steps share their weights, the last there is."""
-        norm = _of(self.ln, step)
-        assert isinstance(norm, Affine)
-        return Stage(
-            project=_of(self.proj, step),
-            table=_of(self.emb, step).get_parameter("weight"),
-            norm=norm.norm,
-            output=partial(F.linear, weight=self.output(step)),
+        width = shape.inner_dim
+        self.emb = nn.Embedding(vocabulary, width)
+        self.proj = nn.ModuleList(
+            nn.Linear(inputs, width, bias=False)
+            for inputs in (hidden, width)[: min(2, shape.n_predict)]
         )
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.ln = Affine(width)
+        initialise(self)
 
 
 class MlpTrainer(UnrolledTrainer):
@@ -70,11 +55,14 @@ class MlpTrainer(UnrolledTrainer):
         self.module: nn.Module = self._speculator.to(origin.head.device)
 
     def recurrence(self) -> MlpHead:
-        stages = [self._speculator.stage(step) for step in range(self._shape.n_predict)]
+        parts, steps = self._speculator, self._shape.n_predict
+        output = partial(F.linear, weight=parts.head.weight)
+        stages = [Stage(project, parts.emb.weight, parts.ln.norm, output) for project in parts.proj]
+        stages += stages[-1:] * (steps - len(stages))
         return MlpHead(stages, self._shape.scale_input)
 
-    def output(self, step: int) -> Tensor:
-        return self._speculator.output(step)
+    def output(self) -> Tensor:
+        return self._speculator.head.weight
 
     def config(self) -> Mapping[str, Any]:
         shape = self._shape
@@ -86,15 +74,20 @@ class MlpTrainer(UnrolledTrainer):
             "n_predict": shape.n_predict,
             "n_candidates": shape.n_predict,
             "top_k_tokens_per_head": [1] * shape.n_predict,
-            "tie_weights": shape.tie_weights,
+            "tie_weights": True,
             "scale_input": shape.scale_input,
             "torch_dtype": "bfloat16",
             "vocab_size": self._origin.vocabulary,
         }
 
     def tensors(self) -> Mapping[str, Tensor]:
-        return {f"speculator.{name}": value for name, value in self.module.state_dict().items()}
-
-
-def _of(parts: nn.ModuleList, step: int) -> nn.Module:
-    return parts[min(step, len(parts) - 1)]
+        parts = self._speculator
+        tensors = {
+            "emb.0.weight": parts.emb.weight,
+            "head.0.weight": parts.head.weight,
+            "ln.0.weight": parts.ln.weight,
+            "ln.0.bias": parts.ln.bias,
+        }
+        for number, project in enumerate(parts.proj):
+            tensors[f"proj.{number}.weight"] = project.get_parameter("weight")
+        return {f"speculator.{name}": tensor for name, tensor in tensors.items()}

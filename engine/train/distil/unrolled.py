@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ from engine.heads.mlp import Norm, State
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window
 from engine.train.loop import Loss
-from engine.train.network import head_loss
+from engine.train.network import Teacher, head_loss
 from engine.train.schema import need
 
 
@@ -47,6 +48,24 @@ class Affine(nn.Module):
         return Norm(self.weight, self.bias)
 
 
+@dataclass(frozen=True, slots=True)
+class _Repeated(Teacher):
+    """A teacher of ``times`` rows for each of its goals, one after another: each step's."""
+
+    times: int
+
+    @classmethod
+    def of(cls, teacher: Teacher, times: int) -> _Repeated:
+        labels = teacher.labels.repeat_interleave(times)
+        return cls(teacher.hidden, teacher.head, labels, teacher.hard, times)
+
+    def _log_p(self, rows: slice) -> Tensor:
+        stop = min(rows.stop, len(self.labels))
+        first, behind = rows.start // self.times, -(-stop // self.times)
+        log_p = Teacher._log_p(self, slice(first, behind)).repeat_interleave(self.times, dim=0)
+        return log_p[rows.start - first * self.times :][: stop - rows.start]
+
+
 class UnrolledTrainer(ABC):
     """See ``Trainer``; a kind adds its module, the head that computes with it, and its layout."""
 
@@ -68,8 +87,8 @@ class UnrolledTrainer(ABC):
         """The head that computes with the module's weights."""
 
     @abstractmethod
-    def output(self, step: int) -> Tensor:
-        """The output matrix of a step (vocabulary, width)."""
+    def output(self) -> Tensor:
+        """The output matrix (vocabulary, width) of all steps."""
 
     @abstractmethod
     def config(self) -> Mapping[str, Any]:
@@ -80,19 +99,18 @@ class UnrolledTrainer(ABC):
         """The weights under their published names."""
 
     def loss(self, window: Window) -> Loss:
-        hidden = window.features[NORMED].flatten(0, 1)
+        pairs = window.pairs(ahead=self._steps)  # goals that every step has a place to draft from
         recurrence = self.recurrence()
-        state = recurrence.start(hidden)  # of every position, whether it teaches or not
-        total, count = hidden.new_zeros(()), 0
+        state = recurrence.start(window.features[NORMED].flatten(0, 1))
+        states = []
         for step in range(self._steps):
-            # What wraps around at the end of a row, no pair refers to.
+            # What wraps around at the end of a row, no goal refers to.
             token = window.tokens.roll(-(step + 1), dims=1).flatten()
             state = recurrence.advance(state, token, step)
-            pairs = window.pairs(ahead=step + 1)
-            goal = self._origin.teacher(window, pairs)
-            total = total + head_loss(state[0][pairs.sources], self.output(step), goal)
-            count += len(pairs.labels)
-        return Loss(total, count)
+            states.append(state[0][pairs.goals - (step + 1)])
+        goal = _Repeated.of(self._origin.teacher(window, pairs), self._steps)
+        total = head_loss(torch.stack(states, dim=1).flatten(0, 1), self.output(), goal)
+        return Loss(total, len(goal.labels))
 
     def export(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -39,10 +39,10 @@ RECIPES = Path(unrolled.__file__).parents[1] / "recipes"
 STEPS = 3
 SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {"n_predict": STEPS, "inner_dim": 32}),
-    ("mlp", {"n_predict": STEPS, "inner_dim": 32, "tie_weights": False, "scale_input": False}),
+    ("mlp", {"n_predict": STEPS, "inner_dim": 32, "scale_input": False}),
     ("lstm", {"n_predict": STEPS, "inner_dim": 32}),
 ]
-NAMES = ["mlp", "mlp untied", "lstm"]
+NAMES = ["mlp", "mlp unscaled", "lstm"]
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(8))
 PROMPTS = Prompts(ASKED[2:], ASKED[:2])
 RECIPE = Recipe(
@@ -99,10 +99,13 @@ def test_a_trained_head_drafts_what_its_training_predicts(
     """In a window that goes on as the head drafted, every step must predict, and be taught, the draft."""
     trainer = trainer_of(kind, shape, model)
     trainer.export(tmp_path)
-    taught: list[tuple[Tensor, Any]] = []
+    taught: list[tuple[Tensor, Tensor]] = []
 
     def watched(states: Tensor, head: Tensor, goal: Any) -> Tensor:
-        taught.append(((states @ head.T).argmax(-1), goal))
+        log_p = torch.cat([goal._log_p(slice(at, at + 4)) for at in range(0, len(states), 4)])
+        taught.append((states @ head.T, log_p))
+        assert len(goal.labels) == len(states) == len(log_p)
+        assert torch.equal(goal.labels, goal.labels[::STEPS].repeat_interleave(STEPS))
         return states.sum()
 
     monkeypatch.setattr(unrolled, "head_loss", watched)
@@ -126,10 +129,13 @@ def test_a_trained_head_drafts_what_its_training_predicts(
         window = Window(tokens, there, there, {NORMED: states[None]})
         taught.clear()
         trainer.loss(window)
-        at = len(text) - 2  # whose hidden state the draft started from
-        for step, (predicted, goal) in enumerate(taught):
-            assert predicted[at] == goal.labels[at] == drafted[step]
-            assert torch.equal(goal.hidden[at], states[at + step + 1])  # what chose that token
+        ((logits, log_p),) = taught
+        for step in range(STEPS):
+            # Rows are goals, from the first that all steps can draft; the draft's first follows the text.
+            row = (len(text) - 1 + step - STEPS) * STEPS + step
+            assert logits[row].argmax() == drafted[step]
+            said = torch.log_softmax(model.logits(states[len(text) - 1 + step][None]), -1)
+            assert torch.allclose(log_p[row], said[0], atol=1e-4)
     assert len(seen) > 3
 
 
@@ -145,9 +151,9 @@ def test_a_speculator_learns_and_goes_on_where_it_stopped(
     whole = distil(recipe, target, PROMPTS, tmp_path / "whole")
     log = [json.loads(line) for line in (whole / "training.jsonl").read_text().splitlines()]
     losses = [entry["loss"] for entry in log if "loss" in entry]
-    assert losses[-1] < losses[0] - 1  # nats, over all steps
+    assert losses[-1] < losses[0] - 0.2  # nats: what is random cannot be learned far
     measured = log[-1]["acceptance"]
-    assert measured["depth"] == STEPS and measured["acceptance_length"] > 1.05
+    assert measured["depth"] == STEPS and measured["acceptance_length"] > 1.1
 
     original, done = Loop.update, [0]
 
