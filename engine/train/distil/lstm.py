@@ -30,16 +30,16 @@ class LstmShape:
 class LstmModule(nn.Module):
     """``projs.{0,1}`` hold all gates; the other parameters have their published names."""
 
-    def __init__(self, shape: LstmShape, vocabulary: int, hidden: int) -> None:
+    def __init__(self, shape: LstmShape, target: Tensor) -> None:
         super().__init__()
-        width = shape.inner_dim
+        (vocabulary, hidden), width = target.shape, shape.inner_dim
         self.forget_emb = nn.Embedding(vocabulary, width)
         self.projs = nn.ModuleList(
             nn.Linear(inputs, len(GATES) * width, bias=False) for inputs in (hidden, width)
         )
         self.cell_ln, self.state_ln = Affine(width), Affine(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
-        initialise(self)
+        initialise(self, self.head.weight, target)
 
 
 class LstmTrainer(UnrolledTrainer):
@@ -50,7 +50,7 @@ class LstmTrainer(UnrolledTrainer):
     def __init__(self, shape: LstmShape, origin: Origin) -> None:
         super().__init__(origin, shape.n_predict)
         self._shape = shape
-        self._speculator = LstmModule(shape, origin.vocabulary, origin.hidden)
+        self._speculator = LstmModule(shape, origin.head)
         self.module: nn.Module = self._speculator.to(origin.head.device)
 
     def recurrence(self) -> LstmHead:

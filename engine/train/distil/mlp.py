@@ -30,9 +30,9 @@ class MlpShape:
 class MlpModule(nn.Module):
     """Parameters of ``emb``, ``proj``, ``head`` and ``ln``: one of each, and a first ``proj``."""
 
-    def __init__(self, shape: MlpShape, vocabulary: int, hidden: int) -> None:
+    def __init__(self, shape: MlpShape, target: Tensor) -> None:
         super().__init__()
-        width = shape.inner_dim
+        (vocabulary, hidden), width = target.shape, shape.inner_dim
         self.emb = nn.Embedding(vocabulary, width)
         self.proj = nn.ModuleList(
             nn.Linear(inputs, width, bias=False)
@@ -40,7 +40,7 @@ class MlpModule(nn.Module):
         )
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.ln = Affine(width)
-        initialise(self)
+        initialise(self, self.head.weight, target)
 
 
 class MlpTrainer(UnrolledTrainer):
@@ -51,7 +51,7 @@ class MlpTrainer(UnrolledTrainer):
     def __init__(self, shape: MlpShape, origin: Origin) -> None:
         super().__init__(origin, shape.n_predict)
         self._shape = shape
-        self._speculator = MlpModule(shape, origin.vocabulary, origin.hidden)
+        self._speculator = MlpModule(shape, origin.head)
         self.module: nn.Module = self._speculator.to(origin.head.device)
 
     def recurrence(self) -> MlpHead:

@@ -129,8 +129,16 @@ def check_sizes(n_predict: int, inner_dim: int) -> None:
     need(inner_dim > 0, "shape.inner_dim", "must be 1 or more, the width of the state")
 
 
-def initialise(module: nn.Module) -> None:
-    """Embeddings and matrices as fms-extras draws them: rows of length 1 for the narrower side."""
+def initialise(module: nn.Module, output: Tensor, target: Tensor) -> None:
+    """Draws embeddings and matrices as fms-extras does; ``output`` begins near the target's own head.
+
+    ``output (vocabulary, width)`` is given ``target (vocabulary, hidden)`` seen from its strongest
+    directions, so tokens that are alike to the target are alike to the speculator from the first step on.
+    """
     for part in module.modules():
         if isinstance(part, nn.Embedding | nn.Linear):
             nn.init.normal_(part.weight, 0, min(part.weight.shape) ** -0.5)
+    count = min(output.shape[1], target.shape[1])
+    directions = torch.linalg.eigh(target.T @ target).eigenvectors[:, -count:]  # weakest first
+    with torch.no_grad():
+        output[:, :count].copy_(target @ directions)
