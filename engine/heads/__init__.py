@@ -44,10 +44,19 @@ def _is_block(config: Config) -> bool:
     return "dflash_config" in config or "DFlash" in named or "DSpark" in named
 
 
+def _is_lstm(config: Config) -> bool:
+    return config.get("method") == "sum_lstm"
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
     "eagle3": Layout("engine.heads.eagle3:Eagle3Head", _is_eagle3),
     "block": Layout("engine.heads.block:BlockHead", _is_block),
+    "mlp": Layout(
+        "engine.heads.mlp:MlpHead",
+        lambda config: config.get("model_type") == "mlp_speculator" and not _is_lstm(config),
+    ),
+    "lstm": Layout("engine.heads.lstm:LstmHead", _is_lstm),
 }
 
 

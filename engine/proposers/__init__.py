@@ -26,6 +26,8 @@ _REGISTRY = {
     "medusa": "engine.proposers.medusa:MedusaProposer",
     "eagle3": "engine.proposers.eagle3:Eagle3Proposer",
     "block": "engine.proposers.block:BlockProposer",
+    "mlp": "engine.proposers.recurrent:MlpProposer",
+    "lstm": "engine.proposers.recurrent:LstmProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {

@@ -101,6 +101,85 @@ def write_medusa(folder: Path, target: TargetShape) -> Path:
     return write_head(folder, *medusa(target), PICKLE)
 
 
+def mlp(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in IBM's layout; with ``tied`` those of later steps are absent."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for step in range(1 if tied else steps):
+        tensors[f"speculator.emb.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors[f"speculator.head.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors |= _norm(generator, f"speculator.ln.{step}", width)
+    for step in range(min(steps, 2) if tied else steps):
+        inputs = width if step else target.hidden
+        tensors[f"speculator.proj.{step}.weight"] = noise(generator, width, inputs)
+    config = {
+        "architectures": ["MLPSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "emb_dim": target.hidden,
+        "inner_dim": width,
+        "n_predict": steps,
+        "n_candidates": steps,
+        "top_k_tokens_per_head": [1] * steps,
+        "tie_weights": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def lstm(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in Arctic's layout; ``tied``: the gates share their embedding.
+
+    The files on the hub hold the shared embedding under all four names, so these do.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    shared = noise(generator, target.vocabulary, width)
+    tensors = {"head.0.weight": noise(generator, target.vocabulary, width)}
+    for gate in ("forget", "input", "output", "cell"):
+        own = shared.clone() if tied else noise(generator, target.vocabulary, width)
+        tensors[f"{gate}_emb.0.weight"] = own
+        tensors[f"{gate}_proj.0.weight"] = noise(generator, width, target.hidden)
+        tensors[f"{gate}_proj.1.weight"] = noise(generator, width, width)
+    tensors |= _norm(generator, "cell_ln.0", width) | _norm(generator, "state_ln.0", width)
+    tensors |= {f"head.{step}.weight": tensors["head.0.weight"].clone() for step in range(steps)}
+    config = {
+        "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "method": "sum_lstm",
+        "input_hidden_dim": target.hidden,
+        "inner_dim": str(width),
+        "proj_dim": str(width),
+        "emb_dim": str(width),
+        "n_predict": steps,
+        "n_candidates": steps,
+        "tie_weights": True,
+        "tie_lstm_embs": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def _norm(generator: torch.Generator, name: str, width: int) -> dict[str, Tensor]:
+    """Scales around 1, shifts around 0."""
+    scale, shift = torch.randn((2, width), generator=generator).mul_(0.1)
+    return {f"{name}.weight": 1 + scale, f"{name}.bias": shift}
+
+
+def write_mlp(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *mlp(target))
+
+
+def write_lstm(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *lstm(target))
+
+
 def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
     """Medusa heads that are right now and then: least squares on text of the target's own."""
     config, tensors = medusa(inspect(target))
@@ -266,4 +345,8 @@ WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
     "medusa": write_medusa,
     "eagle3": write_eagle3,
     "block": write_block,
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
+    "medusa": write_medusa,
+    "mlp": write_mlp,
+    "lstm": write_lstm,
 }
