@@ -37,7 +37,7 @@ RECIPE, LOG = "recipe.yaml", "log.txt"
 MOST_MINUTES = 7 * 24 * 60
 _PATIENCE_S = 30.0  # a step may take long; what is asked a second time stops within it
 _FULL_BYTES = 16 << 20
-NICE = 15
+NICE = 10
 
 
 class State(StrEnum):
@@ -54,8 +54,8 @@ class State(StrEnum):
 class Order:
     """What somebody wants trained.
 
-    ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of learning,
-    which begins when the target's replies are recorded.
+    ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of
+    learning, which begins when the target's replies are recorded.
     """
 
     target: str
@@ -87,9 +87,9 @@ class Measured:
 class Status:
     """How a run goes. ``phase`` is None while models are loaded.
 
-    ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds, nats
-    per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog) when it
-    is done.
+    ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds,
+    nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog)
+    when it is done.
     """
 
     run: Run

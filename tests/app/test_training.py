@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 import yaml
 
 from app import training
@@ -140,13 +141,16 @@ def test_a_stop_while_models_are_loaded_is_a_stop(trainings: Trainings, order: O
 
 
 def test_a_failure_is_told_in_words_and_can_be_tried_again(
-    trainings: Trainings, order: Order, data_dir: Path
+    trainings: Trainings, order: Order, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (Path(order.target) / "tokenizer.json").write_text("{")
+    if torch.cuda.is_available():
+        pytest.skip("the mistake is to ask for a GPU that is not there")
+    content = training.derived(order, "medusa 1")
+    monkeypatch.setattr(training, "derived", lambda *_: {**content, "device": "cuda"})
     trainings.start(order)
     failed = awaited(trainings, ended)
     assert failed.state is State.FAILED
-    assert "tokenizer.json" in failed.error
+    assert "device: cuda was asked for" in failed.error
     assert "Traceback" not in failed.error
     again = Trainings(data_dir).status()
     assert (again.state, again.error) == (State.FAILED, failed.error)
