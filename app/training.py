@@ -146,10 +146,8 @@ def derived(order: Order, name: str) -> dict[str, Any]:
 class Trainings:
     """The runs of one data folder. Safe to use from any thread."""
 
-    def __init__(self, data_dir: Path, data: Path | None = None) -> None:
-        """``data``: the tales and dialogues of Pip's prompts; by default where the command looks."""
+    def __init__(self, data_dir: Path) -> None:
         self._data_dir, self._folder = data_dir, data_dir / "training"
-        self._data = data or paths.project_root().parent / "shared" / "data"
         self._lock = threading.RLock()
         self._own: subprocess.Popen[bytes] | None = None
         self._stopping = False
@@ -189,6 +187,7 @@ class Trainings:
                 )
             if self._process(run) is not None:
                 raise InvalidRequest("training", "This training is running already.")
+            self._need_not_done(run)
             self._launch(run)
 
     def stop(self) -> None:
@@ -207,6 +206,7 @@ class Trainings:
         """Deletes a run that is not running, with all it recorded."""
         with self._lock:
             run = self._ended("discard")
+            self._need_not_done(run)
             shutil.rmtree(self._folder_of(run), ignore_errors=True)
             self._current.unlink(missing_ok=True)
 
@@ -323,6 +323,12 @@ class Trainings:
             raise InvalidRequest("training", f"It is still running. Stop it, then {verb} it.")
         return run
 
+    def _need_not_done(self, run: Run) -> None:
+        if ProgressFile(Paths(self._folder_of(run)).progress).read().get("phase") == Phase.DONE:
+            raise InvalidRequest(
+                "training", "This training is done, and its drafter in the catalog. Put it away."
+            )
+
     def _prepare(self, run: Run, content: dict[str, Any]) -> None:
         """The run's folder with its recipe; nothing is left there if that is of no use."""
         folder = self._folder_of(run)
@@ -332,7 +338,7 @@ class Trainings:
             (folder / RECIPE).write_text(text, encoding="utf-8")
             recipe = load_recipe(folder / RECIPE)
             if run.order.prompts != PIP:  # which never are too few
-                wanted = Wanted(recipe, None, None, self._data, folder, True)
+                wanted = Wanted(recipe, None, None, data=folder, out=folder, resume=True)
                 prompts_of(wanted, self._data_dir)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
@@ -344,7 +350,7 @@ class Trainings:
     def _launch(self, run: Run) -> None:
         folder, order = self._folder_of(run), run.order
         words = ["train", folder / RECIPE, "--target", order.target, "--prompts", order.prompts]
-        words += ["--out", folder, "--data", self._data, "--data-dir", self._data_dir]
+        words += ["--out", folder, "--data-dir", self._data_dir]
         self._stopping, self._own = False, None
         try:
             Paths(folder).progress.unlink(missing_ok=True)
@@ -384,7 +390,10 @@ class Trainings:
 
 
 def _put_behind(number: int) -> float:
-    """Lets the chat go first on the processor; returns when the process was born."""
+    """Lets the chat go first on the processor and stay last in memory; returns when it was born."""
+    if psutil.LINUX:
+        with suppress(OSError):
+            Path(f"/proc/{number}/oom_score_adj").write_text("500", encoding="ascii")
     with suppress(psutil.Error):  # it may have ended by now
         process = psutil.Process(number)
         process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if psutil.WINDOWS else NICE)

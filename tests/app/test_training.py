@@ -123,6 +123,9 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert pair.heads == (done.drafter,)
     with pytest.raises(InvalidRequest, match="earlier training"):
         later.start(order)
+    for act in (later.resume, later.discard):
+        with pytest.raises(InvalidRequest, match="is done"):
+            act()
     later.put_away()
     assert later.status() is None
     assert (done.drafter / "model.safetensors").is_file()

@@ -19,14 +19,16 @@ export class TrainPage {
     this.shown = null; // what the body was built for
     new IntersectionObserver((entries) => {
       this.visible = entries[0].isIntersecting;
-      if (this.visible) this.refresh();
+      if (this.visible) this.refresh(this.shown === "form" && !this.touched);
       else clearTimeout(this.timer);
     }).observe(this.root);
     status.watch(() => this.markLoaded(), server.status);
   }
 
-  async refresh() {
+  // `anew`: what the form offers may have changed since it was made.
+  async refresh(anew = false) {
     clearTimeout(this.timer);
+    if (anew) this.shown = null;
     try {
       await this.show(await this.server.training({}));
     } catch {
@@ -85,14 +87,14 @@ export class TrainPage {
       this.choice("prompts", "chats", say.chats, say.chatsHint(offer.questions), { disabled: few }),
       this.choice("prompts", "file", say.file, say.fileHint, {}),
     ];
-    file.addEventListener("input", () => (sources[2].querySelector("input").checked = true));
     const send = (event) => {
       event.preventDefault();
       const given = new FormData(event.target);
       const from = given.get("prompts");
       this.act(this.server.train, { target: given.get("target"), kind: given.get("kind"), minutes: given.get("minutes"), prompts: from === "file" ? given.get("file") : from });
     };
-    return h("form", { class: "panel", on: { submit: send } },
+    this.touched = false;
+    return h("form", { class: "panel", on: { submit: send, input: () => (this.touched = true) } },
       h("div", { class: "train-line" },
         h("label", { class: "field" }, h("span", {}, say.model), target),
         h("label", { class: "field short" }, h("span", {}, say.minutes), h("input", { type: "number", name: "minutes", value: "10", min: "0.1", step: "any", required: true }))),
@@ -114,7 +116,7 @@ export class TrainPage {
     this.steps = h("ol", { class: "steps" }, ...say.steps.map((step) => h("li", {}, step)));
     this.bar = h("progress", { max: 1, "aria-label": say.title(run.kind, run.target) });
     this.caption = h("p", { class: "hint caption", role: "status" });
-    this.figures = h("div", { class: "figures" });
+    this.figures = h("div", { class: "run-figures" });
     return h("section", { class: "panel", dataset: { run: run.name } },
       h("header", {}, h("div", {}, h("h2", {}, say.title(run.kind, run.target)), h("p", { class: "hint" }, `${from}, ${say.budget(run.minutes)}`)),
         h("span", { class: `run-state ${run.state}` }, say.states[run.state])),
@@ -162,15 +164,16 @@ export class TrainPage {
     const at = STEP[run.phase] ?? (run.share > 0 ? 2 : run.done > 0 ? 1 : 0);
     const going = run.state === "running" || run.state === "stopping";
     [...this.steps.children].forEach((step, number) => {
-      step.className = run.state === "done" || number < at ? "past" : number === at ? "now" : "";
+      step.className = run.state === "done" || number < at ? "past" : number === at ? "current" : "";
       step.ariaCurrent = number === at && going ? "step" : null;
     });
     const value = { recording: run.of ? run.done / run.of : 0, learning: run.share, measuring: run.share || 1 }[run.phase];
-    this.bar.hidden = !going;
-    if (value === undefined) this.bar.removeAttribute("value");
-    else this.bar.value = value;
+    const waits = value === undefined || run.phase === "measuring";
+    this.bar.hidden = !going || value === undefined;
+    this.bar.value = value ?? 0;
     this.caption.hidden = !going;
-    this.caption.textContent = { recording: say.recording(run), learning: say.learning(run), measuring: say.measuring }[run.phase] ?? say.loading;
+    const text = { recording: say.recording(run), learning: say.learning(run), measuring: say.measuring }[run.phase] ?? say.loading;
+    if (this.caption.textContent !== text) this.caption.replaceChildren(...(waits ? [h("span", { class: "spinner", "aria-hidden": true })] : []), text);
     this.figures.hidden = !run.loss.length && !run.length.length && (at < 2 || !going);
     this.figures.replaceChildren(
       this.figure(say.loss, say.lossUnit, run.loss, say.lossEmpty, {}),

@@ -99,8 +99,8 @@ export const words = {
   train: {
     intro: "A drafter learns from what a model says, so that its guesses are accepted more often. The model itself does not change, and nor do its words.",
     model: "Draft for", kind: "Kind of drafter", from: "Learn from", minutes: "Minutes of learning",
-    minutesHint: "Before that, the model answers the questions; that takes as long as it takes, and you will see how long.",
-    start: "Start training", starting: "Starting", noTargets: "No model is on disk. Load one from Models first.",
+    minutesHint: "Before it learns, the model answers the questions below, which are its lessons; you will see how long that takes.",
+    start: "Start training", noTargets: "No model is on disk. Load one from Models first.",
     idleHint: "It runs beside the app, at low priority, and ends with it. What was learned is kept.",
     pip: "Pip's prompts", pipHint: "Tales, questions, JSON and rewriting: what Pip was trained on. A fair start for other models.",
     chats: "My chats",
