@@ -1,12 +1,16 @@
-"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog."""
+"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog.
+
+What training needs is imported where it is used: the pages import this module when the app starts.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
@@ -17,11 +21,12 @@ from engine import heads
 from engine.catalog import Pairing
 from engine.errors import DiskError, ForetokenError
 from engine.request import Message
-from engine.train.distil.prompts import Prompt, Prompts, from_file, from_pip, split
-from engine.train.distil.recipe import Recipe
-from engine.train.distil.run import distil
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile, report
+
+if TYPE_CHECKING:
+    from engine.train.distil.prompts import Prompt, Prompts
+    from engine.train.distil.recipe import Recipe, RepliesStage
 
 CHATS, PIP = "chats", "pip"
 
@@ -44,13 +49,16 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     How it ends stands in the run's progress file too. Raises CatalogError, PromptsError, ModelError,
     RecordingError, DiskError.
     """
-    told = ProgressFile(Paths(wanted.out).progress)
+    from engine.train.distil.run import distil
+
+    recipe, told = wanted.recipe, ProgressFile(Paths(wanted.out).progress)
     with _ends_told(told, wanted.out):
-        pair = read_catalog(data_dir).resolve(wanted.target or wanted.recipe.target)
-        prompts = prompts_of(wanted, data_dir)
+        pair = read_catalog(data_dir).resolve(wanted.target or recipe.target)
+        stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
+        prompts = prompts_of(stage, recipe.seed, wanted.data, data_dir)
         target = fetch(pair.target)
-        folder = distil(wanted.recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
-        identity = _enter(pair, wanted.recipe, folder, data_dir)
+        folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
+        identity = _enter(pair, recipe, folder, data_dir)
         told.tell(Phase.DONE, folder=str(folder), pair=identity)
     return folder
 
@@ -61,7 +69,8 @@ def _ends_told(told: ProgressFile, out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        told.tell(Phase.STOPPED)
+        figures = {name: value for name, value in told.read().items() if name != "phase"}
+        told.tell(Phase.STOPPED, **figures)
         raise
     except ForetokenError as error:
         told.tell(Phase.FAILED, message=str(error))
@@ -75,15 +84,15 @@ def _ends_told(told: ProgressFile, out: Path) -> Iterator[None]:
         raise
 
 
-def prompts_of(wanted: Wanted, data_dir: Path) -> Prompts:
+def prompts_of(stage: RepliesStage, seed: int, data: Path, data_dir: Path) -> Prompts:
     """What the target will be asked. Raises PromptsError where that is too little."""
-    stage, seed = wanted.recipe.replies, wanted.recipe.seed
-    source = wanted.prompts or stage.prompts
-    if source == PIP:
-        return from_pip(wanted.data, stage.count, stage.held_out, seed)
-    if source == CHATS:
+    from engine.train.distil.prompts import from_file, from_pip, split
+
+    if stage.prompts == PIP:
+        return from_pip(data, stage.count, stage.held_out, seed)
+    if stage.prompts == CHATS:
         return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
-    return from_file(Path(source).expanduser(), stage.count, stage.held_out, seed)
+    return from_file(Path(stage.prompts).expanduser(), stage.count, stage.held_out, seed)
 
 
 def from_chats(data_dir: Path) -> list[Prompt]:

@@ -23,15 +23,15 @@ import psutil
 import yaml
 
 from app import paths
-from app.drafters import PIP, Wanted, from_chats, prompts_of, slug
+from app.drafters import PIP, from_chats, prompts_of, slug
 from app.runtime import read_catalog
 from engine import hub
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.train.distil import kinds
-from engine.train.distil.recipe import load_recipe
+from engine.train.distil.recipe import RepliesStage
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
-from engine.train.schema import load
+from engine.train.schema import load, read
 
 RECIPE, LOG = "recipe.yaml", "log.txt"
 MOST_MINUTES = 7 * 24 * 60
@@ -336,10 +336,9 @@ class Trainings:
             folder.mkdir(parents=True)
             text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
             (folder / RECIPE).write_text(text, encoding="utf-8")
-            recipe = load_recipe(folder / RECIPE)
             if run.order.prompts != PIP:  # which never are too few
-                wanted = Wanted(recipe, None, None, data=folder, out=folder, resume=True)
-                prompts_of(wanted, self._data_dir)
+                stage = read(RepliesStage, content["replies"], "replies")
+                prompts_of(stage, content["seed"], folder, self._data_dir)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise DiskError.at(folder, error) from error

@@ -34,7 +34,7 @@ class ProgressFile:
     """One JSON object, always whole: ``phase``, and figures that belong to it.
 
     recording: ``done`` of ``of`` replies, ``seconds_left``; learning: ``share`` (0 to 1),
-    ``seconds_left``; failed: ``message``.
+    ``seconds_left``; stopped: those of the phase before; failed: ``message``.
     """
 
     def __init__(self, path: Path) -> None:

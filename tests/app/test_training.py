@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +15,10 @@ import torch
 import yaml
 
 from app import training
+from app.paths import project_root
 from app.runtime import read_catalog
 from app.training import Order, State, Status, Trainings
-from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.testing.checkpoints import write_random
 from engine.train.distil import kinds
 from engine.train.distil.recipe import load_recipe
@@ -62,6 +65,14 @@ def awaited(trainings: Trainings, fact: Callable[[Status], bool]) -> Status:
 
 def ended(status: Status) -> bool:
     return status.state not in (State.RUNNING, State.STOPPING)
+
+
+def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
+    """It brought transformers' models: seconds before the page was there."""
+    code = "import sys, app.training; print([m for m in sys.modules if m.startswith('transformers.m')])"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=project_root())
+    assert done.stdout.strip() == "[]"
 
 
 def test_every_kind_has_a_shipped_recipe() -> None:
@@ -213,16 +224,3 @@ def test_a_progress_file_on_a_full_disk_is_no_error(tmp_path: Path) -> None:
     told = ProgressFile(tmp_path / "file" / "progress.json")
     told.tell(Phase.LEARNING, share=0.5)
     assert told.read() == {}
-
-
-def test_a_checkpoint_on_a_full_disk_leaves_the_old_one(tmp_path: Path) -> None:
-    from engine.train.machine import load_checkpoint, save_checkpoint
-
-    path = tmp_path / "state" / "medusa.pt"
-    save_checkpoint(path, {"step": 1})
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no full disk to write to")
-    path.with_suffix(".partial").symlink_to("/dev/full")
-    with pytest.raises(DiskError, match="make room"):
-        save_checkpoint(path, {"step": 2})
-    assert load_checkpoint(path) == {"step": 1}

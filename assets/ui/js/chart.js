@@ -13,7 +13,9 @@ function draw(tag, attributes, text) {
 // `points`: [x, y] in order, at least one. `from`: where the y axis begins, unless a point lies below.
 export function chart(points, { label, at, from = Infinity }) {
   const ys = points.map(([, y]) => y);
-  const low = Math.min(from, ...ys), high = Math.max(...ys, low + 0.1);
+  const least = Math.min(from, ...ys), most = Math.max(...ys);
+  const room = Math.max(0, 0.1 - (most - least)); // a flat line has some above and below
+  const low = least === from ? least : least - room / 2, high = low + Math.max(most - least, 0.1);
   const end = Math.max(points.at(-1)[0], 1e-9);
   const x = (value) => LEFT + (value / end) * (WIDTH - LEFT - RIGHT);
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);

@@ -125,7 +125,7 @@ export class TrainPage {
   }
 
   ending(run) {
-    if (run.state === "stopped") return h("p", { class: "told" }, say.stopped);
+    if (run.state === "stopped") return h("p", { class: "told" }, say.stopped(run));
     if (run.state !== "done") return null;
     return h("div", { class: "told" },
       run.length.length ? h("p", {}, h("b", {}, say.doneText(fixed(run.length.at(-1)[1])))) : null,

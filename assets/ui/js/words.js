@@ -115,7 +115,7 @@ export const words = {
     loading: "Loading the model", recording: (r) => `${r.done} of ${r.of} replies${r.left ? `, ${r.left} left` : ""}`,
     learning: (r) => `${Math.floor(100 * r.share)} %${r.left ? `, ${r.left} left` : ""}`, measuring: "Measuring how often its guesses are accepted",
     stop: "Stop", stopping: "Stopping: what was learned is being kept",
-    stopped: "The training was stopped. What it has recorded and learned is kept.", goOn: "Go on", again: "Try again",
+    stopped: (r) => `Stopped${r.share > 0 ? ` at ${Math.floor(100 * r.share)} % of its learning` : r.done ? ` after ${r.done} of ${r.of} replies` : ""}. What it recorded and learned is kept.`, goOn: "Go on", again: "Try again",
     discard: "Discard", discardSure: "Delete what it learned?",
     doneText: (length) => `It is ready: ${length} tokens for each pass of the model, on questions it did not learn from.`,
     where: "The drafter is in", inCatalog: (pair) => `In your catalog as ${pair}.`,
