@@ -128,8 +128,8 @@ export class TrainPage {
     if (run.state === "stopped") return h("p", { class: "told" }, say.stopped(run));
     if (run.state !== "done") return null;
     return h("div", { class: "told" },
-      run.length.length ? h("p", {}, h("b", {}, say.doneText(fixed(run.length.at(-1)[1])))) : null,
-      h("p", { class: "hint" }, say.inCatalog(run.pair), " ", say.where, " ", h("code", {}, run.drafter), " ", this.copyButton(run.drafter)));
+      run.length.length ? h("p", {}, h("b", {}, say.doneText(run.length.at(-1)[1]))) : null,
+      h("p", { class: "hint" }, run.length.length ? say.weak(run.length.at(-1)[1]) : "", say.inCatalog(run.pair), " ", say.where, " ", h("code", {}, run.drafter), " ", this.copyButton(run.drafter)));
   }
 
   copyButton(text) {
