@@ -25,13 +25,13 @@ import yaml
 from app import paths
 from app.drafters import PIP, from_chats, prompts_of, slug
 from app.runtime import read_catalog
+from app.training_order import Order, derived
 from engine import hub
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
-from engine.train.distil import kinds
 from engine.train.distil.recipe import RepliesStage
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
-from engine.train.schema import load, read
+from engine.train.schema import read
 
 RECIPE, LOG = "recipe.yaml", "log.txt"
 MOST_MINUTES = 7 * 24 * 60
@@ -48,20 +48,6 @@ class State(StrEnum):
     STOPPED = "stopped"
     FAILED = "failed"
     DONE = "done"
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What somebody wants trained.
-
-    ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of
-    learning, which begins when the target's replies are recorded.
-    """
-
-    target: str
-    kind: str
-    prompts: str
-    minutes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,42 +91,6 @@ class Status:
     error: str
     drafter: Path | None
     pair: str
-
-
-def shipped_recipe(kind: str) -> Path | None:
-    """The recipe whose values are a kind's defaults; None if it has none."""
-    folder = paths.project_root() / "engine" / "train" / "recipes"
-    for file in (folder / f"pip-{kind}.yaml", *sorted(folder.glob("*.yaml"))):
-        content = load(file) if file.is_file() else None
-        if isinstance(content, dict) and content.get("kind") == kind:
-            return file
-    return None
-
-
-def offered() -> tuple[str, ...]:
-    """The kinds that can be started without a recipe of one's own."""
-    return tuple(kind for kind in kinds.names() if shipped_recipe(kind))
-
-
-def derived(order: Order, name: str) -> dict[str, Any]:
-    """The kind's own recipe, for this order.
-
-    Hidden states that only other kinds would read (``replies.layers``) are left out: they are layers of
-    the recipe's target, and nothing else learns in this run's folder. Raises InvalidRequest.
-    """
-    file = shipped_recipe(order.kind)
-    if file is None:
-        known = ", ".join(offered())
-        raise InvalidRequest("kind", f"There is no drafter {order.kind!r}; choose from {known}.")
-    content: Any = load(file)
-    replies = {key: value for key, value in content["replies"].items() if key != "layers"}
-    return {
-        **content,
-        "name": name,
-        "target": order.target,
-        "budget": {"minutes": order.minutes},
-        "replies": {**replies, "prompts": order.prompts},
-    }
 
 
 class Trainings:
@@ -395,7 +345,10 @@ def _put_behind(number: int) -> float:
             Path(f"/proc/{number}/oom_score_adj").write_text("500", encoding="ascii")
     with suppress(psutil.Error):  # it may have ended by now
         process = psutil.Process(number)
-        process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if psutil.WINDOWS else NICE)
+        if sys.platform == "win32":
+            process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
+        else:
+            process.nice(NICE)
         return process.create_time()
     return time.time()
 

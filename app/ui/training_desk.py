@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from app import training
+from app import training, training_order
 from app.drafters import CHATS, PIP
 from app.runtime import Runtime
-from app.training import Order, State, Status, Trainings
+from app.training import State, Status, Trainings
+from app.training_order import Order
 from app.ui.shelf import Shelf
 from app.ui.view import View
 from app.ui.words import Words
@@ -36,7 +37,7 @@ class TrainingDesk:
         return {
             "targets": here,
             "target": self._shelf.shown()[0],
-            "kinds": [_kind(kind) for kind in training.offered()],
+            "kinds": [_kind(kind) for kind in training_order.offered()],
             "questions": training.questions_of(self._runtime.data_dir),
         }
 

@@ -14,10 +14,11 @@ import pytest
 import torch
 import yaml
 
-from app import training
+from app import training, training_order
 from app.paths import project_root
 from app.runtime import read_catalog
-from app.training import Order, State, Status, Trainings
+from app.training import State, Status, Trainings
+from app.training_order import Order
 from engine.errors import ForetokenError, InvalidRequest
 from engine.testing.checkpoints import write_random
 from engine.train.distil import kinds
@@ -77,18 +78,18 @@ def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
 
 def test_every_kind_has_a_shipped_recipe() -> None:
     """The Train page offers those that have one."""
-    assert training.offered() == kinds.names()
+    assert training_order.offered() == kinds.names()
 
 
 @pytest.mark.parametrize("kind", kinds.names())
 def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     kind: str, tmp_path: Path
 ) -> None:
-    shipped = training.shipped_recipe(kind)
+    shipped = training_order.shipped_recipe(kind)
     assert shipped is not None
     own = load_recipe(shipped)
     file = tmp_path / "recipe.yaml"
-    content = training.derived(Order("smollm2-135m", kind, "chats", 3), "mine")
+    content = training_order.derived(Order("smollm2-135m", kind, "chats", 3), "mine")
     file.write_text(yaml.safe_dump(content))
     made = load_recipe(file)
     assert (made.name, made.target, made.replies.prompts) == ("mine", "smollm2-135m", "chats")
@@ -159,7 +160,7 @@ def test_a_failure_is_told_in_words_and_can_be_tried_again(
 ) -> None:
     if torch.cuda.is_available():
         pytest.skip("the mistake is to ask for a GPU that is not there")
-    content = training.derived(order, "medusa 1")
+    content = training_order.derived(order, "medusa 1")
     monkeypatch.setattr(training, "derived", lambda *_: {**content, "device": "cuda"})
     trainings.start(order)
     failed = awaited(trainings, ended)

@@ -123,8 +123,8 @@ export const words = {
     load: "Load it", loaded: "Loaded. Chat with it, or race it.", another: "Train another", anotherHint: "The drafter stays; the replies it learned from are deleted.",
     loss: "Loss", lossUnit: "nats per token", lossEmpty: "The first figure comes after 20 steps.",
     length: "Tokens per pass", lengthUnit: "on questions kept aside", lengthEmpty: "Measured every few minutes, and at the end.",
-    at: (x) => `${x < 10 ? x.toFixed(1) : Math.round(x)} min`,
-    position: (n) => `guess ${n}`, positions: "Accepted, by position",
+    at: (x) => `${x > 0 && x < 10 ? x.toFixed(1) : Math.round(x)} min`,
+    position: (n) => `guess ${n} accepted`, positions: "Accepted, by position",
   },
   server: {
     title: "OpenAI-compatible endpoint", info: "Any OpenAI client can use the loaded pair, with the same speculation. Draft statistics come in `timings`.",
