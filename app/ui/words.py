@@ -49,6 +49,8 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
+        "mlp": "mlp: a small recurrence behind the target",
+        "lstm": "lstm: a small recurrence with memory cells",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
