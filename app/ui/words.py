@@ -49,7 +49,10 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
-        "block": "block: a small model drafts several tokens at once",
+        "eagle3": "eagle3: one layer on the target's hidden states",
+        "block": "block: several tokens in one pass",
+        "mlp": "mlp: a small recurrence behind the target",
+        "lstm": "lstm: a small recurrence with memory cells",
         "hybrid": "hybrid: repeats, else a small model",
     }
     CONTROLLER = "Drafting"
