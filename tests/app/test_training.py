@@ -155,6 +155,14 @@ def test_a_stop_while_models_are_loaded_is_a_stop(trainings: Trainings, order: O
     assert not stopped.folder.exists()
 
 
+def test_a_training_ends_with_the_app_and_can_be_gone_on_with(
+    trainings: Trainings, order: Order, data_dir: Path
+) -> None:
+    trainings.start(order)
+    trainings.close()
+    assert awaited(Trainings(data_dir), ended).state is State.STOPPED
+
+
 def test_a_failure_is_told_in_words_and_can_be_tried_again(
     trainings: Trainings, order: Order, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
