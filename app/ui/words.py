@@ -49,6 +49,7 @@ class Words:
         "ngram": "ngram: repeats from the text",
         "suffix": "suffix: repeats from text and past replies",
         "medusa": "medusa: heads beside the target's own",
+        "block": "block: a small model drafts several tokens at once",
         "hybrid": "hybrid: repeats, else a small model",
     }
     CONTROLLER = "Drafting"

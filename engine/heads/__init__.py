@@ -30,8 +30,33 @@ class Layout:
     claims: Callable[[Config], bool]
 
 
+def _is_eagle3(config: Config) -> bool:
+    """By speculators' name, else by the key that SafeAILab added to a Llama's."""
+    named = config.get("speculators_model_type")
+    if named is not None:
+        return bool(named == "eagle3")
+    return "draft_vocab_size" in config and not {"dflash_config", "block_size"} & config.keys()
+
+
+def _is_block(config: Config) -> bool:
+    """By DFlash's key, or by the architecture's name; relatives are told apart when it is inspected."""
+    named = " ".join(map(str, config.get("architectures") or ()))
+    return "dflash_config" in config or "DFlash" in named or "DSpark" in named
+
+
+def _is_lstm(config: Config) -> bool:
+    return config.get("method") == "sum_lstm"
+
+
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.heads.medusa:MedusaHead", lambda config: "medusa_num_heads" in config),
+    "eagle3": Layout("engine.heads.eagle3:Eagle3Head", _is_eagle3),
+    "block": Layout("engine.heads.block:BlockHead", _is_block),
+    "mlp": Layout(
+        "engine.heads.mlp:MlpHead",
+        lambda config: config.get("model_type") == "mlp_speculator" and not _is_lstm(config),
+    ),
+    "lstm": Layout("engine.heads.lstm:LstmHead", _is_lstm),
 }
 
 

@@ -59,6 +59,16 @@ class Stored:
             "0. Use the config.json that was published with the head."
         )
 
+    def flag(self, key: str) -> bool:
+        """A yes or no from config.json, no where it says nothing. Raises ModelError."""
+        value = self.config.get(key, False)
+        if isinstance(value, bool):
+            return value
+        raise ModelError(
+            f"{self.folder / 'config.json'}: key '{key}' is {value!r}; it must be true or false. Use the "
+            "config.json that was published with the head."
+        )
+
     def matrix(self, name: str) -> tuple[int, int]:
         """(out, in) of a weight. Raises ModelError where it is absent or no matrix."""
         self.expect({name: None})

@@ -9,13 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from engine.checkpoint import Checkpoint
 from engine.errors import ModelError
 from engine.models.architecture import Rope
 
 Settings = Mapping[str, Any]
+
+
+class Described(Protocol):
+    """What tells how positions turn; a ``Checkpoint`` is one. ``context``: max_position_embeddings."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def text_config(self) -> Settings: ...
+    @property
+    def context(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +52,7 @@ def rope_settings(config: Settings) -> Settings:
 
 
 def read_rope(
-    checkpoint: Checkpoint,
+    checkpoint: Described,
     context: int,
     *,
     settings: Settings | None = None,

@@ -89,7 +89,7 @@ class Layer:
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
     """The tensors that the decoder reads, and the shapes they must have."""
-    layer = _layer_shapes(architecture)
+    layer = layer_shapes(architecture)
     shapes = {
         names.layer(index) + name: size
         for index in range(len(architecture.layers))
@@ -102,7 +102,8 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
     return shapes
 
 
-def _layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+def layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+    """One block's tensors by their names within it."""
     a, hidden, width = architecture, architecture.hidden, architecture.intermediate
     queries, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
     outputs: dict[str, tuple[int, int, bool]]  # name -> (out, in, has a bias)

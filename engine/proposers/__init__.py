@@ -24,6 +24,10 @@ _REGISTRY = {
     "ngram": "engine.proposers.ngram:NgramProposer",
     "suffix": "engine.proposers.suffix:SuffixProposer",
     "medusa": "engine.proposers.medusa:MedusaProposer",
+    "eagle3": "engine.proposers.eagle3:Eagle3Proposer",
+    "block": "engine.proposers.block:BlockProposer",
+    "mlp": "engine.proposers.recurrent:MlpProposer",
+    "lstm": "engine.proposers.recurrent:LstmProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {

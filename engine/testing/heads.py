@@ -7,7 +7,7 @@ each, so that a new kind cannot go untested.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -101,6 +101,85 @@ def write_medusa(folder: Path, target: TargetShape) -> Path:
     return write_head(folder, *medusa(target), PICKLE)
 
 
+def mlp(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in IBM's layout; with ``tied`` those of later steps are absent."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for step in range(1 if tied else steps):
+        tensors[f"speculator.emb.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors[f"speculator.head.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors |= _norm(generator, f"speculator.ln.{step}", width)
+    for step in range(min(steps, 2) if tied else steps):
+        inputs = width if step else target.hidden
+        tensors[f"speculator.proj.{step}.weight"] = noise(generator, width, inputs)
+    config = {
+        "architectures": ["MLPSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "emb_dim": target.hidden,
+        "inner_dim": width,
+        "n_predict": steps,
+        "n_candidates": steps,
+        "top_k_tokens_per_head": [1] * steps,
+        "tie_weights": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def lstm(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in Arctic's layout; ``tied``: the gates share their embedding.
+
+    The files on the hub hold the shared embedding under all four names, so these do.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    shared = noise(generator, target.vocabulary, width)
+    tensors = {"head.0.weight": noise(generator, target.vocabulary, width)}
+    for gate in ("forget", "input", "output", "cell"):
+        own = shared.clone() if tied else noise(generator, target.vocabulary, width)
+        tensors[f"{gate}_emb.0.weight"] = own
+        tensors[f"{gate}_proj.0.weight"] = noise(generator, width, target.hidden)
+        tensors[f"{gate}_proj.1.weight"] = noise(generator, width, width)
+    tensors |= _norm(generator, "cell_ln.0", width) | _norm(generator, "state_ln.0", width)
+    tensors |= {f"head.{step}.weight": tensors["head.0.weight"].clone() for step in range(steps)}
+    config = {
+        "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "method": "sum_lstm",
+        "input_hidden_dim": target.hidden,
+        "inner_dim": str(width),
+        "proj_dim": str(width),
+        "emb_dim": str(width),
+        "n_predict": steps,
+        "n_candidates": steps,
+        "tie_weights": True,
+        "tie_lstm_embs": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def _norm(generator: torch.Generator, name: str, width: int) -> dict[str, Tensor]:
+    """Scales around 1, shifts around 0."""
+    scale, shift = torch.randn((2, width), generator=generator).mul_(0.1)
+    return {f"{name}.weight": 1 + scale, f"{name}.bias": shift}
+
+
+def write_mlp(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *mlp(target))
+
+
+def write_lstm(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *lstm(target))
+
+
 def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
     """Medusa heads that are right now and then: least squares on text of the target's own."""
     config, tensors = medusa(inspect(target))
@@ -131,4 +210,143 @@ def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     return text, target.features(NORMED, 0, target.length)
 
 
-WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {"medusa": write_medusa}
+EAGLE3 = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def eagle3(
+    target: TargetShape, *, draft_vocabulary: int | None = None, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in SafeAILab's layout; the embedding is the target's.
+
+    ``draft_vocabulary``: 3 of 4 of the target's tokens, unless told.
+    """
+    generator, width, layer = torch.Generator().manual_seed(seed), target.hidden, "midlayer."
+    count = draft_vocabulary or 3 * target.vocabulary // 4
+    queries, keys = (EAGLE3[heads] * EAGLE3["head_dim"] for heads in ("heads", "kv_heads"))
+    chosen = torch.randperm(target.vocabulary, generator=generator)[:count].sort().values
+    marked = torch.zeros(target.vocabulary, dtype=torch.bool)
+    marked[chosen] = True
+    sizes = {
+        "fc": (width, 3 * width),
+        f"{layer}self_attn.q_proj": (queries, 2 * width),
+        f"{layer}self_attn.k_proj": (keys, 2 * width),
+        f"{layer}self_attn.v_proj": (keys, 2 * width),
+        f"{layer}self_attn.o_proj": (width, queries),
+        f"{layer}mlp.gate_proj": (EAGLE3["intermediate"], width),
+        f"{layer}mlp.up_proj": (EAGLE3["intermediate"], width),
+        f"{layer}mlp.down_proj": (width, EAGLE3["intermediate"]),
+        "lm_head": (count, width),
+    }
+    tensors = {f"{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    tensors["lm_head.weight"] *= 3  # its favourite should change from token to token
+    norms = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
+    for name in (*(layer + norm for norm in norms), "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    tensors |= {"d2t": chosen - torch.arange(count), "t2d": marked}
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": width,
+        "intermediate_size": EAGLE3["intermediate"],
+        "num_hidden_layers": 1,
+        "num_attention_heads": EAGLE3["heads"],
+        "num_key_value_heads": EAGLE3["kv_heads"],
+        "head_dim": EAGLE3["head_dim"],
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 2048,
+        "vocab_size": target.vocabulary,
+        "draft_vocab_size": count,
+    }
+    if target.layers < 4:  # there is no layer L - 3 above the second
+        config["eagle_aux_hidden_state_layer_ids"] = [0, target.layers // 2, target.layers]
+    return config, tensors
+
+
+def write_eagle3(folder: Path, target: TargetShape) -> Path:
+    """As SafeAILab publishes it, but for the file's format."""
+    return write_head(folder, *eagle3(target))
+
+
+BLOCK = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def block(
+    target: TargetShape,
+    *,
+    layers: int = 2,
+    size: int = 5,
+    rank: int = 0,
+    read: Sequence[int] = (0, 1),
+    seed: int = 0,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in DFlash's layout; with a ``rank``, in DSpark's."""
+    generator, width = torch.Generator().manual_seed(seed), target.hidden
+    tensors = {"fc.weight": noise(generator, width, len(read) * width)}
+    for layer in range(layers):
+        tensors |= _block_layer(generator, f"layers.{layer}.", width)
+    for name in ("hidden_norm", "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    own = {"target_layer_ids": list(read), "mask_token_id": target.vocabulary - 1}
+    config = {
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "block_size": size,
+        "head_dim": BLOCK["head_dim"],
+        "hidden_act": "silu",
+        "hidden_size": width,
+        "intermediate_size": BLOCK["intermediate"],
+        "layer_types": ["full_attention"] * layers,
+        "max_position_embeddings": target.context,
+        "num_attention_heads": BLOCK["heads"],
+        "num_hidden_layers": layers,
+        "num_key_value_heads": BLOCK["kv_heads"],
+        "num_target_layers": target.layers,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "vocab_size": target.vocabulary,
+    }
+    if not rank:
+        return {**config, "architectures": ["DFlashDraftModel"], "dflash_config": own}, tensors
+    for name in ("markov_w1", "markov_w2"):
+        tensors[f"markov_head.{name}.weight"] = noise(generator, target.vocabulary, rank) * 2
+    tensors["confidence_head.proj.weight"] = noise(generator, 1, width + rank)
+    tensors["confidence_head.proj.bias"] = torch.zeros(1)
+    markov = {"markov_rank": rank, "markov_head_type": "vanilla", "enable_confidence_head": True}
+    config |= {"architectures": ["Qwen3DSparkModel"], "confidence_head_with_markov": True}
+    return {**config, **own, **markov}, tensors
+
+
+def _block_layer(generator: torch.Generator, prefix: str, width: int) -> dict[str, Tensor]:
+    queries, keys = (BLOCK[heads] * BLOCK["head_dim"] for heads in ("heads", "kv_heads"))
+    sizes = {
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (width, queries),
+        "mlp.gate_proj": (BLOCK["intermediate"], width),
+        "mlp.up_proj": (BLOCK["intermediate"], width),
+        "mlp.down_proj": (width, BLOCK["intermediate"]),
+    }
+    tensors = {f"{prefix}{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    norms = {"input_layernorm": width, "post_attention_layernorm": width}
+    norms |= {"self_attn.q_norm": BLOCK["head_dim"], "self_attn.k_norm": BLOCK["head_dim"]}
+    for name, size in norms.items():
+        tensors[f"{prefix}{name}.weight"] = 1 + 0.3 * torch.randn(size, generator=generator)
+    return tensors
+
+
+def write_block(folder: Path, target: TargetShape) -> Path:
+    """DSpark's, which does all that DFlash's does and more."""
+    return write_head(folder, *block(target, rank=8))
+
+
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
+    "medusa": write_medusa,
+    "eagle3": write_eagle3,
+    "block": write_block,
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
+    "medusa": write_medusa,
+    "mlp": write_mlp,
+    "lstm": write_lstm,
+}

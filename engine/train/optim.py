@@ -121,4 +121,4 @@ def schedule(progress: float, warmup: float, decay: float) -> float:
 
 
 def _is_matrix(name: str, param: Tensor) -> bool:
-    return param.ndim == 2 and ".layers." in name
+    return param.ndim == 2 and "layers" in name.split(".")

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _REGISTRY = {
     "medusa": "engine.train.distil.medusa:MedusaTrainer",
+    "eagle3": "engine.train.distil.eagle3:Eagle3Trainer",
+    "block": "engine.train.distil.block:BlockTrainer",
+    "mlp": "engine.train.distil.mlp:MlpTrainer",
+    "lstm": "engine.train.distil.lstm:LstmTrainer",
 }
 
 

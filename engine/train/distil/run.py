@@ -26,7 +26,7 @@ from engine.train.distil.prompts import Prompts
 from engine.train.distil.recipe import Recipe
 from engine.train.distil.recording import Recording, with_normed
 from engine.train.distil.task import DistilTask
-from engine.train.distil.trainer import Origin, Trainer
+from engine.train.distil.trainer import Origin, Surveyor, Trainer
 from engine.train.loop import Loop, Paths
 from engine.train.machine import choose_device
 from engine.train.progress import report
@@ -81,6 +81,8 @@ def distil(
     taps = joined((*trainer.taps, *entering(*recipe.replies.layers)))
     recording = Recording(places.recording, with_normed(taps))
     record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed)
+    if isinstance(trainer, Surveyor):
+        trainer.survey(recording)
 
     def examined() -> dict[str, object]:
         return _examine(trainer, recipe.kind, target, model, codec, prompts, places.trial)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from engine.features import NORMED, Tap
 from engine.models.base import ModelInfo, TappableModel
+from engine.train.distil.recording import Recording
 from engine.train.distil.windows import Pairs, Window
 from engine.train.loop import Loss
 from engine.train.network import Teacher
@@ -23,18 +24,21 @@ class Origin:
     """The target, as a trainer sees it: fixed weights in float32 on the training device.
 
     ``embedding`` and ``head`` (vocabulary, hidden): what the model computes with, quantised or not.
+    ``scale``: how large the numbers are that ``head`` takes, as root of their mean square.
     """
 
     info: ModelInfo
     embedding: Tensor
     head: Tensor
     hard_weight: float
+    scale: float = 1.0
 
     @classmethod
     def of(cls, model: TappableModel, device: torch.device, hard_weight: float) -> Origin:
         """Asks the model for both tables."""
         embedding = model.embed(range(model.info.vocabulary))
-        return cls(model.info, embedding.to(device), _head_of(model).to(device), hard_weight)
+        head = _head_of(model).to(device)
+        return cls(model.info, embedding.to(device), head, hard_weight, _scale_of(model))
 
     @property
     def hidden(self) -> int:
@@ -76,6 +80,14 @@ class Trainer(Protocol):
         """Writes the drafter in its published layout. Raises OSError."""
 
 
+@runtime_checkable
+class Surveyor(Protocol):
+    """A trainer that looks through all replies before it learns from the first."""
+
+    def survey(self, recording: Recording) -> None:
+        """Called once for a run, before a checkpoint is restored."""
+
+
 def _head_of(model: TappableModel) -> Tensor:
     """The output matrix (vocabulary, hidden), column by column: its product with the unit vectors.
 
@@ -85,3 +97,13 @@ def _head_of(model: TappableModel) -> Tensor:
     nothing = model.logits(units.new_zeros(1, model.info.hidden))  # a bias, if there is one
     columns = [model.logits(part) - nothing for part in units.split(_ROWS)]
     return torch.cat(columns).T.contiguous()
+
+
+def _scale_of(model: TappableModel) -> float:
+    """Hardly depends on the text: the final norm makes all states about equally large."""
+    tokens = range(min(_ROWS, model.info.vocabulary))
+    cache = model.new_cache(len(tokens), (NORMED,))
+    model.forward(tokens, cache, last=0)
+    assert cache.features is not None
+    normed: Tensor = cache.features.at(NORMED)[: len(tokens)].float()
+    return float(normed.pow(2).mean().sqrt())

@@ -1,0 +1,70 @@
+"""``mlp`` and ``lstm``: speculators, a small recurrence that starts at the target's last hidden state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from engine.acceptance import Acceptance
+from engine.context import Context
+from engine.events import Budget
+from engine.features import NORMED
+from engine.heads.lstm import LstmHead
+from engine.heads.mlp import MlpHead
+from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.proposers.drawing import Chain
+from engine.sampling import Sampler
+
+
+class _Recurrent:
+    """Unrolls its head anew each round, a step for each token; nothing is kept between rounds.
+
+    The hidden state is the last cached token's, from which the target chose the pending one. The first
+    step takes in the pending token, each later one the token drafted before it.
+    """
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        """Nothing to choose: the head comes with the loaded pair."""
+
+    Head: ClassVar[type[MlpHead] | type[LstmHead]]
+
+    def __init__(self, options: Options, resources: Resources) -> None:
+        self.head, self.target = resources.head(self.Head)
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        read, depth = self.target.length, min(budget.depth, self.head.steps)
+        if depth < 1 or read < 1:
+            return NOTHING
+        chain = Chain(self.sampler, len(context.tokens))
+        state = self.head.start(self.target.features(NORMED, read - 1, read))
+        token = context.tokens[-1]
+        for step in range(depth):
+            state, logits = self.head.step(state, token, step)
+            token = chain.draw(logits)
+        return chain.proposal()
+
+    def observe(self, acceptance: Acceptance) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class MlpProposer(_Recurrent):
+    """IBM's speculator: each step mixes a token into the state (see engine.heads.mlp)."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({MlpHead.kind})
+    Head = MlpHead
+
+
+class LstmProposer(_Recurrent):
+    """Arctic's speculator: each step is an LSTM cell (see engine.heads.lstm)."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({LstmHead.kind})
+    Head = LstmHead
