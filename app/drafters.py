@@ -1,22 +1,32 @@
-"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog."""
+"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog.
+
+What training needs is imported where it is used: the pages import this module when the app starts.
+"""
 
 from __future__ import annotations
 
 import re
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
 
 from app import own_catalog, paths
 from app.runtime import fetch, read_catalog
 from app.store import Store
 from engine import heads
 from engine.catalog import Pairing
+from engine.errors import DiskError, ForetokenError
 from engine.request import Message
-from engine.train.distil.prompts import Prompt, Prompts, from_file, from_pip, split
-from engine.train.distil.recipe import Recipe
-from engine.train.distil.run import distil
-from engine.train.progress import report
+from engine.train.loop import Paths
+from engine.train.progress import Phase, ProgressFile, report
+
+if TYPE_CHECKING:
+    from engine.train.distil.prompts import Prompt, Prompts
+    from engine.train.distil.recipe import Recipe, RepliesStage
 
 CHATS, PIP = "chats", "pip"
 
@@ -36,30 +46,59 @@ class Wanted:
 def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     """Trains, then adds the drafter to the catalog; returns its folder.
 
-    Raises CatalogError, PromptsError, ModelError, RecordingError.
+    How it ends stands in the run's progress file too. Raises CatalogError, PromptsError, ModelError,
+    RecordingError, DiskError.
     """
-    pair = read_catalog(data_dir).resolve(wanted.target or wanted.recipe.target)
-    prompts = _prompts(wanted, data_dir)
-    target = fetch(pair.target)
-    folder = distil(wanted.recipe, target, prompts, wanted.out, resume=wanted.resume)
-    _enter(pair, wanted.recipe, folder.resolve(), data_dir)
+    from engine.train.distil.run import distil
+
+    recipe, told = wanted.recipe, ProgressFile(Paths(wanted.out).progress)
+    with _ends_told(told, wanted.out):
+        pair = read_catalog(data_dir).resolve(wanted.target or recipe.target)
+        stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
+        prompts = prompts_of(stage, recipe.seed, wanted.data, data_dir)
+        target = fetch(pair.target)
+        folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
+        identity = _enter(pair, recipe, folder, data_dir)
+        told.tell(Phase.DONE, folder=str(folder), pair=identity)
     return folder
 
 
-def _prompts(wanted: Wanted, data_dir: Path) -> Prompts:
-    stage, seed = wanted.recipe.replies, wanted.recipe.seed
-    source = wanted.prompts or stage.prompts
-    if source == PIP:
-        return from_pip(wanted.data, stage.count, stage.held_out, seed)
-    if source == CHATS:
+@contextmanager
+def _ends_told(told: ProgressFile, out: Path) -> Iterator[None]:
+    """Tells programs that watch the run why it ended before its time."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        figures = {name: value for name, value in told.read().items() if name != "phase"}
+        told.tell(Phase.STOPPED, **figures)
+        raise
+    except ForetokenError as error:
+        told.tell(Phase.FAILED, message=str(error))
+        raise
+    except (OSError, SafetensorError) as error:
+        full = DiskError.at(out, error)
+        told.tell(Phase.FAILED, message=str(full))
+        raise full from error
+    except Exception as error:
+        told.tell(Phase.FAILED, message=f"Training broke off: {error!r}.")
+        raise
+
+
+def prompts_of(stage: RepliesStage, seed: int, data: Path, data_dir: Path) -> Prompts:
+    """What the target will be asked. Raises PromptsError where that is too little."""
+    from engine.train.distil.prompts import from_file, from_pip, split
+
+    if stage.prompts == PIP:
+        return from_pip(data, stage.count, stage.held_out, seed)
+    if stage.prompts == CHATS:
         return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
-    return from_file(Path(source).expanduser(), stage.count, stage.held_out, seed)
+    return from_file(Path(stage.prompts).expanduser(), stage.count, stage.held_out, seed)
 
 
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Every question of the user's own chats, with what was said before it."""
     found: list[Prompt] = []
-    with closing(Store(data_dir)) as store:
+    with closing(Store(data_dir, reads_only=True)) as store:
         for chat in store.chats():
             said: list[Message] = []
             for message in store.messages(chat.id):
@@ -71,12 +110,12 @@ def from_chats(data_dir: Path) -> list[Prompt]:
     return found
 
 
-def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> None:
-    """Adds what was trained to the user's catalog, as a pair of its own."""
+def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
+    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id."""
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
     is_head = recipe.kind in heads.kinds()
     target, name = pair.target, f"{pair.target.name} + {recipe.name}"
-    identity = _identity(f"{Path(target.id).name}-{recipe.name}")
+    identity = slug(f"{Path(target.id).name}-{recipe.name}")
     if target.path is not None and Path(target.id).is_absolute():  # a folder outside the catalog
         model = {"id": identity + "-target", "name": target.name, "path": target.id}
         own_catalog.add(file, shipped, "models", model | {"licence": "unknown"})
@@ -94,7 +133,9 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> None:
         entry["draft"] = identity + "-draft"
     own_catalog.add(file, shipped, "pairs", entry)
     report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
+    return identity
 
 
-def _identity(text: str) -> str:
+def slug(text: str) -> str:
+    """What ids and folders are named by."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -79,17 +80,23 @@ class Opening:
                 self._ready = status.pair
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Runtime:
-    """One running app."""
+    """One running app. ``ending`` holds what else is to be closed with it."""
 
     service: EngineService
     catalog: Catalog
     data_dir: Path
     opening: Opening = field(default_factory=Opening)
+    ending: ExitStack = field(default_factory=ExitStack)
+
+    def read_catalog_again(self) -> None:
+        """Something was added to the user's own catalog: replaces ``catalog``."""
+        self.catalog = read_catalog(self.data_dir)
 
     def close(self) -> None:
-        """Stop the engine's thread and free the models."""
+        """Close what was added, stop the engine's thread and free the models."""
+        self.ending.close()
         self.service.close()
 
 

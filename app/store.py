@@ -67,8 +67,11 @@ class StoredMessage:
 class Store:
     """All chats of one data folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open or make the file; replies that a crash cut short are marked as interrupted."""
+    def __init__(self, folder: Path, *, reads_only: bool = False) -> None:
+        """Open or make the file; replies that a crash cut short are marked as interrupted.
+
+        ``reads_only`` is for a second process beside the app, which may be writing a reply just now.
+        """
         import sqlite3
 
         self._lock = threading.RLock()
@@ -83,7 +86,8 @@ class Store:
             for statement in _SCHEMA.split(";"):
                 if statement.strip():
                     db.execute(statement)
-            db.execute("update messages set status = 'interrupted' where status = 'running'")
+            if not reads_only:
+                db.execute("update messages set status = 'interrupted' where status = 'running'")
 
     def close(self) -> None:
         with self._lock:

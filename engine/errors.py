@@ -5,6 +5,8 @@ Interfaces show ``str(error)`` and nothing else; the class decides the exit stat
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class ForetokenError(Exception):
     """The base of all expected errors; never raised itself."""
@@ -66,3 +68,20 @@ class NotInstalled(ForetokenError):
 
 class PeerFailed(ForetokenError):
     """Another engine, which is measured beside this one, failed; the message has its last words."""
+
+
+class DiskError(ForetokenError):
+    """Something could not be written; what was kept before is there."""
+
+    @classmethod
+    def at(cls, folder: Path, error: Exception) -> DiskError:
+        """For what writing into ``folder`` raised."""
+        return cls(
+            f"Writing into {folder} failed: {what_failed(error)}. What was kept before is there; make "
+            "room and start the same again."
+        )
+
+
+def what_failed(error: Exception) -> str:
+    """The reason alone, without number and path where the system gave one."""
+    return getattr(error, "strerror", None) or str(error)

@@ -67,6 +67,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
     ("app.defaults", "app.guard", "app.runtime", "app.store"),
     ("app.drafters",),
+    ("app.training_order", "app.training"),
     ("app.server", "app.ui"),
     ("app.main",),
     ("app.cli", "app.__main__"),

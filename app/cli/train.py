@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,16 +70,27 @@ def train(
     from engine.train.schema import load
 
     try:
-        if distil.is_distillation(load(file)):
-            from app.drafters import Wanted, train_drafter
+        with _stoppable():
+            if distil.is_distillation(load(file)):
+                from app.drafters import Wanted, train_drafter
 
-            wanted = Wanted(distil.load_recipe(file), target, prompts, data, out, not fresh)
-            train_drafter(wanted, paths.data_folder(data_dir))
-        else:
-            _train_pair(file, out=out, data=data, resume=not fresh, stages=stages, start=start)
+                wanted = Wanted(distil.load_recipe(file), target, prompts, data, out, not fresh)
+                train_drafter(wanted, paths.data_folder(data_dir))
+            else:
+                _train_pair(file, out=out, data=data, resume=not fresh, stages=stages, start=start)
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM stops as Ctrl-C does: what was learned is kept."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _train_pair(file: Path, **wanted: Any) -> None:

@@ -1,4 +1,4 @@
-"""The whole app as Gradio blocks: four pages over one runtime."""
+"""The whole app as Gradio blocks: five pages over one runtime."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import gradio as gr
 from app.runtime import Runtime
 from app.store import Store
 from app.switch import ApiSwitch
+from app.training import Trainings
 from app.ui.desk import Desk
 from app.ui.opener import Opener
 from app.ui.pages.chat import ChatPage, chat_page, follows_default, kept_values
@@ -16,10 +17,12 @@ from app.ui.pages.models import models_page
 from app.ui.pages.pair import picker_updates
 from app.ui.pages.race import RacePage, race_page
 from app.ui.pages.server import server_page
+from app.ui.pages.train import train_page
 from app.ui.panel import allowed
 from app.ui.parts import AT_ONCE
 from app.ui.settings import DRAFTING
 from app.ui.shelf import Shelf
+from app.ui.training_desk import TrainingDesk
 from app.ui.words import Words
 from engine import proposers
 
@@ -29,6 +32,8 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     store = Store(runtime.data_dir)
     desk = Desk(runtime, store)
     shelf = Shelf(runtime, Opener(runtime))
+    trainings = Trainings(runtime.data_dir)
+    runtime.ending.callback(trainings.close)
     with gr.Blocks(
         title=Words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
     ) as blocks:
@@ -45,6 +50,8 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
                 race = race_page(runtime)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
                 models_page(desk, shelf)
+            with gr.Tab(Words.TRAIN, id="train", render_children=True):
+                train_page(TrainingDesk(runtime, trainings, shelf), desk.status)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
                 server_page(runtime, switch)
         _when_ready(chat, race, desk, shelf)

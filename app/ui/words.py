@@ -10,7 +10,7 @@ class Words:
     """Names, hints and sentences; no logic beyond filling in figures."""
 
     TITLE = "Foretoken"
-    CHAT, RACE, MODELS, SERVER = "Chat", "Race", "Models", "Server"
+    CHAT, RACE, MODELS, TRAIN, SERVER = "Chat", "Race", "Models", "Train", "Server"
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
@@ -93,6 +93,42 @@ class Words:
     # Models
     FOLDER_EMPTY = "Give the path of a folder that holds a model."
     OPENING_BUSY = "Another model is being opened. Wait for it, or cancel it first."
+
+    # Train
+    KINDS: ClassVar[dict[str, tuple[str, str]]] = {
+        "medusa": (
+            "Medusa heads",
+            "A small head for each of the next few tokens. The simplest, and quick to learn; its later "
+            "heads do not know what the earlier ones guessed.",
+        ),
+        "eagle3": (
+            "EAGLE-3 head",
+            "One layer that reads the model from within, at three depths, and goes on from its own "
+            "guesses. Published ones are accepted most often; it takes longer to learn.",
+        ),
+        "mlp": (
+            "MLP speculator",
+            "A small layer for each guess, fed by the model's last state and the guess before it. "
+            "Quick to draft with; surer near than far ahead.",
+        ),
+        "lstm": (
+            "LSTM speculator",
+            "Like the MLP, with gates that decide what to remember from guess to guess. Costs a little "
+            "more for each guess.",
+        ),
+        "block": (
+            "Block drafter",
+            "Guesses a whole block of tokens in one pass instead of one after the other. Pays where long "
+            "blocks are accepted; needs much to learn from.",
+        ),
+        "draft": (
+            "Draft model",
+            "A small language model of its own that imitates the large one. Other engines can use it "
+            "too; it needs the most training.",
+        ),
+    }
+    TRAIN_MINUTES = "Give the minutes as a number."
+    TRAIN_FILE = "Give the path of a file of prompts."
 
     LOADING = "Loading"
     DOWNLOADING = "Downloading"

@@ -345,8 +345,6 @@ WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
     "medusa": write_medusa,
     "eagle3": write_eagle3,
     "block": write_block,
-WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
-    "medusa": write_medusa,
     "mlp": write_mlp,
     "lstm": write_lstm,
 }

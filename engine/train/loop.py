@@ -10,9 +10,16 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from engine.train.machine import Clock, Journal, Timer, load_checkpoint, save_checkpoint
+from engine.train.machine import (
+    Clock,
+    Journal,
+    Timer,
+    load_checkpoint,
+    save_checkpoint,
+    uninterrupted,
+)
 from engine.train.optim import Optimizers
-from engine.train.progress import Progress
+from engine.train.progress import Phase, Progress, ProgressFile
 from engine.train.recipe import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
@@ -40,6 +47,11 @@ class Paths:
     def replies(self) -> Path:
         """What the target answered, for its draft to learn from."""
         return self.out / "replies.jsonl"
+
+    @property
+    def progress(self) -> Path:
+        """How far it is, for programs: see ``ProgressFile``."""
+        return self.out / "progress.json"
 
     def checkpoint(self, stage: str) -> Path:
         return self.out / "state" / f"{stage}.pt"
@@ -113,6 +125,7 @@ class Loop(Generic[B]):
         self._name, self._model, self._stage, self._task = name, model, stage, task
         self._optimizers = Optimizers(model, stage.optimizer)
         self._checkpoint, self._journal = paths.checkpoint(name), paths.journal(name)
+        self._told = ProgressFile(paths.progress)
         self._clock = Clock(stage.budget)
         self._step = 0
 
@@ -132,13 +145,23 @@ class Loop(Generic[B]):
         self._task.restore(state["feed"])
 
     def run(self) -> None:
-        """Trains until the budget is spent."""
+        """Trains until the budget is spent. Ctrl-C keeps what was learned, and is raised again."""
+        try:
+            self._train()
+            self._evaluate()
+        except KeyboardInterrupt:
+            self.save()
+            raise
+        self.save()
+
+    def _train(self) -> None:
         stream = self._task.batches(self._clock)
         checkpoint = Timer(self._stage.checkpoint_minutes)
         evaluate = Timer(self._stage.evaluate_minutes)
-        with Progress(self._name) as shown:
+        with Progress(self._name, self._told) as shown:
             while self._clock.progress < 1.0:
-                loss, norm = self.update(stream)
+                with uninterrupted():
+                    loss, norm = self.update(stream)
                 shown.update(self._clock, loss)
                 if self._step % _LOG_EVERY == 0:
                     self._log(loss=round(loss, 4), gradient=round(norm, 3))
@@ -146,8 +169,6 @@ class Loop(Generic[B]):
                     self.save()
                 if evaluate.due():
                     self._evaluate()
-        self._evaluate()
-        self.save()
 
     def update(self, stream: Iterator[B]) -> tuple[float, float]:
         """One step; returns the mean loss per learned token and the gradient's norm."""
@@ -176,6 +197,7 @@ class Loop(Generic[B]):
         save_checkpoint(self._checkpoint, state)
 
     def _evaluate(self) -> None:
+        self._told.tell(Phase.MEASURING)
         with torch.no_grad():
             self._log(**self._task.evaluate())
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from engine import threads
+from engine.errors import DiskError
 from engine.train.recipe import Budget, Device
 from engine.train.schema import RecipeError
 
@@ -143,12 +148,46 @@ class Journal:
         return found
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C inside takes effect at the end, so that no step is left half done; a second one at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals reach that one alone
+        yield
+        return
+    pressed = False
+
+    def wait(*_: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    both = (signal.SIGINT, signal.SIGTERM)
+    held = [sign for sign in both if signal.getsignal(sign) is signal.default_int_handler]
+    for sign in held:
+        signal.signal(sign, wait)
+    try:
+        yield
+    finally:
+        for sign in held:
+            signal.signal(sign, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Replaces the checkpoint at once, so that a kill leaves the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Replaces the checkpoint at once, so that a kill leaves the old one or the new one.
+
+    Raises DiskError; the old one is there then.
+    """
     partial = path.with_suffix(".partial")
-    torch.save(state, partial)
-    partial.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(state, partial)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch's own for a full disk is a RuntimeError
+        partial.unlink(missing_ok=True)
+        raise DiskError.at(path.parent, error) from error
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:

@@ -1,8 +1,13 @@
-"""The progress bar of a training stage: share done, tokens a second, loss, time left."""
+"""How far a run is: a bar for people, and one small file for programs that watch it."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
@@ -11,13 +16,64 @@ from rich.progress import Progress as Bar
 from engine.train.machine import Clock
 
 _PLAIN_EVERY_S = 30.0  # without a terminal: a line so often
+_TELL_EVERY_S = 0.5
+
+
+class Phase(StrEnum):
+    """What a run is at, or how it ended."""
+
+    RECORDING = "recording"
+    LEARNING = "learning"
+    MEASURING = "measuring"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class ProgressFile:
+    """One JSON object, always whole: ``phase``, and figures that belong to it.
+
+    recording: ``done`` of ``of`` replies, ``seconds_left``; learning: ``share`` (0 to 1),
+    ``seconds_left``; stopped: those of the phase before; failed: ``message``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: tuple[Phase, float] | None = None
+
+    def tell(self, phase: Phase, **figures: object) -> None:
+        """Replaces the file, but twice a second at most within a phase.
+
+        A file that cannot be written is left out: who trains learns of a full disk from what needs it.
+        """
+        now = time.monotonic()
+        if (
+            self._last is not None
+            and self._last[0] is phase
+            and now - self._last[1] < _TELL_EVERY_S
+        ):
+            return
+        self._last = (phase, now)
+        partial = self._path.with_suffix(".partial")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps({"phase": phase, **figures}), encoding="utf-8")
+            partial.replace(self._path)
+
+    def read(self) -> dict[str, Any]:
+        """What was told last; empty if nothing was."""
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 class Progress:
     """A bar in a terminal, a line now and then in a file. Use as a context manager."""
 
-    def __init__(self, stage: str) -> None:
-        self._stage, self._console = stage, Console()
+    def __init__(self, stage: str, file: ProgressFile) -> None:
+        self._stage, self._console, self._file = stage, Console(), file
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -41,6 +97,11 @@ class Progress:
     def update(self, clock: Clock, loss: float) -> None:
         """Shows the state after a step; the loss is smoothed."""
         self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
+        self._file.tell(
+            Phase.LEARNING,
+            share=round(clock.progress, 4),
+            seconds_left=round(clock.seconds_left, 1),
+        )
         now = time.monotonic()
         self._seen = self._seen or (now, clock.tokens)
         elapsed = now - self._seen[0]

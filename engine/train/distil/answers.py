@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Any, ClassVar
@@ -21,10 +22,11 @@ from engine.train.data import subseed
 from engine.train.distil.prompts import Prompt
 from engine.train.distil.recipe import RepliesStage
 from engine.train.distil.recording import Recording, Reply, batched
-from engine.train.progress import report
+from engine.train.machine import Timer
+from engine.train.progress import Phase, ProgressFile, report
 
-SHARD = 64
-"""Replies in one file: what a stopped recording loses at most."""
+SHARD, SHARD_MINUTES = 64, 2.0
+"""A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
 
 class _Listener:
@@ -43,6 +45,7 @@ def record(
     stage: RepliesStage,
     recording: Recording,
     seed: int,
+    told: ProgressFile | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
 
@@ -51,16 +54,28 @@ def record(
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     session = Session(model, codec, Resources(heads=heads))
     fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
-    answers = (
-        _answer(session, recording.taps, request) for request in fitting[len(recording.replies) :]
-    )
-    for shard in batched(answers, SHARD):
+    answers = _answers(session, recording, fitting, told)
+    for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
         recording.add(shard)
         report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
         if recording.bytes > stage.gigabytes * 1e9:
             report(f"recipe key replies.gigabytes, {stage.gigabytes:g}, is reached: these are all")
             break
     session.close()
+
+
+def _answers(
+    session: Session, recording: Recording, requests: Sequence[Request], told: ProgressFile | None
+) -> Iterator[tuple[Reply, Tensor]]:
+    """Those that the recording lacks, one by one."""
+    before, start = len(recording.replies), time.monotonic()
+    for number, request in enumerate(requests[before:], 1):
+        yield _answer(session, recording.taps, request)
+        done = before + number
+        if told is None:
+            continue
+        left = (time.monotonic() - start) / number * (len(requests) - done)
+        told.tell(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
 
 
 def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:

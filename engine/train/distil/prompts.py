@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 from engine.request import Message
 from engine.train.data import Material, subseed
 
@@ -53,8 +53,8 @@ def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PromptsError(
-            f"{path} cannot be read ({error}); recipe key replies.prompts names a file of JSON lines, "
-            "'pip' or 'chats'."
+            f"{path} cannot be read ({what_failed(error)}). Prompts come from a file of JSON lines, from "
+            "'pip' or from 'chats'."
         ) from error
     found = [_from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
     return split(found, count, held_out, seed, str(path))

@@ -7,17 +7,17 @@ goes on behind its last shard. Hidden states are kept in bf16.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 from engine.features import NORMED, Tap
 
 
@@ -98,10 +98,10 @@ class Recording:
         try:
             save_file(tensors, str(partial), metadata=about)
             partial.replace(self._path(number))
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise RecordingError(
-                f"Replies could not be kept in {self.folder}: {error.strerror or error}. Those before "
+                f"Replies could not be kept in {self.folder}: {what_failed(error)}. Those before "
                 "are there; make room and run the same command again, or lower replies.gigabytes."
             ) from error
         self._open(number)
@@ -132,12 +132,12 @@ def with_normed(taps: Sequence[Tap]) -> tuple[Tap, ...]:
     return (*(tap for tap in taps if tap != NORMED), NORMED)
 
 
-def batched(replies: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of ``size``, the last one shorter."""
+def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Iterator[list[Any]]:
+    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left."""
     held: list[Any] = []
     for reply in replies:
         held.append(reply)
-        if len(held) == size:
+        if len(held) == size or due():
             yield held
             held = []
     if held:

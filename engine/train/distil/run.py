@@ -29,7 +29,7 @@ from engine.train.distil.task import DistilTask
 from engine.train.distil.trainer import Origin, Surveyor, Trainer
 from engine.train.loop import Loop, Paths
 from engine.train.machine import choose_device
-from engine.train.progress import report
+from engine.train.progress import ProgressFile, report
 from engine.train.schema import read
 
 
@@ -80,7 +80,8 @@ def distil(
     trainer = kind(read(kind.Shape, recipe.shape, "shape"), origin)
     taps = joined((*trainer.taps, *entering(*recipe.replies.layers)))
     recording = Recording(places.recording, with_normed(taps))
-    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed)
+    told = ProgressFile(paths.progress)
+    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, told)
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
 

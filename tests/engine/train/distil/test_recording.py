@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.features import NORMED, Tap
@@ -53,15 +54,20 @@ def test_a_recording_that_lacks_hidden_states_is_refused(tmp_path: Path) -> None
         Recording(tmp_path, (Tap(4), NORMED))
 
 
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize("error", [OSError(28, FULL), SafetensorError(f"I/O error: {FULL}")])
 def test_a_full_disk_loses_the_last_shard_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The package raises its own error, which is no OSError."""
     recording = Recording(tmp_path, TAPS)
     recording.add([reply(5, 2)])
 
     def full(tensors: object, path: str, metadata: object) -> None:
         Path(path).write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(module, "save_file", full)
     with pytest.raises(RecordingError, match=r"No space left on device.*make room"):

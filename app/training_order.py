@@ -1,0 +1,62 @@
+"""What somebody wants trained, and the recipe for it: the shipped one of its kind, adapted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import paths
+from engine.errors import InvalidRequest
+from engine.train.distil import kinds
+from engine.train.schema import load
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody wants trained.
+
+    ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of
+    learning, which begins when the target's replies are recorded.
+    """
+
+    target: str
+    kind: str
+    prompts: str
+    minutes: float
+
+
+def shipped_recipe(kind: str) -> Path | None:
+    """The recipe whose values are a kind's defaults; None if it has none."""
+    folder = paths.project_root() / "engine" / "train" / "recipes"
+    for file in (folder / f"pip-{kind}.yaml", *sorted(folder.glob("*.yaml"))):
+        content = load(file) if file.is_file() else None
+        if isinstance(content, dict) and content.get("kind") == kind:
+            return file
+    return None
+
+
+def offered() -> tuple[str, ...]:
+    """The kinds that can be started without a recipe of one's own."""
+    return tuple(kind for kind in kinds.names() if shipped_recipe(kind))
+
+
+def derived(order: Order, name: str) -> dict[str, Any]:
+    """The kind's own recipe, for this order.
+
+    Hidden states that only other kinds would read (``replies.layers``) are left out: they are layers of
+    the recipe's target, and nothing else learns in this run's folder. Raises InvalidRequest.
+    """
+    file = shipped_recipe(order.kind)
+    if file is None:
+        known = ", ".join(offered())
+        raise InvalidRequest("kind", f"There is no drafter {order.kind!r}; choose from {known}.")
+    content: Any = load(file)
+    replies = {key: value for key, value in content["replies"].items() if key != "layers"}
+    return {
+        **content,
+        "name": name,
+        "target": order.target,
+        "budget": {"minutes": order.minutes},
+        "replies": {**replies, "prompts": order.prompts},
+    }

@@ -1,0 +1,227 @@
+"""Training beside the app: real runs of a tiny model, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import yaml
+
+from app import training, training_order
+from app.paths import project_root
+from app.runtime import read_catalog
+from app.training import State, Status, Trainings
+from app.training_order import Order
+from engine.errors import ForetokenError, InvalidRequest
+from engine.testing.checkpoints import write_random
+from engine.train.distil import kinds
+from engine.train.distil.recipe import load_recipe
+from engine.train.loop import Paths
+from engine.train.progress import Phase, ProgressFile
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
+    monkeypatch.setattr(training, "NICE", 1)  # tests are waited for, also on a busy machine
+    found = Trainings(data_dir)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    """Seconds of work: a model of two layers and eight questions."""
+    write_random(tmp_path / "tiny")
+    file = tmp_path / "prompts.jsonl"
+    lines = [{"prompt": f"Tell me about door {number}."} for number in range(8)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Order(str(tmp_path / "tiny"), "medusa", str(file), 0.05)
+
+
+def awaited(trainings: Trainings, fact: Callable[[Status], bool]) -> Status:
+    deadline = time.monotonic() + 240
+    while True:
+        status = trainings.status()
+        assert status is not None
+        if fact(status):
+            return status
+        log = (status.folder / training.LOG).read_text() if status.folder.exists() else ""
+        assert time.monotonic() < deadline, f"{status}\n{log}"
+        time.sleep(0.05)
+
+
+def ended(status: Status) -> bool:
+    return status.state not in (State.RUNNING, State.STOPPING)
+
+
+def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
+    """It brought transformers' models: seconds before the page was there."""
+    code = "import sys, app.training; print([m for m in sys.modules if m.startswith('transformers.m')])"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=project_root())
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_kind_has_a_shipped_recipe() -> None:
+    """The Train page offers those that have one."""
+    assert training_order.offered() == kinds.names()
+
+
+@pytest.mark.parametrize("kind", kinds.names())
+def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
+    kind: str, tmp_path: Path
+) -> None:
+    shipped = training_order.shipped_recipe(kind)
+    assert shipped is not None
+    own = load_recipe(shipped)
+    file = tmp_path / "recipe.yaml"
+    content = training_order.derived(Order("smollm2-135m", kind, "chats", 3), "mine")
+    file.write_text(yaml.safe_dump(content))
+    made = load_recipe(file)
+    assert (made.name, made.target, made.replies.prompts) == ("mine", "smollm2-135m", "chats")
+    assert (made.budget.minutes, made.budget.tokens) == (3, None)
+    assert (made.shape, made.optimizer, made.replies.count) == (
+        own.shape,
+        own.optimizer,
+        own.replies.count,
+    )
+
+
+def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
+    trainings: Trainings, order: Order, data_dir: Path
+) -> None:
+    long = Order(order.target, order.kind, order.prompts, 30)
+    trainings.start(long)
+    with pytest.raises(InvalidRequest, match="running"):
+        trainings.start(long)
+    learning = awaited(trainings, lambda s: ended(s) or (s.phase is Phase.LEARNING and s.share > 0))
+    assert learning.state is State.RUNNING, learning.error
+    pid = json.loads((data_dir / "training" / "current.json").read_text())["process"][0]
+    assert psutil.Process(pid).nice() != psutil.Process().nice()
+    later = Trainings(data_dir)  # an app that came after a crash
+    assert (status := later.status()) is not None
+    assert status.state is State.RUNNING
+    later.stop()
+    stopped = awaited(later, ended)
+    assert stopped.state is State.STOPPED
+    assert Paths(stopped.folder).checkpoint("medusa").is_file()
+
+    # What is left of the half hour is not waited for.
+    recipe = yaml.safe_load((stopped.folder / "recipe.yaml").read_text())
+    assert recipe["budget"] == {"minutes": 30}
+    recipe["budget"] = {"minutes": 0.01}
+    (stopped.folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    later.resume()
+    done = awaited(later, ended)
+    assert done.state is State.DONE, done.error
+    assert done.share == 1
+    assert done.measured and done.measured[-1].length >= 1
+    pair = read_catalog(data_dir).pair(done.pair)
+    assert pair.id == "tiny-medusa-1"
+    assert pair.heads == (done.drafter,)
+    with pytest.raises(InvalidRequest, match="earlier training"):
+        later.start(order)
+    for act in (later.resume, later.discard):
+        with pytest.raises(InvalidRequest, match="is done"):
+            act()
+    later.put_away()
+    assert later.status() is None
+    assert (done.drafter / "model.safetensors").is_file()
+    assert not (done.folder / "recording").exists()
+
+
+def test_a_stop_while_models_are_loaded_is_a_stop(trainings: Trainings, order: Order) -> None:
+    trainings.start(order)
+    trainings.stop()
+    assert trainings.status().state in (State.STOPPING, State.STOPPED)
+    stopped = awaited(trainings, ended)
+    assert (stopped.state, stopped.error) == (State.STOPPED, "")
+    trainings.discard()
+    assert trainings.status() is None
+    assert not stopped.folder.exists()
+
+
+def test_a_failure_is_told_in_words_and_can_be_tried_again(
+    trainings: Trainings, order: Order, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("the mistake is to ask for a GPU that is not there")
+    content = training_order.derived(order, "medusa 1")
+    monkeypatch.setattr(training, "derived", lambda *_: {**content, "device": "cuda"})
+    trainings.start(order)
+    failed = awaited(trainings, ended)
+    assert failed.state is State.FAILED
+    assert "device: cuda was asked for" in failed.error
+    assert "Traceback" not in failed.error
+    again = Trainings(data_dir).status()
+    assert (again.state, again.error) == (State.FAILED, failed.error)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"minutes": 0}, "how long"),
+        ({"minutes": float("nan")}, "how long"),
+        ({"kind": "crystal-ball"}, "choose from medusa"),
+        ({"target": "nothing-like-it"}, "nothing-like-it"),
+        ({"target": "llama-3.2-1b"}, "not on disk"),
+        ({"prompts": "chats"}, "0 different prompts"),
+        ({"prompts": "no-such-file.jsonl"}, "cannot be read"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_started(
+    trainings: Trainings,
+    order: Order,
+    change: dict[str, object],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    values = {name: getattr(order, name) for name in ("target", "kind", "prompts", "minutes")}
+    with pytest.raises(ForetokenError, match=told):
+        trainings.start(Order(**{**values, **change}))
+    assert trainings.status() is None
+    folder = tmp_path / "data" / "training"
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_process_that_was_killed_is_a_failure_with_its_likely_reason(
+    trainings: Trainings, order: Order, data_dir: Path
+) -> None:
+    trainings.start(order)
+    pid = json.loads((data_dir / "training" / "current.json").read_text())["process"][0]
+    psutil.Process(pid).kill()
+    failed = awaited(trainings, ended)
+    assert failed.state is State.FAILED
+    assert "memory" in failed.error
+    # The next app cannot know why; it offers to go on.
+    assert Trainings(data_dir).status().state is State.STOPPED
+
+
+def test_a_broken_record_of_the_run_is_no_run(trainings: Trainings, data_dir: Path) -> None:
+    (data_dir / "training").mkdir()
+    for text in ("", "[]", '{"name": "x"}', '{"order": 1}'):
+        (data_dir / "training" / "current.json").write_text(text)
+        assert trainings.status() is None
+
+
+def test_a_progress_file_on_a_full_disk_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    told = ProgressFile(tmp_path / "file" / "progress.json")
+    told.tell(Phase.LEARNING, share=0.5)
+    assert told.read() == {}

@@ -1,0 +1,96 @@
+"""The Train page in a real browser: every state of a run, and a process that is started and stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from tests.app.ui.runs import NAME, write_log, write_run
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture(autouse=True)
+def _no_runs(app):
+    yield
+    shutil.rmtree(app.data_dir / "training", ignore_errors=True)
+
+
+def opened(page) -> None:
+    page.get_by_role("tab", name="Train").click()
+    page.wait_for_selector(".train-body > *")
+
+
+def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, app, tmp_path):
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Door {n}?"}) + "\n" for n in range(4)))
+    opened(page)
+    assert page.locator("input[value=chats]").is_disabled()
+    page.locator("input[value=file]").check()
+    page.fill(".ft-train [name=file]", str(tmp_path / "nothing.jsonl"))
+    page.click("[data-act=start]")
+    page.wait_for_selector(".ft-train .ft-error:visible")
+    assert "cannot be read" in page.inner_text(".ft-train .ft-error:visible")
+    page.fill(".ft-train [name=file]", str(file))
+    page.click("[data-act=start]")
+    page.wait_for_selector(".run-state.running")
+    assert "from prompts.jsonl" in page.inner_text("[data-run] header")
+    page.click("[data-act=stop]")
+    page.wait_for_selector(".run-state.stopped", timeout=120_000)
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    opened(page)
+    page.wait_for_selector(".run-state.stopped")
+    assert page.is_visible("[data-act=resume]")
+    page.click("[data-act=discard]")
+    page.click("[data-act=discard].sure")
+    page.wait_for_selector("[data-act=start]")
+    assert not (app.data_dir / "training" / NAME).exists()
+
+
+def test_a_running_one_shows_its_figures(page, app):
+    folder = write_run(
+        app.data_dir, running=True, phase="recording", done=12, of=40, seconds_left=90
+    )
+    opened(page)
+    page.wait_for_selector(".caption:has-text('12 of 40 replies, 1 min 30 s left')")
+    write_log(folder, 30)
+    told = {"phase": "learning", "share": 0.31, "seconds_left": 330}
+    (folder / "progress.json").write_text(json.dumps(told))
+    page.wait_for_selector(".caption:has-text('31 %, 5 min 30 s left')")
+    assert page.get_attribute("[data-run] progress", "value") == "0.31"
+    assert page.locator(".run-figures .chart").count() == 2
+    assert "1.73" in page.inner_text(".run-figures figure:nth-child(2)")
+    assert "23 %" in page.inner_text(".positions")
+
+
+def test_a_failed_one_says_why_and_can_be_tried_again(page, app):
+    why = "Writing failed: No space left on device. <b>Make room</b>."
+    write_run(app.data_dir, phase="failed", message=why)
+    opened(page)
+    page.wait_for_selector(".run-state.failed")
+    assert page.inner_text("[data-run] .ft-error") == why
+    assert page.inner_text("[data-act=resume]") == "Try again"
+
+
+def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
+    drafter = app.data_dir / "training" / NAME / "medusa"
+    (app.data_dir / "model_catalog.yaml").write_text(
+        "pairs:\n  - {id: pip-medusa-1, name: Pip + medusa 1, target: pip, draft: pip-draft}\n"
+    )
+    folder = write_run(app.data_dir, phase="done", folder=str(drafter), pair=NAME)
+    write_log(folder, 60)
+    before = app.service.loaded
+    opened(page)
+    page.wait_for_selector(".run-state.done")
+    assert "1.73 tokens for each pass" in page.inner_text(".told")
+    assert str(drafter) in page.inner_text(".told")
+    page.click("[data-act=load]")
+    page.wait_for_selector("text=Loaded. Chat with it")
+    assert app.service.loaded.name == "Pip + medusa 1"
+    page.click("[data-act=another]")
+    page.wait_for_selector("[data-act=start]")
+    assert folder.is_dir()
+    app.service.loaded = before
