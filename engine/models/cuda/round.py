@@ -59,9 +59,8 @@ class DeviceRound:
         self.q = None if draft is None else Distribution.empty(MAX_ROWS, vocabulary, device)
         self.scratch = Scratch.empty(MAX_ROWS, vocabulary, device)
         self.result = acceptance.empty_result(device)
-        self.recent = torch.zeros(
-            2, dtype=torch.long, device=device
-        )  # the pending token comes last
+        # The two tokens last in the text, the pending one behind.
+        self.recent = torch.zeros(2, dtype=torch.long, device=device)
         self._pair = torch.arange(2, device=device)
         if draft is not None:
             # What the draft has no rows for is never drafted.

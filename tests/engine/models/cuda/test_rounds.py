@@ -28,7 +28,7 @@ from engine.session import Session
 from engine.target import Target
 from engine.text import TextCodec
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.engine.models.cuda.small import CONTEXT, load, write_pair
+from tests.engine.models.cuda.small import CONTEXT, load, load_reference, write_pair
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -169,3 +169,14 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
     assert outcome.chain == (17, 19)
     assert outcome.q == (0.75, 1.0)
     assert outcome.accepted == 0 or outcome.p[0] > 0
+
+
+def test_a_draft_that_is_elsewhere_changes_no_words(
+    session: Session, folders: tuple[Path, Path]
+) -> None:
+    """On the CPU, in torch: it drafts on the host, and is judged on the device like any other."""
+    target, own = folders
+    beside = Session(load(target), TextCodec(target), Resources(draft=load_reference(own, CONTEXT)))
+    rounds, done = run(beside, draft(2), DRAWN, max_tokens=4)
+    assert done.token_ids == words(session, NONE, DRAWN, max_tokens=4)
+    assert all(round.q and None not in round.q for round in rounds if round.tree.tokens)
