@@ -237,8 +237,9 @@ class _HeadLoss(torch.autograd.Function):
         for rows in _slices(len(hidden)):
             part = hidden[rows]
             log_q = torch.log_softmax(F.linear(part, head).float(), -1)
-            total += goal.loss(log_q, rows)
-            slope = goal.slope(log_q.exp_(), rows).to(hidden.dtype)
+            loss, slope = goal.loss_and_slope(log_q, rows)
+            total += loss
+            slope = slope.to(hidden.dtype)
             grad_hidden[rows] = slope @ head
             grad_head += slope.t() @ part
         ctx.save_for_backward(grad_hidden, grad_head.to(head.dtype))
@@ -256,8 +257,8 @@ class Goal(Protocol):
     def loss(self, log_q: Tensor, rows: slice) -> Tensor:
         """Sum over the slice, in nats; `log_q` (count, vocabulary) is not to be changed."""
 
-    def slope(self, q: Tensor, rows: slice) -> Tensor:
-        """The gradient of the loss by the logits; may change `q`."""
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """The loss and its gradient by the logits; may change `log_q`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,9 +270,9 @@ class Labels:
     def loss(self, log_q: Tensor, rows: slice) -> Tensor:
         return -log_q.gather(1, self.labels[rows, None]).sum()
 
-    def slope(self, q: Tensor, rows: slice) -> Tensor:
-        labels = self.labels[rows, None]
-        return q.scatter_add_(1, labels, q.new_full(labels.shape, -1.0))
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        loss, labels = self.loss(log_q, rows), self.labels[rows, None]
+        return loss, log_q.exp_().scatter_add_(1, labels, log_q.new_full(labels.shape, -1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,13 +290,18 @@ class Teacher:
 
     def loss(self, log_q: Tensor, rows: slice) -> Tensor:
         log_p = self._log_p(rows)
-        divergence = (log_p.exp() * (log_p - log_q)).sum()
-        return (1 - self.hard) * divergence + self.hard * Labels(self.labels).loss(log_q, rows)
+        return self._loss(log_q, log_p, log_p.exp(), rows)
 
-    def slope(self, q: Tensor, rows: slice) -> Tensor:
-        slope = q.sub_(self._log_p(rows).exp_(), alpha=1 - self.hard)
-        labels = self.labels[rows, None]
-        return slope.scatter_add_(1, labels, slope.new_full(labels.shape, -self.hard))
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        log_p = self._log_p(rows)
+        p = log_p.exp()
+        loss, labels = self._loss(log_q, log_p, p, rows), self.labels[rows, None]
+        slope = log_q.exp_().sub_(p, alpha=1 - self.hard)
+        return loss, slope.scatter_add_(1, labels, slope.new_full(labels.shape, -self.hard))
+
+    def _loss(self, log_q: Tensor, log_p: Tensor, p: Tensor, rows: slice) -> Tensor:
+        divergence = (p * (log_p - log_q)).sum()
+        return (1 - self.hard) * divergence + self.hard * Labels(self.labels).loss(log_q, rows)
 
     def _log_p(self, rows: slice) -> Tensor:
         return torch.log_softmax(F.linear(self.hidden[rows], self.head).float(), -1)
