@@ -26,6 +26,10 @@ class Order:
     minutes: float
 
 
+OF_ITS_TARGET = frozenset({"target_layer_ids", "mask_token_id"})
+"""Keys of a shape that name layers or tokens of the recipe's own target. Their defaults suit any."""
+
+
 def shipped_recipe(kind: str) -> Path | None:
     """The recipe whose values are a kind's defaults; None if it has none."""
     folder = paths.project_root() / "engine" / "train" / "recipes"
@@ -44,8 +48,8 @@ def offered() -> tuple[str, ...]:
 def derived(order: Order, name: str) -> dict[str, Any]:
     """The kind's own recipe, for this order.
 
-    Hidden states that only other kinds would read (``replies.layers``) are left out: they are layers of
-    the recipe's target, and nothing else learns in this run's folder. Raises InvalidRequest.
+    Left out are the hidden states that only other kinds would read (``replies.layers``), since nothing
+    else learns in this run's folder, and what is ``OF_ITS_TARGET``. Raises InvalidRequest.
     """
     file = shipped_recipe(order.kind)
     if file is None:
@@ -53,10 +57,17 @@ def derived(order: Order, name: str) -> dict[str, Any]:
         raise InvalidRequest("kind", f"There is no drafter {order.kind!r}; choose from {known}.")
     content: Any = load(file)
     replies = {key: value for key, value in content["replies"].items() if key != "layers"}
+    other = order.target != content["target"]
+    shape = {
+        key: value
+        for key, value in content["shape"].items()
+        if not (other and key in OF_ITS_TARGET)
+    }
     return {
         **content,
         "name": name,
         "target": order.target,
         "budget": {"minutes": order.minutes},
+        "shape": shape,
         "replies": {**replies, "prompts": order.prompts},
     }

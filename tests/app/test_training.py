@@ -20,11 +20,15 @@ from app.runtime import read_catalog
 from app.training import State, Status, Trainings
 from app.training_order import Order
 from engine.errors import ForetokenError, InvalidRequest
+from engine.models.base import TappableModel
+from engine.models.loader import load_model
 from engine.testing.checkpoints import write_random
 from engine.train.distil import kinds
 from engine.train.distil.recipe import load_recipe
+from engine.train.distil.trainer import Origin
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
+from engine.train.schema import read
 
 
 @pytest.fixture
@@ -94,11 +98,26 @@ def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     made = load_recipe(file)
     assert (made.name, made.target, made.replies.prompts) == ("mine", "smollm2-135m", "chats")
     assert (made.budget.minutes, made.budget.tokens) == (3, None)
-    assert (made.shape, made.optimizer, made.replies.count) == (
-        own.shape,
-        own.optimizer,
-        own.replies.count,
+    assert (made.optimizer, made.replies.count) == (own.optimizer, own.replies.count)
+    assert made.shape.items() <= own.shape.items()
+    same = training_order.derived(Order(own.target, kind, "chats", 3), "mine")
+    assert same["shape"] == own.shape
+
+
+@pytest.mark.parametrize("kind", kinds.names())
+def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
+    kind: str, tmp_path: Path
+) -> None:
+    """The block drafter's recipe named layers and a token of Pip."""
+    write_random(tmp_path / "tiny")
+    model = load_model(tmp_path / "tiny")
+    assert isinstance(model, TappableModel)
+    content = training_order.derived(Order(str(tmp_path / "tiny"), kind, "chats", 3), "mine")
+    made = kinds.trainer(kind)
+    trainer = made(
+        read(made.Shape, content["shape"]), Origin.of(model, torch.device("cpu"), hard_weight=0.1)
     )
+    assert all(tap.layer is None or tap.layer <= model.info.layers for tap in trainer.taps)
 
 
 def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,13 @@ from engine.train.schema import need
 class BlockShape:
     """Keys are those of the published config.json, but for the last two.
 
-    ``target_layer_ids``: layers of the target by what leaves them; ``anchors``: blocks in a row of a
-    batch, at most.
+    ``target_layer_ids``: layers of the target by what leaves them; none are those that EAGLE-3 reads, and
+    the last. ``mask_token_id``: none is the target's last token, which is seldom one that it says.
+    ``anchors``: blocks in a row of a batch, at most.
     """
 
-    target_layer_ids: tuple[int, ...]
-    mask_token_id: int
+    target_layer_ids: tuple[int, ...] = ()
+    mask_token_id: int | None = None
     block_size: int = 7
     num_hidden_layers: int = 1
     num_attention_heads: int = 4
@@ -58,7 +59,13 @@ class BlockTrainer:
 
     def __init__(self, shape: BlockShape, origin: Origin) -> None:
         """Raises RecipeError for what does not fit the target."""
-        _check(shape, origin)
+        last = origin.info.layers
+        if not shape.target_layer_ids:
+            entered = (min(2, last), last // 2, max(last - 3, 0), last)
+            shape = replace(shape, target_layer_ids=tuple(n - 1 for n in dict.fromkeys(entered)))
+        asked = shape.mask_token_id
+        self._mask = origin.vocabulary - 1 if asked is None else asked
+        _check(shape, self._mask, origin)
         self._shape, self._origin = shape, origin
         network = BlockNetwork(shape, origin.hidden, origin.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
@@ -102,7 +109,7 @@ class BlockTrainer:
     def states(self, window: Window, blocks: Blocks) -> Tensor:
         """(rows, anchors, block, hidden) behind the last norm."""
         ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
-        ids += self._shape.mask_token_id
+        ids += self._mask
         ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
         read = torch.cat([window.features[tap] for tap in self.taps], dim=2)
         states: Tensor = self.network(read, blocks.anchors, self._origin.embedding[ids])
@@ -150,7 +157,7 @@ class BlockTrainer:
         shape = self._shape
         own = {
             "target_layer_ids": list(shape.target_layer_ids),
-            "mask_token_id": shape.mask_token_id,
+            "mask_token_id": self._mask,
         }
         config = {
             "model_type": "qwen3",
@@ -191,15 +198,15 @@ def _pairs(window: Window, blocks: Blocks, ahead: int) -> Pairs:
     return Pairs(sources, (first + goal)[fits], window.tokens.gather(1, label)[fits])
 
 
-def _check(shape: BlockShape, origin: Origin) -> None:
+def _check(shape: BlockShape, mask: int, origin: Origin) -> None:
     layers, tokens = origin.info.layers, origin.vocabulary
     need(
-        bool(shape.target_layer_ids) and all(-1 <= n < layers for n in shape.target_layer_ids),
+        all(-1 <= n < layers for n in shape.target_layer_ids),
         "shape.target_layer_ids",
         f"must name layers of the target, -1 (its embedding) to {layers - 1}",
     )
     need(
-        0 <= shape.mask_token_id < tokens,
+        0 <= mask < tokens,
         "shape.mask_token_id",
         f"must be a token of the target, 0 to {tokens - 1}, best one that it never says",
     )

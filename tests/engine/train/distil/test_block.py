@@ -232,7 +232,7 @@ def test_a_run_makes_a_drafter_and_has_nothing_more_to_do_when_repeated(
 @pytest.mark.parametrize(
     ("change", "key"),
     [
-        ({"target_layer_ids": ()}, "target_layer_ids"),
+        ({"target_layer_ids": (-2,)}, "target_layer_ids"),
         ({"target_layer_ids": (LAST + 1,)}, "target_layer_ids"),
         ({"mask_token_id": LLAMA["vocab_size"]}, "mask_token_id"),
         ({"block_size": 1}, "block_size"),
