@@ -105,23 +105,21 @@ class BlockProposer:
         self.head.read(self.target, self.memory, start, end)
         self.text += context.tokens[start:end]
 
+    @torch.inference_mode()
     def _likeliest(self, states: Tensor, logits: Tensor, pending: int) -> DraftProposal:
-        """What ``propose`` drafts where nothing is drawn and nothing penalised."""
-        rows, tokens = logits, [pending]
-        if self.head.markov is None:
+        """What ``propose`` drafts where nothing is drawn and nothing penalised; changes ``logits``."""
+        markov, tokens = self.head.markov, [pending]
+        if markov is None:
             tokens += logits.argmax(dim=1).tolist()
         else:
-            known = []
             for row in logits.split(1):
-                known.append(self._behind(row, tokens[-1]))
-                tokens.append(int(known[-1].argmax()))
-            rows = torch.cat(known)
+                row.add_(markov.bias(tokens[-1]))
+                tokens.append(int(row.argmax()))
         drafted = tokens[1 : 1 + self._confident(states, tokens)]
         if not drafted:
             return NOTHING
-        p = torch.softmax(rows[: len(drafted)], dim=1)
-        likely = p[range(len(drafted)), drafted].tolist()
-        return DraftProposal(Tree.chain(drafted), None, tuple(likely))
+        likely = torch.softmax(logits[: len(drafted)], dim=1).amax(dim=1)
+        return DraftProposal(Tree.chain(drafted), None, tuple(likely.tolist()))
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:
         """How many of the tokens behind the first of ``tokens`` are drafted."""

@@ -146,7 +146,7 @@ class BlockTrainer:
         markov = self.network.markov_head
         if markov is None:
             return self._origin.head
-        return torch.cat([self._origin.head, markov["markov_w2"].weight], dim=1)
+        return torch.cat([self._origin.head, markov["markov_w2"].get_parameter("weight")], dim=1)
 
     def _with_markov(self, states: Tensor, before: Tensor) -> Tensor:
         """(count, hidden + rank): what ``_head`` takes, ``before`` (count,) being the tokens before."""

@@ -147,7 +147,7 @@ class BlockLayer(nn.Module):
         return _turned(key, turns), self._split(attention["v_proj"](normed))
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self._head_dim))
+        return x.view(*x.shape[:-1], -1, self._head_dim)
 
     def _attend(
         self,
@@ -176,7 +176,8 @@ class BlockLayer(nn.Module):
         mixed = torch.matmul(of_text.flatten(2, 3), text_value).unflatten(2, (anchors, -1))
         mixed = mixed + torch.matmul(of_block, value)
         mixed = mixed.unflatten(3, (block, -1)).permute(0, 2, 3, 1, 4, 5)
-        return mixed.reshape(rows, anchors, block, -1)
+        joined: Tensor = mixed.reshape(rows, anchors, block, -1)
+        return joined
 
 
 def _turned(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
