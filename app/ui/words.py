@@ -106,8 +106,8 @@ class Words:
         ),
         "eagle3": (
             "EAGLE-3 head",
-            "One layer that reads the model from within, at three depths, and goes on from its own "
-            "guesses. Published ones are accepted most often; it takes longer to learn.",
+            "One layer that reads the model at three depths, then its own guesses. Published ones are "
+            "accepted most often; learns longer.",
         ),
         "mlp": (
             "MLP speculator",

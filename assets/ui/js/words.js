@@ -97,7 +97,7 @@ export const words = {
     here: "✓ on disk", away: "not on disk", why: "Other drafts, and why they do or do not fit", fitsDraft: (across) => across ? `fits ${across}` : "fits",
   },
   train: {
-    intro: "A drafter learns from what a model says, so that its guesses are accepted more often. The model itself does not change, and nor do its words.",
+    intro: "A drafter learns what a model says, to guess it better. The model itself does not change.",
     model: "Draft for", kind: "Kind of drafter", from: "Learn from", minutes: "Minutes of learning",
     minutesHint: "Before it learns, the model answers the questions below, which are its lessons; you will see how long that takes.",
     start: "Start training", noTargets: "No model is on disk. Load one from Models first.",
