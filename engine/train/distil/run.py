@@ -78,7 +78,9 @@ def distil(
     torch.manual_seed(recipe.seed)
     kind = kinds.trainer(recipe.kind)
     trainer = kind(read(kind.Shape, recipe.shape, "shape"), origin)
-    taps = joined((*trainer.taps, *entering(*recipe.replies.layers)))
+    # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
+    layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
+    taps = joined((*trainer.taps, *entering(*layers)))
     recording = Recording(places.recording, with_normed(taps))
     told = ProgressFile(paths.progress)
     record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, told)

@@ -21,7 +21,7 @@ RECIPE = {
     "seed": 1,
     "budget": {"tokens": 2000},
     "shape": {"heads": 2},
-    "replies": {"held_out": 2, "tokens": 24},
+    "replies": {"held_out": 2, "tokens": 24, "layers": [1, 99]},  # 99 as of a deeper target
     "window": 64,
     "batch_tokens": 512,
 }
