@@ -57,6 +57,7 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, wanted.data, data_dir)
         target = fetch(pair.target)
+        recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
         identity = _enter(pair, recipe, folder, data_dir)
         told.tell(Phase.DONE, folder=str(folder), pair=identity)

@@ -92,8 +92,8 @@ def _shape_table(config: Mapping[str, Any]) -> str:
     return f"| key | value |\n|---|---|\n{rows}"
 
 
-def curve_table(log: Sequence[Mapping[str, Any]]) -> str:
-    """About 16 evenly spaced points; the last held-out losses follow."""
+def curve_table(log: Sequence[Mapping[str, Any]], unit: str = "nats per token") -> str:
+    """About 16 evenly spaced points, the loss in `unit`; the last held-out losses follow."""
     points = [entry for entry in log if "loss" in entry]
     if not points:
         return "Not recorded."
@@ -102,7 +102,7 @@ def curve_table(log: Sequence[Mapping[str, Any]]) -> str:
     rows = "\n".join(
         f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown
     )
-    table = f"| tokens | minutes | loss (nats per token) |\n|---|---|---|\n{rows}"
+    table = f"| tokens | minutes | loss ({unit}) |\n|---|---|---|\n{rows}"
     last: Mapping[str, float] = next(
         (entry["held_out"] for entry in reversed(log) if "held_out" in entry), {}
     )

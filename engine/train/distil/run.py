@@ -97,7 +97,7 @@ def distil(
     loop.run()
     trainer.export(places.result)
     log = paths.journal(recipe.kind).read()
-    write_card(places.result, recipe, target.name, log, len(recording.replies))
+    write_card(places.result, recipe, log, len(recording.replies))
     last: Mapping[str, object] = next(
         (entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), {}
     )
