@@ -12,20 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from engine.errors import IncompatiblePair, ModelError
 from engine.features import NORMED, Tap
 from engine.heads.base import TargetShape, check_fits
+from engine.heads.layers import read_layers
 from engine.heads.stored import Stored
-from engine.models.architecture import Architecture, LayerSpec
-from engine.models.rope import read_rope
+from engine.models.architecture import Architecture
 from engine.models.weights import layer_shapes
 
 MARKOV = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"
 CONFIDENCE = "confidence_head.proj.weight", "confidence_head.proj.bias"
-_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,14 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     vocabulary = flat.size("vocab_size", target.vocabulary)
     check_fits(flat, target, hidden=hidden, vocabulary=vocabulary)
     shape = BlockShape(
-        architecture=_architecture(flat, hidden, vocabulary),
+        architecture=read_layers(
+            flat,
+            "layers.0.",
+            count=flat.size("num_hidden_layers"),
+            hidden=hidden,
+            vocabulary=vocabulary,
+            qk_norm=True,
+        ),
         read=read,
         block=flat.size("block_size"),
         first=0 if _names_from_pending(config) else 1,
@@ -181,47 +186,4 @@ def _mask(stored: Stored, vocabulary: int) -> int:
     raise ModelError(
         f"{stored.folder / 'config.json'}: key 'mask_token_id' is {mask!r}; it must be one of the "
         f"{vocabulary:,} tokens. Use the config.json that was published with the head."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Positions:
-    """What ``read_rope`` asks for."""
-
-    folder: Path
-    text_config: Mapping[str, Any]
-    context: int
-    head_dim: int
-
-
-def _architecture(stored: Stored, hidden: int, vocabulary: int) -> Architecture:
-    """Of all layers; widths are those of the first one's tensors."""
-    config, attention = stored.config, "layers.0.self_attn."
-    heads = stored.size("num_attention_heads")
-    queries, keys = (stored.matrix(f"{attention}{name}_proj.weight")[0] for name in "qk")
-    head_dim = stored.size("head_dim", max(1, hidden // heads))
-    if head_dim * heads != queries or keys % head_dim or head_dim % 2:
-        raise ModelError(
-            f"In {stored.folder}, {attention}q_proj.weight gives {queries:,} numbers and k_proj "
-            f"{keys:,}, which are not {heads} heads of {head_dim} and some more. Use the config.json "
-            "that was published with the head."
-        )
-    longest = stored.size("max_position_embeddings")
-    rope = read_rope(_Positions(stored.folder, config, longest, head_dim), longest)
-    biased = bool(config.get("attention_bias", False))
-    return Architecture(
-        layers=(LayerSpec(rope),) * stored.size("num_hidden_layers"),
-        vocabulary=vocabulary,
-        hidden=hidden,
-        intermediate=stored.matrix("layers.0.mlp.gate_proj.weight")[0],
-        heads=heads,
-        kv_heads=keys // head_dim,
-        head_dim=head_dim,
-        epsilon=float(config.get("rms_norm_eps", _EPSILON)),
-        tied=False,
-        activation=str(config.get("hidden_act", "silu")),
-        query_scale=head_dim**-0.5,
-        qkv_bias=biased,
-        output_bias=biased,
-        qk_norm=True,
     )

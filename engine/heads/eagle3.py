@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -25,19 +24,19 @@ from torch import Tensor
 from engine.errors import IncompatiblePair, ModelError
 from engine.features import Backbone, Tap, entering, joined
 from engine.heads.base import HeadPlan, TargetShape, check_fits
+from engine.heads.layers import read_layers
 from engine.heads.products import Products
 from engine.heads.stored import Stored
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
 from engine.models.activations import Activation, activation
-from engine.models.architecture import Architecture, LayerSpec
-from engine.models.rope import read_rope
+from engine.models.architecture import Architecture
 from engine.models.rotation import rotations
 from engine.models.weights import Layer, RmsNorm, layer_shapes, load_layer, make_norm
 
 _EMBEDDING, _HEAD, _FC_NORM = "embed_tokens.weight", "lm_head.weight", "input_norm.weight"
 _TARGETS, _MARKED = "d2t", "t2d"
-_ATTENTION, _CONTEXT, _EPSILON = 32, 2048, 1e-6
+_ATTENTION, _CONTEXT = 32, 2048
 """Transformers' defaults, which speculators leave out of a ``transformer_layer_config``."""
 _FIRST_ROOM = 256
 
@@ -259,16 +258,6 @@ def _targets(stored: Stored, shape: _Shape, device: torch.device) -> Tensor | No
 # -- what the files say
 
 
-@dataclass(frozen=True, slots=True)
-class _Positions:
-    """What ``read_rope`` asks for."""
-
-    folder: Path
-    text_config: Mapping[str, Any]
-    context: int
-    head_dim: int
-
-
 def _shape(stored: Stored, target: TargetShape) -> _Shape:
     """Raises ModelError or IncompatiblePair."""
     config = stored.config
@@ -283,7 +272,16 @@ def _shape(stored: Stored, target: TargetShape) -> _Shape:
             f"In {stored.folder}, fc.weight takes {joint:,} numbers; that is no multiple of the "
             f"{len(read)} hidden states which config.json has it read. Download the head again."
         )
-    a = _architecture(inner, prefix, hidden)
+    a = read_layers(
+        inner,
+        prefix,
+        count=1,
+        hidden=hidden,
+        vocabulary=inner.matrix(_HEAD)[0],
+        qk_norm=f"{prefix}self_attn.q_norm.weight" in inner.shapes,
+        heads=_ATTENTION,
+        context=_CONTEXT,
+    )
     shape = _Shape(
         a,
         prefix,
@@ -341,40 +339,6 @@ def _vocabulary(inner: Stored) -> int:
         if name in inner.shapes:
             return inner.shapes[name][0]
     return inner.size("vocab_size")
-
-
-def _architecture(inner: Stored, prefix: str, hidden: int) -> Architecture:
-    """Of the layer; widths are those of its tensors."""
-    config, attention = inner.config, f"{prefix}self_attn."
-    heads = inner.size("num_attention_heads", _ATTENTION)
-    queries, keys = (inner.matrix(f"{attention}{name}_proj.weight")[0] for name in "qk")
-    head_dim = int(config.get("head_dim") or queries // heads)
-    if head_dim * heads != queries or keys % head_dim or head_dim % 2:
-        raise ModelError(
-            f"In {inner.folder}, {attention}q_proj.weight gives {queries:,} numbers and k_proj "
-            f"{keys:,}, which are not {heads} heads of {head_dim} and some more. Use the config.json "
-            "that was published with the head."
-        )
-    longest = inner.size("max_position_embeddings", _CONTEXT)
-    rope = read_rope(_Positions(inner.folder, config, longest, head_dim), longest)
-    biased = bool(config.get("attention_bias", False))
-    return Architecture(
-        layers=(LayerSpec(rope),),
-        vocabulary=inner.matrix(_HEAD)[0],
-        hidden=hidden,
-        intermediate=inner.matrix(f"{prefix}mlp.gate_proj.weight")[0],
-        heads=heads,
-        kv_heads=keys // head_dim,
-        head_dim=head_dim,
-        epsilon=float(config.get("rms_norm_eps", _EPSILON)),
-        tied=False,
-        activation=str(config.get("hidden_act", "silu")),
-        query_scale=head_dim**-0.5,
-        qkv_bias=biased,
-        output_bias=biased,
-        mlp_bias=bool(config.get("mlp_bias", False)),
-        qk_norm=f"{attention}q_norm.weight" in inner.shapes,
-    )
 
 
 def _expected(stored: Stored, shape: _Shape, joint: int) -> dict[str, tuple[int, ...]]:
