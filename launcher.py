@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parent
 OLDEST_PYTHON = (3, 11)
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BIG_DOWNLOAD_MB = 20
+SIDE_BY_SIDE = ("-n", "auto", "--dist", "loadfile")
+"""One file's tests share what they load, so they run in one process; `-n 0` runs all in one."""
 
 NETWORK_SIGNS = (
     "NewConnectionError",
@@ -341,7 +343,7 @@ def run_tests(arguments: list[str]) -> int:
     prepare("test")
     find_chromium()
     os.chdir(ROOT)
-    return hand_over([venv_python(), "-m", "pytest", *arguments])
+    return hand_over([venv_python(), "-m", "pytest", *SIDE_BY_SIDE, *arguments])
 
 
 def find_chromium(which: Callable[[str], str | None] = shutil.which) -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 # How long an example takes says nothing about the code on a machine that is busy with something else.
@@ -14,3 +17,31 @@ settings.load_profile("any machine")
 # that: tests that send it would wait for an end that never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+WORKERS = 4
+"""More test processes than these would wait for each other's browsers."""
+
+
+def pytest_configure() -> None:
+    """Test processes side by side compute with one thread each: theirs would fight for the cores."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """How many processes ``-n auto`` starts; tests of the GPU share one, so they run in this one."""
+    if config.getoption("markexpr") == "gpu":
+        return 0
+    return min(os.cpu_count() or 1, WORKERS)
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Commands called in this process may set variables (--no-native does), for themselves alone."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)

@@ -208,7 +208,7 @@ def test_arguments_pass_through_to_pytest(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launcher, "hand_over", lambda command: handed.append(command) or 0)
     monkeypatch.chdir(ROOT)
     assert launcher.main(["test", "-k", "guard", "-x"]) == 0
-    assert handed[0][1:] == ["-m", "pytest", "-k", "guard", "-x"]
+    assert handed[0][1:] == ["-m", "pytest", *launcher.SIDE_BY_SIDE, "-k", "guard", "-x"]
     assert prepared == ["test"]
 
 

@@ -77,7 +77,7 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
     greedy = next(one for one in divergences if one.rule == "greedy" and one.proposer == "draft")
     assert greedy.expected != greedy.found
     assert greedy.expected_logit is not None and greedy.found_logit is not None
-    assert {one.proposer for one in divergences} <= {"draft", "ngram", "suffix"}
+    assert "none" not in {one.proposer for one in divergences}
     value = lossless.as_json(rows, divergences)
     assert value["divergences"][0]["prompt"] == divergences[0].prompt
     assert value["results"][0]["divergences"] == 0
