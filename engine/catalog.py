@@ -15,7 +15,7 @@ from engine import checkpoint
 from engine.catalog_file import Entry, read_catalog_file
 from engine.checkpoint import AUTO, QUANTIZATIONS, Checkpoint
 from engine.errors import CatalogError, IncompatiblePair, ModelError
-from engine.heads import is_head
+from engine.heads import kind_in
 from engine.pairing import fit
 
 SEPARATOR = "::"
@@ -130,9 +130,9 @@ class Catalog:
 
         A pair id or a ``TARGET``, and behind each ``::`` a draft or a head. Target and draft are model
         ids or folders, heads are folders; what a folder holds is told by its config.json. A draft, or
-        nothing behind ``::``, replaces the pair's own; heads are added. ``locate`` as for
-        ``drafts_for``. Raises ``CatalogError`` (unknown), ``ModelError`` (a broken folder) or
-        ``IncompatiblePair``.
+        nothing behind ``::``, replaces the pair's own; so does a head that of its kind, and others
+        are added. ``locate`` as for ``drafts_for``. Raises ``CatalogError`` (unknown), ``ModelError``
+        (a broken folder) or ``IncompatiblePair``.
         """
         text = text.strip()
         first, *others = (part.strip() for part in text.split(SEPARATOR))
@@ -153,13 +153,14 @@ class Catalog:
         reason = None if draft is None else why_not(target, draft, locate)
         if draft is not None and reason is not None:
             raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
-        folders = (*(base.heads if base else ()), *heads)
+        kinds = {kind_in(folder) for folder in heads}
+        kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
-        return Pairing(id=text, name=" + ".join(names), target=target, draft=draft, heads=folders)
+        return Pairing(id=text, name=" + ".join(names), target=target, draft=draft, heads=(*kept, *heads))
 
     def _is_head(self, text: str) -> bool:
         known = any(spec.id == text for spec in self.models)
-        return bool(text) and not known and is_head(Path(text).expanduser())
+        return bool(text) and not known and kind_in(Path(text).expanduser()) is not None
 
     def spec(self, text: str) -> ModelSpec:
         """The model of this id, or in this folder; raises as ``resolve`` does."""

@@ -70,12 +70,12 @@ def kind_of(config: Config) -> str | None:
     return next((kind for kind, layout in _REGISTRY.items() if layout.claims(config)), None)
 
 
-def is_head(folder: Path) -> bool:
-    """Whether ``folder`` holds a head; False for a model, and for what is neither."""
+def kind_in(folder: Path) -> str | None:
+    """The kind of the head in ``folder``; None for a model, and for what is neither."""
     try:
-        return kind_of(read_config(folder)) is not None
+        return kind_of(read_config(folder))
     except ModelError:
-        return False
+        return None
 
 
 def inspect(folder: Path, target: TargetShape) -> HeadPlan:

@@ -382,18 +382,22 @@ def head(tmp_path: Path) -> Path:
     return folder
 
 
-def test_heads_are_added_to_a_pair_and_keep_its_draft(shipped: Catalog, head: Path) -> None:
+def test_a_head_replaces_the_pairs_own_of_its_kind_and_keeps_its_draft(
+    shipped: Catalog, head: Path
+) -> None:
+    own = shipped.pair("pip").heads
     pair = shipped.resolve(f"pip::{head}")
     assert pair.draft is not None and pair.draft.id == "pip-draft"
-    assert pair.heads == (head,)
+    assert pair.heads == (*(one for one in own if one.name != "medusa"), head)
+    assert len(pair.heads) == len(own)
     assert pair.name == "Pip + Pip's draft + pip-medusa"
 
 
 def test_a_head_may_stand_beside_another_draft_or_none(shipped: Catalog, head: Path) -> None:
     beside = shipped.resolve(f"qwen3-8b::qwen3-1.7b::{head}")
     assert beside.draft is not None and beside.draft.id == "qwen3-1.7b"
-    alone = shipped.resolve(f"pip::::{head}")
-    assert (alone.draft, alone.heads) == (None, (head,))
+    assert beside.heads == (head,)
+    assert shipped.resolve(f"pip::::{head}").draft is None
 
 
 def test_two_drafts_are_refused(shipped: Catalog) -> None:

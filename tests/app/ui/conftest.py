@@ -54,7 +54,7 @@ def chromium() -> str | None:
     return None
 
 
-@pytest.fixture(scope="session")  # while it lives, asyncio.run() needs a thread; see awaited()
+@pytest.fixture(scope="module")  # while it lives, no event loop runs in this thread; see awaited()
 def browser() -> Iterator[object]:
     path = chromium()
     if path is None:

@@ -228,7 +228,7 @@ def test_drafting_costs_the_drafts_time(
     plain, simulated = Own().contenders(case, tmp_path)
     with closing(plain), closing(simulated):
         assert isinstance(simulated, SimulatedContender)
-        model = simulated.proposer.draft.model
+        model = simulated.proposer.draft.reader.model
         drafted = 0
         alone = model.continue_greedily
 

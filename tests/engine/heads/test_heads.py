@@ -30,14 +30,14 @@ def test_every_file_of_a_kind_is_registered_has_a_proposer_and_a_writer() -> Non
 @pytest.mark.parametrize("kind", heads.kinds())
 def test_a_folder_is_known_by_its_configuration(kind: str, tmp_path: Path) -> None:
     folder = WRITERS[kind](tmp_path, TARGET)
-    assert heads.is_head(folder)
+    assert heads.kind_in(folder) == kind
     assert heads.check(folder) == kind == heads.inspect(folder, TARGET).kind
 
 
 def test_a_model_is_no_head(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model")
-    assert not heads.is_head(folder)
-    assert not heads.is_head(tmp_path / "nowhere")
+    assert heads.kind_in(folder) is None
+    assert heads.kind_in(tmp_path / "nowhere") is None
     with pytest.raises(ModelError, match=r"no head .* names \['LlamaForCausalLM'\].*medusa"):
         heads.inspect(folder, TARGET)
 

@@ -18,6 +18,7 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.controllers.fixed import Fixed
 from engine.decode import Ending, decode
+from engine.draft_reader import SameVocabulary
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round
 from engine.judge import Judge
@@ -108,8 +109,10 @@ def test_after_rounds_of_either_the_neural_draft_is_that_of_a_fresh_start(
         proposer.observe(Acceptance(tuple(range(stand)), correction, Origin.CORRECTION))
         neural = proposer.neural
         assert isinstance(neural, DraftModelProposer)
-        assert neural.cache.length == len(neural.tokens)  # type: ignore[attr-defined]
-        assert neural.tokens == context.tokens[: len(neural.tokens)]
+        reader = neural.reader
+        assert isinstance(reader, SameVocabulary)
+        assert reader.cache.length == len(reader.tokens)  # type: ignore[attr-defined]
+        assert reader.tokens == context.tokens[: len(reader.tokens)]
     fresh = begin(Context(context.tokens), rule)
     again, expected = (p.neural.propose(context, Budget(4, 4)) for p in (proposer, fresh))
     assert again.tree == expected.tree

@@ -35,7 +35,7 @@ def test_what_is_loaded_is_described(
     assert loaded is not None
     assert (loaded.name, loaded.target, loaded.draft) == ("Random", "target", "draft")
     assert (loaded.context, loaded.vocabulary, loaded.dtype) == (512, 320, "fp32")
-    assert loaded.proposers == ("none", "draft", "ngram", "suffix")
+    assert loaded.proposers == ("none", "draft", "ngram", "suffix", "hybrid")
     assert loaded.parameters > 0
     whole = service.load(*pair, name="All", heads=pair_heads)
     assert whole.proposers == proposers.names()
