@@ -156,7 +156,9 @@ class Catalog:
         kinds = {kind_in(folder) for folder in heads}
         kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
-        return Pairing(id=text, name=" + ".join(names), target=target, draft=draft, heads=(*kept, *heads))
+        return Pairing(
+            id=text, name=" + ".join(names), target=target, draft=draft, heads=(*kept, *heads)
+        )
 
     def _is_head(self, text: str) -> bool:
         known = any(spec.id == text for spec in self.models)

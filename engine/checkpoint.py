@@ -2,38 +2,32 @@
 
 A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without
 torch. Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do.
-Weights come from safetensors only: a pickle runs code when it is read, so it is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.errors import ModelError
-from engine.prequantised import NF4, STATE, auxiliary, check_names, check_scheme, nf4_state
-from engine.safetensors_header import StoredTensor, read_header
+from engine.prequantised import NF4, check_names, check_scheme
 from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
+from engine.weight_files import TensorInfo, read_json, read_tensors
 
 __all__ = [
     "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
-SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
-
 QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
 
-_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
@@ -56,17 +50,6 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
     "smollm3": {"tie_word_embeddings": True},
 }
 """What published configurations of a ``model_type`` leave out where it is transformers' default."""
-
-
-class TensorInfo(NamedTuple):
-    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...).
-
-    A weight that bitsandbytes quantised has the shape it stands for, and the dtype ``NF4``.
-    """
-
-    file: Path
-    shape: tuple[int, ...]
-    dtype: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +100,7 @@ def inspect(folder: Path) -> Checkpoint:
     config = read_config(folder)
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
-    tensors, stored_bytes = _tensors(folder)
+    tensors, stored_bytes = read_tensors(folder)
     check_names(folder, tensors)
     text = _text_part(config)
     hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
@@ -160,25 +143,6 @@ def fingerprint(folder: Path) -> str:
 # -- JSON files
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise ModelError(f"{file} is not UTF-8 text. Copy or download it again.") from error
-    except json.JSONDecodeError as error:
-        raise ModelError(
-            f"{file} is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}. "
-            "Correct it, or download the file again."
-        ) from error
-    except OSError as error:
-        raise ModelError(
-            f"{file} cannot be read: {error.strerror}. Check its permissions."
-        ) from error
-    if not isinstance(value, dict):
-        raise ModelError(f"{file} must hold a JSON object. Download the file again.")
-    return value
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """What config.json says; ``ModelError`` that tells what the folder holds instead."""
     if not folder.exists():
@@ -192,7 +156,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(
             f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
         )
-    return _read_json(file)
+    return read_json(file)
 
 
 def _instead_of_config(folder: Path) -> str:
@@ -253,7 +217,7 @@ def _size(
 
 def _eos_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
     file = folder / "generation_config.json"
-    generation = _read_json(file) if file.is_file() else {}
+    generation = read_json(file) if file.is_file() else {}
     value = generation.get("eos_token_id")
     if value is None:
         value = config.get("eos_token_id")
@@ -265,7 +229,7 @@ def _has_chat_template(folder: Path) -> bool:
     if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
         return True
     file = folder / "tokenizer_config.json"
-    return file.is_file() and bool(_read_json(file).get("chat_template"))
+    return file.is_file() and bool(read_json(file).get("chat_template"))
 
 
 # -- weights
@@ -275,38 +239,9 @@ def weights_complete(folder: Path) -> bool:
     """Whether ``folder`` holds configuration, tokenizer and every weight file, whole."""
     try:
         tokenizer_signature(folder)
-        return (folder / "config.json").is_file() and bool(_tensors(folder)[0])
+        return (folder / "config.json").is_file() and bool(read_tensors(folder)[0])
     except ModelError:
         return False
-
-
-def _tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
-    """All tensors by name, and the bytes they take."""
-    tensors: dict[str, TensorInfo] = {}
-    stored_bytes = 0
-    for file, expected in _weight_files(folder):
-        header = read_header(file)
-        absent = sorted(expected - header.keys())
-        if absent:
-            raise ModelError(
-                f"{folder / INDEX_FILE} names {_count(absent, 'tensor')} that {file.name} "
-                f"does not hold ({_some(absent)}). Index and shards come from different "
-                "downloads: get all of them again."
-            )
-        stored_bytes += sum(stored.nbytes for stored in header.values())
-        tensors |= {
-            name: _info(file, name, header) for name in header if not auxiliary(name, header)
-        }
-    if not tensors:
-        raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
-    return tensors, stored_bytes
-
-
-def _info(file: Path, name: str, header: Mapping[str, StoredTensor]) -> TensorInfo:
-    state = header.get(name + STATE)
-    if state is None:
-        return TensorInfo(file, header[name].shape, header[name].dtype)
-    return TensorInfo(file, nf4_state(file, name, state).shape, NF4)
 
 
 def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
@@ -315,69 +250,6 @@ def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
         for name, info in tensors.items()
         if not (tied and name == "lm_head.weight")
     )
-
-
-def _weight_files(folder: Path) -> list[tuple[Path, set[str]]]:
-    """The files to read, each with the tensors that the index promises in it."""
-    single = folder / SINGLE_FILE
-    if single.is_file():
-        return [(single, set())]
-    index = folder / INDEX_FILE
-    if index.is_file():
-        return _shards(folder, index)
-    raise ModelError(_no_weights(folder))
-
-
-def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
-    weight_map = _read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise ModelError(f"{index} has no 'weight_map'. Download the file again.")
-    by_file: dict[str, set[str]] = {}
-    for name, file in weight_map.items():
-        if not _is_shard_name(file):
-            raise ModelError(
-                f"{index}: tensor {name!r} is said to be in {file!r}, which is no "
-                "safetensors file of this folder. Download the index again."
-            )
-        by_file.setdefault(file, set()).add(name)
-    missing = sorted(file for file in by_file if not (folder / file).is_file())
-    if missing:
-        raise ModelError(
-            f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: {_some(missing)}. "
-            "Download the model again; what is there is kept."
-        )
-    return [(folder / file, names) for file, names in sorted(by_file.items())]
-
-
-def _no_weights(folder: Path) -> str:
-    pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
-    others = sorted(file.name for file in folder.glob("*.safetensors"))
-    if others:
-        return (
-            f"{folder} holds {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. "
-            "Add the index, or use the model's transformers layout."
-        )
-    if pickles:
-        return (
-            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run "
-            "any code when it is read, so it is refused. Get the repository's safetensors version, "
-            "or convert the weights on a machine you can afford to lose."
-        )
-    return f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download them."
-
-
-def _is_shard_name(file: object) -> bool:
-    """A plain name of this folder: an index must not reach outside it."""
-    return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
-
-
-def _count(names: list[str], noun: str) -> str:
-    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
-
-
-def _some(names: list[str], limit: int = 3) -> str:
-    more = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:

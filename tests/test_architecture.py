@@ -23,6 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "engine.safetensors_header",
         "engine.prequantised",
+        "engine.weight_files",
         "engine.tokenizer_files",
         "engine.kernels",
         "engine.noise",

@@ -25,12 +25,13 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 )
 
 from engine.catalog import ModelSpec
-from engine.checkpoint import INDEX_FILE, SINGLE_FILE, weights_complete
+from engine.checkpoint import weights_complete
 from engine.errors import DownloadError
 from engine.hub.explain import is_connection_trouble
 from engine.hub.places import FOLDER_VARIABLE, endpoint, repository_of
 from engine.hub.progress import Meter, Progress
 from engine.memory import human
+from engine.weight_files import INDEX_FILE, SINGLE_FILE
 
 _SMALL_FILES = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
