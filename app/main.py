@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7860
 DEFAULT_PAIR = "pip"
+SWITCH_S = 0.001
+"""How long a thread may hold the interpreter. A round of a small model takes less than Python's 5 ms, so
+the engine waited for the pages longer than it computed; with less than 1 ms nothing more is won."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,7 @@ def serve(settings: Settings) -> NoReturn:
     # Before Gradio and the hub are imported: nothing is reported to anybody.
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    sys.setswitchinterval(SWITCH_S)
     exposed = not is_loopback(settings.host)
     switch = ApiSwitch(settings.api, api_key=settings.api_key, needs_key=exposed)
     data_dir = paths.data_folder(settings.data_dir)
