@@ -73,7 +73,7 @@ def decode(
 
 def _within(budget: Budget, room: int) -> Budget:
     """No deeper than the tokens still wanted: the target adds one of its own."""
-    return replace(budget, depth=min(budget.depth, room), nodes=min(budget.nodes, room))
+    return replace(budget, depth=min(budget.depth, room), nodes=budget.nodes if room else 0)
 
 
 def cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:

@@ -60,6 +60,19 @@ class Tree:
     def is_chain(self) -> bool:
         return self.parents == tuple(range(-1, len(self.tokens) - 1))
 
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Of each node: 1 for those behind the pending token."""
+        found: list[int] = []
+        for parent in self.parents:
+            found.append(1 if parent < 0 else found[parent] + 1)
+        return tuple(found)
+
+    @property
+    def depth(self) -> int:
+        """How many tokens the longest branch has."""
+        return max(self.depths, default=0)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -86,6 +86,12 @@ class Features:
         if place is not None:
             self.rows[place, start : start + len(states)] = states
 
+    def keep(self, start: int, rows: Sequence[int]) -> None:
+        """Of rows that were written from ``start`` on, moves these, in rising order, to its begin."""
+        for at, row in enumerate(rows):
+            if row != at:
+                self.rows[:, start + at] = self.rows[:, start + row]
+
 
 class Backbone(Protocol):
     """What a head sees of the target it drafts for."""
@@ -93,6 +99,10 @@ class Backbone(Protocol):
     @property
     def length(self) -> int:
         """Tokens that have features: all but the pending one, while a proposer drafts."""
+
+    @property
+    def tree_nodes(self) -> int:
+        """How many tokens a drafted tree with branches may have; 0 where only chains are verified."""
 
     def features(self, tap: Tap, start: int, end: int) -> Tensor:
         """float32 (end - start, hidden) of the tokens ``start`` .. ``end - 1``, with end <= length.

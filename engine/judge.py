@@ -40,8 +40,9 @@ class Judge:
         if self.sampler.rule is AcceptanceRule.REJECTION:
             acceptance = self._reject(p, proposal, position)
         else:
-            # A node's depth is its position; along a chain row i stands at position + i.
-            choices = self.sampler.choose(adjusted, p, position, Stream.CHOICE)
+            # Branches at the same place see the same noise: whichever is right is judged as in a chain.
+            positions = [position, *(position + depth for depth in tree.depths)]
+            choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = follow(choices, tree)
         return _judgement(acceptance, p, tree)
 

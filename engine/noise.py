@@ -69,6 +69,17 @@ def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int])
     return torch.cat(drawn)
 
 
+def ranking(weights: Tensor, seed: int, stream: Stream, position: int, count: int) -> list[int]:
+    """The first ``count`` tokens through the goal in ``sample``'s race at ``position``, first to last.
+
+    ``weights (1, vocabulary)``; tokens of weight zero do not run.
+    """
+    times = exponential(seed, stream, [position], weights.shape[1]).to(weights.device).div_(weights)
+    running = int((weights > 0).sum())
+    found: list[int] = times[0].topk(min(count, running), largest=False).indices.tolist()
+    return found
+
+
 def _key(seed: int, stream: Stream, position: int) -> int:
     return _mix(_mix(_mix(seed & _MASK) ^ stream) ^ position)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.context import Context
-from engine.noise import Stream, sample
+from engine.noise import Stream, ranking, sample
 from engine.request import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
@@ -79,14 +79,24 @@ class Sampler:
             return torch.softmax(adjusted, dim=-1)
         return truncated(torch.softmax(adjusted / self.sampling.temperature, dim=-1), self.sampling)
 
-    def choose(self, adjusted: Tensor, p: Tensor, first_position: int, stream: Stream) -> list[int]:
-        """One token for each row; row i stands at ``first_position + i``."""
+    def choose(
+        self, adjusted: Tensor, p: Tensor, positions: Sequence[int], stream: Stream
+    ) -> list[int]:
+        """One token for each row; row i stands at ``positions[i]``."""
         if self.rule is AcceptanceRule.GREEDY:
             chosen: list[int] = adjusted.argmax(-1).tolist()
             return chosen
-        positions = range(first_position, first_position + len(p))
         sampled: list[int] = sample(p, self.seed, stream, positions).tolist()
         return sampled
+
+    def rank(
+        self, adjusted: Tensor, p: Tensor, position: int, stream: Stream, count: int
+    ) -> list[int]:
+        """The first ``count`` choices of a single row, best first; ``choose`` takes the first."""
+        if self.rule is AcceptanceRule.GREEDY:
+            ranked: list[int] = adjusted[0].topk(min(count, adjusted.shape[1])).indices.tolist()
+            return ranked
+        return ranking(p, self.seed, stream, position, count)
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
         """One row; drafted tokens count as if the text held them already."""

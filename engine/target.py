@@ -7,14 +7,16 @@ drafted ones; committing keeps those on the accepted path.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from torch import Tensor
 
 from engine.events import Tree
 from engine.features import Features, Tap
-from engine.models.base import Cache, Model, TappableModel
+from engine.models.base import Cache, Model, TappableModel, TreeCache, TreeModel
 from engine.models.cuda.cache import DeviceCache
 from engine.prefix import common_prefix
+from engine.request import MAX_DEPTH
 
 
 class Target:
@@ -32,6 +34,7 @@ class Target:
             self.cache = model.new_cache(model.info.context)
         self.tokens: list[int] = []
         self._unverified: list[int] = []
+        self._branched = False  # whether they stand in a tree with branches
 
     @property
     def context(self) -> int:
@@ -70,22 +73,36 @@ class Target:
             self.model.forward(tokens, self.cache, last=0)
             self.tokens.extend(tokens)
 
+    @property
+    def tree_nodes(self) -> int:
+        """See ``Backbone``."""
+        room = self.context - self.length - 1
+        return min(MAX_DEPTH, room) if isinstance(self.model, TreeModel) else 0
+
     def verify(self, pending: int, tree: Tree) -> Tensor:
         """Logits after the pending token and after each node: float32 (nodes + 1, vocabulary).
 
-        Raises ValueError for a tree with branches; the cache of this version holds one sequence.
+        Raises ValueError for a tree with branches of more than ``tree_nodes``.
         """
-        if not tree.is_chain:
-            raise ValueError("this target verifies chains only")
         self._unverified = [pending, *tree.tokens]
-        return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
+        self._branched = not tree.is_chain
+        if not self._branched:
+            return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
+        if len(tree) > self.tree_nodes:
+            raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
+        assert isinstance(self.model, TreeModel)
+        parents = [-1, *(parent + 1 for parent in tree.parents)]
+        return self.model.forward_tree(self._unverified, parents, self.cache)
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the pending token and the nodes on ``path``, forgets the rest."""
-        kept = self._unverified[: 1 + len(path)]
-        self.tokens.extend(kept)
-        self._unverified = []
-        self.cache.crop(len(self.tokens))
+        rows = [0, *(node + 1 for node in path)]
+        self.tokens.extend(self._unverified[row] for row in rows)
+        if self._branched:
+            cast(TreeCache, self.cache).keep(rows)
+        else:
+            self.cache.crop(len(self.tokens))
+        self._unverified, self._branched = [], False
 
     def adopt(self, tokens: Sequence[int]) -> None:
         """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
@@ -101,7 +118,7 @@ class Target:
         # An abandoned verification may have left unverified positions behind the tokens.
         self.cache.crop(length)
         del self.tokens[length:]
-        self._unverified = []
+        self._unverified, self._branched = [], False
 
 
 def _tappable(model: Model) -> TappableModel:

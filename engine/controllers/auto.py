@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from time import perf_counter
 
+from engine.controllers.base import budget_to
 from engine.controllers.experience import Experience
 from engine.events import Budget, Decision, Round
+from engine.request import MAX_DEPTH
 
 _GAIN, _RESUME = 1.02, 1.05
 """How much faster drafting must be to go on, and, after a pause, to begin again: between the two
@@ -66,7 +68,7 @@ class Auto:
         if self._paused and self._wait > 0 and not self._tried:
             return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
         if self._depth is not None:
-            return Budget(self._depth, self._depth)
+            return budget_to(self._depth)
         self._learn_costs()
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
@@ -80,10 +82,10 @@ class Auto:
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
         self._depth = depth
-        return Budget(depth, depth, self._news(depth if best else 0, speeds))
+        return budget_to(depth, self._news(depth if best else 0, speeds))
 
     def observe(self, round: Round) -> None:
-        asked, drafted = round.budget.depth > 0, len(round.tree)
+        asked, drafted = round.budget.depth > 0, round.tree.depth
         self._learn_times(round)
         if asked:
             self.experience.drafter.learn(round, self._idle)
@@ -125,14 +127,14 @@ class Auto:
     def _judge_try(self, round: Round) -> None:
         """A try that paid is followed by another, until the estimates have seen enough."""
         self._learn_costs()
-        if (1 + len(round.accepted_path)) * self._plain <= self._takes[len(round.tree)]:
+        if (1 + len(round.accepted_path)) * self._plain <= self._takes[round.tree.depth]:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)
             self._wait = self._pause
 
     def _learn_times(self, round: Round) -> None:
-        experience, timing, drafted = self.experience, round.timing, len(round.tree)
+        experience, timing, drafted = self.experience, round.timing, round.tree.depth
         # Sampling and judging belong to verifying: they too grow with the rows.
-        steps = [(experience.verify, 1 + drafted, timing.total_s - timing.draft_s)]
+        steps = [(experience.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
         # After plain rounds a draft model first reads what it missed, once.
         if round.budget.depth and self._warm:
             steps.append((experience.drafter.drafts, drafted, timing.draft_s))
@@ -142,11 +144,12 @@ class Auto:
         """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
         if not self._takes:
             between = self.experience.between(0)
-            verify = self.experience.verify.table(1 + self.deepest)
-            drafts = self.experience.drafter.drafts.table(self.deepest)
+            verify = self.experience.verify.table(1 + MAX_DEPTH)
+            drafter = self.experience.drafter
+            drafts = drafter.drafts.table(self.deepest)
             self._plain = verify[1] + between
             self._takes = [
-                verify[1 + drafted] + drafts[drafted] + between
+                verify[1 + drafter.nodes(drafted)] + drafts[drafted] + between
                 for drafted in range(self.deepest + 1)
             ]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.events import Budget, Round
+from engine.events import Budget, Decision, Round
+from engine.request import MAX_DEPTH
 
 
 class Controller(Protocol):
@@ -20,3 +21,8 @@ class Controller(Protocol):
 
     def observe(self, round: Round) -> None:
         """Learns from a finished round."""
+
+
+def budget_to(depth: int, decision: Decision | None = None) -> Budget:
+    """So deep, with as many branches as are verified in one pass."""
+    return Budget(depth, MAX_DEPTH if depth else 0, decision)

@@ -61,7 +61,7 @@ class Share:
 class Drafter:
     """One proposer under one rule. Position j means: given that the tokens before it did.
 
-    ``drafts`` are its times by the number of drafted tokens.
+    ``drafts`` are its times by the depth of what it drafted.
     """
 
     def __init__(self, drafts: Times | None = None) -> None:
@@ -70,6 +70,7 @@ class Drafter:
         self._accepted = [Share() for _ in range(MAX_DEPTH)]
         self._weight = 1.0
         self._usual = Share()  # acceptance of first tokens in the long run
+        self._nodes = list(range(MAX_DEPTH + 1))  # of the last tree so deep
 
     def begin(self) -> None:
         """A new text: what was learnt from others counts little."""
@@ -81,7 +82,8 @@ class Drafter:
     def learn(self, round: Round, idle: int) -> None:
         """Takes a round that was to draft, after ``idle`` rounds that were not."""
         self._age(1 + min(idle, _IDLE))
-        drafted, accepted = len(round.tree), len(round.accepted_path)
+        drafted, accepted = round.tree.depth, len(round.accepted_path)
+        self._nodes[drafted] = len(round.tree)
         for position in range(min(drafted + 1, round.budget.depth)):
             self._drafted[position].add(position < drafted, self._weight)
         for position in range(min(accepted + 1, drafted)):
@@ -89,6 +91,10 @@ class Drafter:
         if drafted:
             self._usual.fade(_FORGET_USUAL)
             self._usual.add(accepted > 0)
+
+    def nodes(self, depth: int) -> int:
+        """How many tokens a draft so deep has, its branches included."""
+        return self._nodes[depth]
 
     def stands(self) -> Iterator[float]:
         """The probability that a drafted token stands, for each position.

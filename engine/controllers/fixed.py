@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.controllers.base import budget_to
 from engine.controllers.experience import Experience
 from engine.events import Budget, Round
 
@@ -10,7 +11,7 @@ class Fixed:
     """Drafts as far as it may, whatever comes of it."""
 
     def __init__(self, depth: int, experience: Experience | None = None) -> None:
-        self._budget = Budget(depth=depth, nodes=depth)
+        self._budget = budget_to(depth)
 
     def budget(self) -> Budget:
         return self._budget

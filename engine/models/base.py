@@ -95,3 +95,23 @@ class GreedyModel(Model, Protocol):
         Returns them and their probabilities, both among the first ``limit`` tokens of the vocabulary.
         The last one is not appended.
         """
+
+
+class TreeCache(Cache, Protocol):
+    """A cache behind which a tree of rows can stand until it is known which of them stay."""
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Appends these rows of the last tree, from the root down, as if they had come one by one."""
+
+
+@runtime_checkable
+class TreeModel(Model, Protocol):
+    """A model that can read several continuations of a text at once."""
+
+    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+        """Logits float32 ``(len(tokens), vocabulary)``; each row sees the text and its ancestors.
+
+        At most 16 rows, the root first, whose parent is -1; each comes before its children. A row's
+        bits are those it has in ``forward`` behind the same tokens. Of the cache, a ``TreeCache``,
+        the length stays; what was computed waits for ``keep`` and is lost with the next call.
+        """

@@ -59,8 +59,8 @@ def runs(architecture: Architecture, kind: str, library: Library) -> bool:
 class NativeCache(Positions):
     """Keys and values of one sequence, as attention.h reads them.
 
-    keys (layers, kv_heads, context / 16, head_dim, 16), values (layers, kv_heads, context, head_dim),
-    float32 or bfloat16, as are the features.
+    keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
+    float32 or bfloat16, as are the features. The last group is for the rows of a tree.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class NativeCache(Positions):
         features: Features | None = None,
     ) -> None:
         super().__init__(context, features)
-        groups = -(-context // native.LANES)
+        groups = -(-context // native.LANES) + 1
         outer = len(architecture.layers), architecture.kv_heads
         self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
         self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
@@ -85,6 +85,16 @@ class NativeCache(Positions):
             dtype == torch.bfloat16,
             groups * native.LANES,
         )
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Appends these rows of the last tree, from the root down."""
+        for row in rows:
+            group, lane = divmod(self.length, native.LANES)
+            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
+            self.values[:, :, self.length] = self.values[:, :, row - native.ROWS]
+            self.length += 1
+        if self.features is not None:
+            self.features.keep(self.length - len(rows), rows)
 
 
 class NativeDecoder:
@@ -189,6 +199,15 @@ class NativeDecoder:
         cache.length += len(tokens)
         return self._capped(logits)
 
+    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+        """See ``TreeModel``."""
+        assert isinstance(cache, NativeCache) and len(tokens) <= native.ROWS
+        logits = torch.empty(len(tokens), self.architecture.vocabulary)
+        ids, ancestors = _ids(tokens), (ctypes.c_int32 * len(parents))(*parents)
+        step = self._step(ids, cache, len(tokens), logits, ctypes.addressof(ancestors))
+        self._library.forward(self._pointer, ctypes.byref(step))
+        return self._capped(logits)
+
     def continue_greedily(
         self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
     ) -> tuple[list[int], list[float]]:
@@ -204,12 +223,23 @@ class NativeDecoder:
         return list(chosen), list(likely)
 
     def _step(
-        self, ids: ctypes.Array[ctypes.c_int64], cache: NativeCache, last: int, logits: Tensor
+        self,
+        ids: ctypes.Array[ctypes.c_int64],
+        cache: NativeCache,
+        last: int,
+        logits: Tensor,
+        parents: int | None = None,
     ) -> native.Step:
         """Points into its arguments, which must outlive it."""
         assert cache.length + len(ids) <= cache.context
         return native.Step(
-            ctypes.addressof(ids), len(ids), cache.length, last, logits.data_ptr(), cache.view
+            ctypes.addressof(ids),
+            len(ids),
+            cache.length,
+            parents,
+            last,
+            logits.data_ptr(),
+            cache.view,
         )
 
 

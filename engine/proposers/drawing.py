@@ -47,8 +47,9 @@ class Chain:
     def _draw(self, logits: Tensor) -> None:
         adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
         p = self._sampler.probabilities(adjusted)
-        position = self._known + len(self.tokens)
-        self.tokens += self._sampler.choose(adjusted, p, position, self._stream)
+        first = self._known + len(self.tokens)
+        positions = range(first, first + len(logits))
+        self.tokens += self._sampler.choose(adjusted, p, positions, self._stream)
         self._rows.append(p)
 
     def proposal(self) -> DraftProposal:

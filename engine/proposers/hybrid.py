@@ -80,7 +80,7 @@ class HybridProposer:
             # and is told below what stood, so that it catches up when its turn comes.
             self.neural.propose(context, _LOOKING_ON)
             return as_proposal(recalled)
-        drafted = self.neural.propose(context, Budget(length, min(length, budget.nodes)))
+        drafted = self.neural.propose(context, Budget(length, budget.nodes))
         # It drafts nothing where its own context ends; that too is known before anything is drawn.
         return drafted if len(drafted.tree) else as_proposal(recalled)
 

@@ -24,11 +24,18 @@ class FakeCache:
 
     def __init__(self, features: Features | None = None) -> None:
         self.tokens: list[int] = []
+        self.branches: list[int] = []  # the tokens of the last tree
         self.features = features
 
     @property
     def length(self) -> int:
         return len(self.tokens)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        start = self.length
+        self.tokens += [self.branches[row] for row in rows]
+        if self.features is not None:
+            self.features.keep(start, rows)
 
     def crop(self, length: int) -> None:
         if not 0 <= length <= len(self.tokens):
@@ -37,7 +44,7 @@ class FakeCache:
 
 
 class TableModel:
-    """Logits are any function of the tokens so far: a TappableModel for exact tests.
+    """Logits are any function of the tokens so far: a TappableModel and TreeModel for exact tests.
 
     A hidden state is noise that the last two tokens and the tap decide; so are embeddings.
     """
@@ -81,9 +88,9 @@ class TableModel:
     def logits(self, normed: Tensor) -> Tensor:
         return normed @ self.embed(range(self._info.vocabulary)).T
 
-    def _tap(self, features: Features, text: Sequence[int]) -> None:
+    def _tap(self, features: Features, text: Sequence[int], at: int) -> None:
         for number, tap in enumerate(features.taps):
-            features.write(tap, len(text) - 1, self._noise(number, *text[-2:]))
+            features.write(tap, at, self._noise(number, *text[-2:]))
 
     def _noise(self, *key: int) -> Tensor:
         chance = random.Random(hash(key))
@@ -96,17 +103,31 @@ class TableModel:
         for token in tokens:
             cache.tokens.append(token)
             if cache.features is not None:
-                self._tap(cache.features, cache.tokens)
+                self._tap(cache.features, cache.tokens, cache.length - 1)
             rows.append(list(self._logits(cache.tokens)))
         width = self._info.vocabulary
         return torch.tensor(rows[len(rows) - last :], dtype=torch.float32).reshape(last, width)
 
+    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+        assert isinstance(cache, FakeCache)
+        self.fed += len(tokens)
+        cache.branches = list(tokens)
+        texts: list[list[int]] = []
+        for row, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
+            texts.append([*(texts[parent] if parent >= 0 else cache.tokens), token])
+            if cache.features is not None:
+                self._tap(cache.features, texts[-1], cache.length + row)
+        return torch.tensor([list(self._logits(text)) for text in texts], dtype=torch.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class Scripted:
-    """A proposer that drafts ``script(tokens so far, depth)``, whatever the model thinks."""
+    """A proposer that drafts ``script(tokens so far, depth)``, whatever the model thinks.
 
-    script: Callable[[Sequence[int], int], Sequence[int]]
+    A tree is drafted as it is; of other tokens, a chain of ``depth``.
+    """
+
+    script: Callable[[Sequence[int], int], Sequence[int] | Tree]
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -120,8 +141,10 @@ class Scripted:
         return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        tokens = tuple(self.script(context.tokens, budget.depth))[: budget.depth]
-        return DraftProposal(Tree.chain(tokens), None, (None,) * len(tokens))
+        drafted = self.script(context.tokens, budget.depth)
+        if not isinstance(drafted, Tree):
+            drafted = Tree.chain(tuple(drafted)[: budget.depth])
+        return DraftProposal(drafted, None, (None,) * len(drafted))
 
     def observe(self, acceptance: Acceptance) -> None: ...
 

@@ -6,11 +6,14 @@ computed together, nor on what was rolled back, nor on how the prompt was cut.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
-from engine.models.base import Model
+from engine.features import NORMED, Features, entering
+from engine.models.base import Model, TappableModel, TreeCache, TreeModel
 
 _ROOM = 512  # positions in the caches; every text here is shorter
 _MOST_ROWS = 16
@@ -65,3 +68,48 @@ def check_parts(model: Model, text: Sequence[int], sizes: Sequence[int]) -> None
         found = model.forward(last, cache, last=10)
         expected = found if expected is None else expected
         assert torch.equal(found, expected), f"prefilled {size} at a time"
+
+
+def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
+    """A row of a tree has the bits of its branch alone, before and after some of the tree is kept.
+
+    Logits and hidden states; random trees of up to 16 rows behind ``text``, one after the other.
+    Raises AssertionError.
+    """
+    assert isinstance(model, TreeModel) and isinstance(model, TappableModel)
+    chance = random.Random(seed)
+    taps = (*entering(0, model.info.layers), NORMED)
+    cache, alone = model.new_cache(_ROOM, taps), model.new_cache(_ROOM, taps)
+    model.forward(text, cache, last=0)
+    model.forward(text, alone, last=0)
+    for _ in range(6):
+        rows = chance.randint(2, _MOST_ROWS)
+        parents = [-1, *(chance.randrange(max(0, row - 4), row) for row in range(1, rows))]
+        tokens = [chance.randrange(model.info.vocabulary) for _ in range(rows)]
+        start = cache.length
+        together = model.forward_tree(tokens, parents, cache)
+        assert cache.length == start
+        for row in range(rows):
+            branch = _ancestors(parents, row)
+            expected = model.forward([tokens[each] for each in branch], alone, last=1)
+            assert torch.equal(together[row : row + 1], expected), f"row {row} of {parents} differs"
+            alone.crop(start)
+        kept = _ancestors(parents, chance.randrange(rows))
+        cast(TreeCache, cache).keep(kept)
+        model.forward([tokens[each] for each in kept], alone, last=0)
+        assert cache.length == alone.length
+        assert torch.equal(_rows(cache.features, cache.length), _rows(alone.features, cache.length))
+
+
+def _ancestors(parents: Sequence[int], row: int) -> list[int]:
+    """Rows from the root down to ``row``."""
+    found = []
+    while row >= 0:
+        found.append(row)
+        row = parents[row]
+    return found[::-1]
+
+
+def _rows(features: Features | None, length: int) -> torch.Tensor:
+    assert features is not None
+    return features.rows[:, :length]

@@ -21,7 +21,7 @@ from engine.context import Context
 from engine.controllers.experience import Experience
 from engine.controllers.fixed import Fixed
 from engine.decode import Ending, decode
-from engine.events import Origin, Round
+from engine.events import Origin, Round, Tree
 from engine.heads.base import Head
 from engine.judge import Judge
 from engine.proposers.base import Resources
@@ -175,6 +175,61 @@ def test_no_draft_whatsoever_changes_the_output(
     plain = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
     assert drafted.output == plain.output
+
+
+def pruned(tree: Tree, depth: int) -> Tree:
+    """Without what lies deeper than ``depth``."""
+    kept = [node for node, at in enumerate(tree.depths) if at <= depth]
+    number = {node: index for index, node in enumerate(kept)} | {-1: -1}
+    return Tree(
+        tuple(tree.tokens[node] for node in kept),
+        tuple(number[tree.parents[node]] for node in kept),
+    )
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    size = draw(st.integers(0, 15))
+    parents = [draw(st.integers(max(-1, node - 4), node - 1)) for node in range(size)]
+    tokens = st.lists(st.integers(0, VOCABULARY - 1), min_size=size, max_size=size)
+    return Tree(tuple(draw(tokens)), tuple(parents))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    drafts=st.lists(trees(), min_size=1, max_size=8),
+    sampling=st.sampled_from(RULES),
+    limit=st.integers(1, 25),
+    eos=st.sets(st.integers(0, VOCABULARY - 1), max_size=2),
+)
+def test_no_tree_whatsoever_changes_the_output(
+    drafts: list[Tree], sampling: Sampling, limit: int, eos: set[int]
+) -> None:
+    scripted = Scripted(lambda tokens, depth: pruned(drafts[len(tokens) % len(drafts)], depth))
+    plain = generate("none", sampling=sampling, limit=limit, eos=eos)
+    drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
+    assert drafted.output == plain.output
+    assert drafted.target.cache.length == len(drafted.target.tokens)
+
+
+@pytest.mark.parametrize("wrong", range(4))
+def test_a_right_branch_is_found_among_wrong_ones(wrong: int) -> None:
+    def bushy(tokens: Sequence[int], depth: int) -> Tree:
+        """Wrong tokens first at every place, and behind them the right one, which goes on."""
+        nodes: list[int] = []
+        parents: list[int] = []
+        at = -1
+        for token in oracle(tokens, min(depth, 3)):
+            others = [(token + 1 + other) % VOCABULARY for other in range(wrong)]
+            nodes += [*others, token]
+            parents += [at] * (wrong + 1)
+            at = len(nodes) - 1
+        return Tree(tuple(nodes), tuple(parents))
+
+    run = generate(Scripted(bushy), depth=3, limit=33)
+    assert run.output == generate("none", limit=33).output
+    assert all(len(turn.accepted_path) == turn.tree.depth for turn in run.rounds)
+    assert [turn.origin for turn in run.rounds] == [Origin.BONUS] * len(run.rounds)
 
 
 @pytest.mark.parametrize("depth", [1, 4, 15])

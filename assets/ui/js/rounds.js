@@ -13,12 +13,29 @@ function chip(kind, telling, text, p, q) {
   return node;
 }
 
+// A tree's chips stand in columns, one for each place in the text; the accepted one is on top of its column.
+function columns(round, drawn, last) {
+  const depths = [];
+  for (const parent of round.b) depths.push(parent < 0 ? 0 : depths[parent] + 1);
+  const places = Array.from({ length: Math.max(...depths) + 1 }, () => []);
+  round.d.forEach(([text, fate], node) => {
+    const before = round.b[node];
+    if (before >= 0) drawn[node].probe.behind = round.d[before][0];
+    if (fate === "a" || fate === "x") places[depths[node]].unshift(drawn[node]);
+    else places[depths[node]].push(drawn[node]);
+  });
+  const kept = round.d.filter(([, fate]) => fate === "a" || fate === "x").length;
+  if (kept < places.length) places[kept].unshift(last);
+  else places.push([last]);
+  return places.map((place) => h("span", { class: "place" }, ...place));
+}
+
 function lane(round) {
-  const chips = h("span", { class: "chips", role: "list" });
-  for (const [text, fate, p, q] of round.d) chips.append(chip(fates[fate], tellings[fate], text, p, q));
+  const drawn = round.d.map(([text, fate, p, q]) => chip(fates[fate], tellings[fate], text, p, q));
   const [text, origin, p, emitted] = round.n;
   const kind = origin === "c" ? "correction" : "bonus";
-  chips.append(chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined));
+  const last = chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined);
+  const chips = h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, drawn, last) : [...drawn, last]));
   return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
 }
 
@@ -47,7 +64,7 @@ class Probe {
   show(target) {
     if (!target?.probe) return this.hide();
     this.target = target;
-    const { telling, text, p, q } = target.probe;
+    const { telling, text, p, q, behind } = target.probe;
     const bar = (name, label, value, missing) => {
       const known = value !== null && value !== undefined;
       const fill = h("i", { class: `fill ${name}` });
@@ -55,7 +72,7 @@ class Probe {
       return h("div", { class: "bar" }, h("b", {}, name), h("span", { class: "track" }, fill), h("span", { class: "value" }, known ? probability(value) : missing), h("span", { class: "who" }, label));
     };
     this.node.replaceChildren(
-      h("div", { class: "probe-head" }, h("code", {}, JSON.stringify(text)), " ", h("span", {}, telling)),
+      h("div", { class: "probe-head" }, h("code", {}, JSON.stringify(text)), " ", h("span", {}, telling), ...(behind === undefined ? [] : [" ", h("span", {}, words.behind), " ", h("code", {}, JSON.stringify(behind))])),
       bar("p", words.target, p, words.noP),
       ...(q === undefined ? [] : [bar("q", words.draft, q, words.noQ)]),
     );
@@ -133,7 +150,7 @@ export class RoundsView {
       goal = current ? chips[chips.indexOf(current) + steps[event.key]] : chips[0];
     } else if (event.key in rows && current) {
       const next = rows[event.key] > 0 ? current.closest(".lane").nextElementSibling : current.closest(".lane").previousElementSibling;
-      const column = [...current.parentElement.children].indexOf(current);
+      const column = [...current.closest(".chips").querySelectorAll(".chip")].indexOf(current);
       const chips = next?.querySelectorAll(".chip") ?? [];
       goal = chips[Math.min(column, chips.length - 1)];
     } else if (event.key === "Escape" && current) {

@@ -7,6 +7,7 @@ export const words = {
   cut: "accepted, but behind the end of the reply",
   correction: "correction: the target's token in place of the rejected one",
   bonus: "bonus: the target's own next token",
+  behind: "behind",
   noQ: "no q: this proposer is certain",
   noP: "no p",
   target: "target",

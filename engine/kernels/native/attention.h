@@ -31,6 +31,13 @@ struct Memory {
             put(row + d, value[d]);
         }
     }
+
+    void copy(int from, int to) const {
+        const T* source = keys + (size_t(from / LANES) * width) * LANES + from % LANES;
+        T* group = keys + (size_t(to / LANES) * width) * LANES + to % LANES;
+        for (int d = 0; d < width; ++d) group[size_t(d) * LANES] = source[size_t(d) * LANES];
+        std::memcpy(values + size_t(to) * width, values + size_t(from) * width, sizeof(T) * width);
+    }
 };
 
 constexpr int QUERIES = 4;  // that are looked up together: one reading of the memory serves them all

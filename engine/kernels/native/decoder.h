@@ -48,13 +48,14 @@ struct Cache {
     const Tap* taps;
     int32_t tapped;
     int32_t bf16;
-    int32_t context;  // positions, a multiple of sixteen
+    int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
 };
 
 struct Step {
     const int64_t* tokens;
     int32_t rows, start;
-    int32_t last;   // rows whose logits are wanted
+    const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
+    int32_t last;            // rows whose logits are wanted
     float* logits;  // [last][vocabulary]
     Cache cache;
 };
@@ -125,6 +126,8 @@ public:
     // Up to sixteen rows.
     void run(const Step& step) {
         step_ = step;
+        for (int r = 0; r < step.rows; ++r)
+            positions_[r] = !step.parents ? step.start + r : step.parents[r] < 0 ? step.start : positions_[step.parents[r]] + 1;
         pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
     }
 
@@ -248,16 +251,13 @@ private:
     // which saves the barrier.
     template <class T>
     void look(int index, const Layer& layer, Scratch& own, int thread) {
-        const int heads = shape_.heads, kv_heads = shape_.kv_heads, width = shape_.head_dim;
+        if (step_.parents) return look_along_tree<T>(index, layer, own, thread);
+        const int heads = shape_.heads, kv_heads = shape_.kv_heads;
         const bool split = kv_heads % pool_.count() != 0;
         const auto [first_kv, end_kv] = part(kv_heads, thread);
         for (int head = first_kv; head < end_kv; ++head) {
             const auto memory = memory_of<T>(index, head);
-            for (int r = 0; r < step_.rows; ++r) {
-                const float* row = row_of(r);
-                turn(layer, row + size_t(heads + head) * width, heads + head, step_.start + r, own.head.data());
-                memory.write(step_.start + r, own.head.data(), row + size_t(heads + kv_heads + head) * width);
-            }
+            for (int r = 0; r < step_.rows; ++r) remember(memory, layer, head, r, positions_[r], own);
         }
         if (split) pool_.barrier();
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
@@ -266,18 +266,51 @@ private:
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
             const int from = tile % tiles * QUERIES, to = std::min(from + QUERIES, together);
-            look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, from, to, own);
+            look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, 0, step_.rows, from, to, own);
         }
     }
 
-    // Queries from .. to - 1 of those that share the memory of `kv_head`.
+    // Rows of a tree take turns: where a row's ancestors would stand if they were all there is, there they
+    // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
     template <class T>
-    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int from, int to, Scratch& own) {
+    void look_along_tree(int index, const Layer& layer, Scratch& own, int thread) {
+        const int group = shape_.heads / shape_.kv_heads, spare = step_.cache.context - ROWS;
+        const auto [first, end] = part(shape_.kv_heads, thread);
+        for (int head = first; head < end; ++head) {
+            const auto memory = memory_of<T>(index, head);
+            for (int r = 0; r < step_.rows; ++r) remember(memory, layer, head, r, spare + r, own);
+            int there[ROWS];  // the row that stands at each position from `start` on
+            std::fill_n(there, ROWS, -1);
+            for (int r = 0; r < step_.rows; ++r) {
+                for (int up = r; up >= 0; up = step_.parents[up]) {
+                    int& row = there[positions_[up] - step_.start];
+                    if (row != up) memory.copy(spare + up, positions_[up]);
+                    row = up;
+                }
+                for (int from = 0; from < group; from += QUERIES)
+                    look_up(memory, layer, head, r, 1, from, std::min(from + QUERIES, group), own);
+            }
+        }
+    }
+
+    // Writes the key and value of one row and head to a place in the memory.
+    template <class T>
+    void remember(const Memory<T>& memory, const Layer& layer, int head, int r, int place, Scratch& own) const {
+        const int heads = shape_.heads, width = shape_.head_dim;
+        const float* row = row_of(r);
+        turn(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
+        memory.write(place, own.head.data(), row + size_t(heads + shape_.kv_heads + head) * width);
+    }
+
+    // Queries from .. to - 1 of those of `rows` rows from `row` on that share the memory of `kv_head`.
+    template <class T>
+    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int row, int rows, int from, int to,
+                 Scratch& own) {
         const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
         Query queries[QUERIES];
         for (int query = from; query < to; ++query) {
-            const int head = kv_head * group + query / step_.rows, r = query % step_.rows;
-            const int position = step_.start + r;
+            const int head = kv_head * group + query / rows, r = row + query % rows;
+            const int position = positions_[r];
             float* turned = own.head.data() + size_t(query - from) * width;
             turn(layer, row_of(r) + size_t(head) * width, head, position, turned);
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
@@ -319,6 +352,7 @@ private:
     const Shape shape_;
     Pool& pool_;
     Step step_{};
+    int positions_[ROWS];  // in the text, of each row
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, mixed_, gates_, active_;
 };

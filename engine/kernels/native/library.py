@@ -94,6 +94,7 @@ class Step(c.Structure):
         ("tokens", c.c_void_p),
         ("rows", c.c_int32),
         ("start", c.c_int32),
+        ("parents", c.c_void_p),
         ("last", c.c_int32),
         ("logits", c.c_void_p),
         ("cache", Cache),

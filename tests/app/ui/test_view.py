@@ -74,6 +74,14 @@ def test_a_round_carries_chips_marks_and_text():
     }
 
 
+def test_a_round_that_drafted_a_tree_tells_the_parents():
+    tree = Tree((1, 2, 3), (-1, -1, 0))
+    drafted = tuple(Drafted(node, " x", False, None, 0.5) for node in range(3))
+    shown = view.show(Emitted(turn(tree, ()), (), drafted, " d", " d"))
+    assert shown["b"] == (-1, -1, 0)
+    assert "b" not in view.show(emitted([" a", " b"], 1, " d"))
+
+
 def test_marks_count_as_javascript_does_and_leave_out_tokens_without_text():
     pieces = [
         Piece(1, "😀", Origin.DRAFT, None),

@@ -26,7 +26,7 @@ def test_requests_know_the_registered_names() -> None:
 def test_every_controller_starts_without_experience(name: str) -> None:
     budget = controllers.create(name, 5, Experience()).budget()
     # Auto measures a plain round first: it is what all others are compared with.
-    assert budget == (Budget(5, 5) if name == "fixed" else Budget(0, 0))
+    assert budget == (Budget(5, 15) if name == "fixed" else Budget(0, 0))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
 from engine.testing.checkpoints import VOCABULARY
 from engine.testing.families import LONGROPE, MODELS, OTHERS, write_family
-from engine.testing.sameness import check_parts, check_rollback, check_rows
+from engine.testing.sameness import check_parts, check_rollback, check_rows, check_tree
 
 PIP = Path(__file__).resolve().parents[3] / "assets" / "pip"
 WIDTHS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 80}
@@ -119,6 +119,11 @@ def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> N
 
 def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
     check_parts(model, tokens(120), (1, 7, 16, 100, 110))
+
+
+@pytest.mark.parametrize("start", [1, 14, 250, 300])
+def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model, start: int) -> None:
+    check_tree(model, tokens(start), seed=start)
 
 
 @pytest.mark.parametrize("rows", [1, 16, 17, 40])
