@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.features import Features, Tap
+from engine.features import Ends, Features, Tap
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +95,12 @@ class GreedyModel(Model, Protocol):
         Returns them and their probabilities, both among the first ``limit`` tokens of the vocabulary.
         The last one is not appended.
         """
+
+
+@runtime_checkable
+class CompiledModel(Model, Protocol):
+    """A model whose step is compiled, so that what is compiled for a head may use its matrices."""
+
+    @property
+    def ends(self) -> Ends:
+        """See ``Backbone``."""
