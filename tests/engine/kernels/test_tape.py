@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as c
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ def test_a_part_of_a_tape_goes_on_where_another_ended(threads: Library) -> None:
     at_once = list(tokens)
     x.zero_()
     tokens[1:] = [0] * 5
-    for first, end in zip(ends, ends[1:], strict=False):
+    for first, end in pairwise(ends):
         program.run(first, end)
     assert list(tokens) == at_once
 
