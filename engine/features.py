@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.kernels.native.library import Matrix
+
 
 @dataclass(frozen=True, slots=True)
 class Tap:
@@ -93,6 +95,15 @@ class Features:
                 self.rows[:, start + at] = self.rows[:, start + row]
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Both ends of a model in the compiled step's layout; logits l become ``cap`` tanh(l / cap)."""
+
+    embedding: Matrix
+    head: Matrix
+    cap: float | None
+
+
 class Backbone(Protocol):
     """What a head sees of the target it drafts for."""
 
@@ -115,3 +126,13 @@ class Backbone(Protocol):
 
     def logits(self, normed: Tensor) -> Tensor:
         """float32 (rows, vocabulary): the output head on ``normed`` float32 (rows, hidden)."""
+
+    def tapped(self, tap: Tap) -> Tensor:
+        """All rows of a tap (context, hidden) as they are kept; where they lie never changes.
+
+        Those below ``length`` are valid.
+        """
+
+    @property
+    def ends(self) -> Ends | None:
+        """What ``embed`` and ``logits`` compute with; None where that is not compiled."""

@@ -12,8 +12,15 @@ from typing import cast
 from torch import Tensor
 
 from engine.events import Tree
-from engine.features import Features, Tap
-from engine.models.base import Cache, Model, TappableModel, TreeCache, TreeModel
+from engine.features import Ends, Features, Tap
+from engine.models.base import (
+    Cache,
+    CompiledModel,
+    Model,
+    TappableModel,
+    TreeCache,
+    TreeModel,
+)
 from engine.models.cuda.cache import DeviceCache
 from engine.prefix import common_prefix
 from engine.request import MAX_DEPTH
@@ -49,9 +56,18 @@ class Target:
         """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
         if not 0 <= start <= end <= self.length:
             raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
+        return self.tapped(tap)[start:end].float()
+
+    def tapped(self, tap: Tap) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
         if self._features is None:
             raise KeyError(tap)
-        return self._features.at(tap)[start:end].float()
+        return self._features.at(tap)
+
+    @property
+    def ends(self) -> Ends | None:
+        """See ``Backbone``."""
+        return self.model.ends if isinstance(self.model, CompiledModel) else None
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

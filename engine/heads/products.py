@@ -14,12 +14,12 @@ from torch import Tensor
 from engine import devices
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
-from engine.kernels.native.library import Library, Matrix
+from engine.kernels.native.library import Kind, Library, Matrix
 
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """Makes products. ``kind`` is int8 (in the compiled step's layout), bf16 or fp32."""
+    """Makes products. ``kind`` is int8, bf16 or fp32; int8 needs the ``library``, the compiled step."""
 
     kind: str
     device: torch.device
@@ -32,7 +32,7 @@ class Products:
         library = native.ready() if device.type == "cpu" else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
-        return cls(dtype, device)
+        return cls(dtype, device, library)
 
     def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
         """The product with ``weight (out, in)``, and ``bias (out,)`` added."""
@@ -45,7 +45,10 @@ class Products:
 
     def _product(self, weight: Tensor) -> Linear:
         if self.library is not None and weight.shape[1] % native.LANES == 0:
-            return Matrix(self.library, self.library.kinds["int8"], weight)
+            kind = self.library.kinds[self.kind]
+            if kind is Kind.FP32 and weight.dtype == torch.bfloat16:
+                kind = Kind.BF16  # half the bytes, the same numbers
+            return Matrix(self.library, kind, weight)
         if self.kind == "bf16":
             return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))
         return make_linear(weight.to(self.device, torch.float32))

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.features import Features, Tap
+from engine.features import Ends, Features, Tap
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +115,12 @@ class TreeModel(Model, Protocol):
         bits are those it has in ``forward`` behind the same tokens. Of the cache, a ``TreeCache``,
         the length stays; what was computed waits for ``keep`` and is lost with the next call.
         """
+
+
+@runtime_checkable
+class CompiledModel(Model, Protocol):
+    """A model whose step is compiled, so that what is compiled for a head may use its matrices."""
+
+    @property
+    def ends(self) -> Ends:
+        """See ``Backbone``."""

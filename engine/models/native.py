@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.cache import Positions
-from engine.features import Features, Tap
+from engine.features import Ends, Features, Tap
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
@@ -176,6 +176,11 @@ class NativeDecoder:
             device=torch.device("cpu"),
         )
         return NativeCache(self.architecture, context, self._cached, features if taps else None)
+
+    @property
+    def ends(self) -> Ends:
+        """See ``Backbone``."""
+        return Ends(self._embedding, self._head, self.architecture.logit_cap)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

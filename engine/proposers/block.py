@@ -14,6 +14,8 @@ from engine.context import Context
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.heads.block import BlockHead
+from engine.heads.compiled import compiled
+from engine.heads.compiled.block import BlockDraft
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.proposers.drawing import Chain
@@ -50,6 +52,7 @@ class BlockProposer:
         self.options = options
         self.head, self.target = resources.head(BlockHead)
         self.memory = self.head.new_memory()
+        self.compiled = compiled(BlockDraft, self.head, self.target)
         self.text: list[int] = []  # the tokens whose keys and values are kept
 
     def begin(self, context: Context, sampler: Sampler) -> None:
@@ -65,6 +68,8 @@ class BlockProposer:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
         if depth < 1 or read < 1:
             return NOTHING
+        if self.compiled is not None:
+            return self._compiled(self.compiled, context, depth)
         for part in parts(range(len(self.text), read)):
             self._read(context, part[0], part[-1] + 1)
         pending = context.tokens[-1]
@@ -88,6 +93,8 @@ class BlockProposer:
     def close(self) -> None:
         self.text.clear()
         self.memory = self.head.new_memory()
+        if self.compiled is not None:
+            self.compiled.close()
 
     @property
     def _cuts(self) -> bool:
@@ -102,8 +109,31 @@ class BlockProposer:
         return logits if markov is None else logits + markov.bias(before)
 
     def _read(self, context: Context, start: int, end: int) -> None:
-        self.head.read(self.target, self.memory, start, end)
+        if self.compiled is None:
+            self.head.read(self.target, self.memory, start, end)
+        else:
+            self.compiled.read(start, end)
         self.text += context.tokens[start:end]
+
+    def _compiled(self, block: BlockDraft, context: Context, depth: int) -> DraftProposal:
+        """What ``propose`` drafts in a program."""
+        start, read, pending = len(self.text), self.target.length, context.tokens[-1]
+        self.text += context.tokens[start:read]
+        draft = block.begin(start, read, pending, depth)
+        if self.sampler.takes_likeliest:
+            tokens, likely = draft.likeliest(depth)
+            kept = self._confident(block.states[:depth], [pending, *tokens])
+            return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
+        chain = Chain(self.sampler, len(context.tokens))
+        if self.head.markov is None and not self._cuts:
+            chain.draw_all(block.all_logits(depth))
+            return chain.proposal()
+        for step, state in enumerate(block.states[:depth].split(1)):
+            logits = draft.logits(step)
+            if self._cuts and self._doubted(state, draft.chain[step]):
+                break
+            draft.choose(step, chain.draw(logits))
+        return chain.proposal()
 
     @torch.inference_mode()
     def _likeliest(self, states: Tensor, logits: Tensor, pending: int) -> DraftProposal:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from engine.events import Tree
+from engine.heads.compiled.unrolled import Unrolled
 from engine.noise import Stream
 from engine.proposers.base import NOTHING, DraftProposal
 from engine.request import AcceptanceRule
@@ -59,3 +62,23 @@ class Chain:
         q = torch.cat(self._rows)  # (nodes, vocabulary)
         chosen = q[range(len(self.tokens)), self.tokens].tolist()
         return DraftProposal(Tree.chain(self.tokens), q, tuple(chosen))
+
+
+def written_out(
+    draft: Unrolled,
+    sampler: Sampler,
+    known: int,
+    depth: int,
+    on_target: Callable[[Tensor], Tensor] = lambda logits: logits,
+) -> DraftProposal:
+    """What a compiled head drafts behind ``known`` tokens of text.
+
+    ``on_target`` widens a head's logits to the target's vocabulary.
+    """
+    if sampler.takes_likeliest:
+        tokens, likely = draft.likeliest(depth)
+        return DraftProposal(Tree.chain(tokens), None, tuple(likely))
+    chain = Chain(sampler, known)
+    for step in range(depth):
+        draft.choose(step, chain.draw(on_target(draft.logits(step))))
+    return chain.proposal()

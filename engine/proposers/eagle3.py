@@ -12,10 +12,12 @@ from torch import Tensor
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget, Tree
+from engine.heads.compiled import compiled
+from engine.heads.compiled.eagle3 import Eagle3Draft
 from engine.heads.eagle3 import Eagle3Head
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain
+from engine.proposers.drawing import Chain, written_out
 from engine.sampling import Sampler
 
 
@@ -37,6 +39,7 @@ class Eagle3Proposer:
     def __init__(self, options: Options, resources: Resources) -> None:
         self.head, self.target = resources.head(Eagle3Head)
         self.memory = self.head.new_memory()
+        self.compiled = compiled(Eagle3Draft, self.head, self.target)
         self.text: list[int] = []  # the tokens that the rows are made from: one more than rows
 
     @property
@@ -52,12 +55,21 @@ class Eagle3Proposer:
         # The last row waits for ``propose``, which reads what it puts out.
         for part in parts(range(self.rows, self.target.length - 1)):
             yield
-            self._read(context, part[0], part[-1] + 1)
+            if self.compiled is None:
+                self._read(context, part[0], part[-1] + 1)
+            else:
+                self.compiled.read(self._behind(context, part[0], part[-1] + 1), part[0])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         read = self.target.length
         if budget.depth < 1 or read < 1:
             return NOTHING
+        if self.compiled is not None:
+            # After a repeated text all rows may be there, but not what the last one put out.
+            start = min(self.rows, read - 1)
+            draft = self.compiled.begin(self._behind(context, start, read), start)
+            known, on_target = len(context.tokens), self.head.on_target
+            return written_out(draft, self.sampler, known, budget.depth, on_target)
         state = self._catch_up(context, read)
         if self.sampler.takes_likeliest:
             return self._likeliest(state, budget.depth)
@@ -73,6 +85,8 @@ class Eagle3Proposer:
     def close(self) -> None:
         self.text.clear()
         self.memory = self.head.new_memory()
+        if self.compiled is not None:
+            self.compiled.close()
 
     def _likeliest(self, state: Tensor, depth: int) -> DraftProposal:
         """What ``propose`` drafts where nothing is drawn and nothing penalised."""
@@ -88,7 +102,6 @@ class Eagle3Proposer:
 
     def _catch_up(self, context: Context, read: int) -> Tensor:
         """Makes the rows that the target's states allow; what the last puts out (1, hidden)."""
-        # After a repeated text all rows may be there, but not what the last one put out.
         start = min(self.rows, read - 1)
         for part in parts(range(start, read)):
             state = self._read(context, part[0], part[-1] + 1)
@@ -97,10 +110,13 @@ class Eagle3Proposer:
     def _read(self, context: Context, start: int, end: int) -> Tensor:
         """Rows ``start`` .. ``end - 1`` from the target's states; what they put out."""
         states = self.head.fuse(self.target, start, end)
-        behind = context.tokens[start + 1 : end + 1]
-        state = self.head.extend(self.target, behind, states, self.memory, start)
+        behind = self._behind(context, start, end)
+        return self.head.extend(self.target, behind, states, self.memory, start)
+
+    def _behind(self, context: Context, start: int, end: int) -> list[int]:
+        """The tokens that rows ``start`` .. ``end - 1`` name theirs behind; these rows count as made."""
         self.text[:] = context.tokens[: end + 1]
-        return state
+        return context.tokens[start + 1 : end + 1]
 
     def _write(self, token: int, state: Tensor, row: int) -> Tensor:
         """A row from the head's own ``state`` of the token before ``token``; what it puts out."""

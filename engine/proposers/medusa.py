@@ -10,9 +10,11 @@ from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget
 from engine.features import NORMED
+from engine.heads.compiled import compiled
+from engine.heads.compiled.stateless import record_medusa
 from engine.heads.medusa import MedusaHead
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain
+from engine.proposers.drawing import Chain, written_out
 from engine.sampling import Sampler
 
 
@@ -31,6 +33,7 @@ class MedusaProposer:
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.head, self.target = resources.head(MedusaHead)
+        self.compiled = compiled(record_medusa, self.head, self.target)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -43,7 +46,13 @@ class MedusaProposer:
         if depth < 1 or read < 1:
             return NOTHING
         chain = Chain(self.sampler, len(context.tokens))
-        chain.draw_all(self.head(self.target.features(NORMED, read - 1, read), depth))
+        if self.compiled is None:
+            chain.draw_all(self.head(self.target.features(NORMED, read - 1, read), depth))
+            return chain.proposal()
+        draft = self.compiled.begin(read, context.tokens[-1])
+        if self.sampler.takes_likeliest:
+            return written_out(draft, self.sampler, len(context.tokens), depth)
+        chain.draw_all(self.compiled.all_logits(depth))
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None: ...

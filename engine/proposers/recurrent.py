@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget
 from engine.features import NORMED
+from engine.heads.compiled import compiled
+from engine.heads.compiled.stateless import record_lstm, record_mlp
 from engine.heads.lstm import LstmHead
 from engine.heads.mlp import MlpHead
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain
+from engine.proposers.drawing import Chain, written_out
 from engine.sampling import Sampler
 
 
@@ -29,9 +31,11 @@ class _Recurrent:
         """Nothing to choose: the head comes with the loaded pair."""
 
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
+    record: ClassVar[Any]  # what makes a program of it
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.head, self.target = resources.head(self.Head)
+        self.compiled = compiled(self.record, self.head, self.target)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -43,6 +47,9 @@ class _Recurrent:
         read, depth = self.target.length, min(budget.depth, self.head.steps)
         if depth < 1 or read < 1:
             return NOTHING
+        if self.compiled is not None:
+            draft = self.compiled.begin(read, context.tokens[-1])
+            return written_out(draft, self.sampler, len(context.tokens), depth)
         chain = Chain(self.sampler, len(context.tokens))
         state = self.head.start(self.target.features(NORMED, read - 1, read))
         token = context.tokens[-1]
@@ -60,11 +67,11 @@ class MlpProposer(_Recurrent):
     """IBM's speculator: each step mixes a token into the state (see engine.heads.mlp)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({MlpHead.kind})
-    Head = MlpHead
+    Head, record = MlpHead, staticmethod(record_mlp)
 
 
 class LstmProposer(_Recurrent):
     """Arctic's speculator: each step is an LSTM cell (see engine.heads.lstm)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({LstmHead.kind})
-    Head = LstmHead
+    Head, record = LstmHead, staticmethod(record_lstm)

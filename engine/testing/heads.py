@@ -214,7 +214,11 @@ EAGLE3 = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
 
 
 def eagle3(
-    target: TargetShape, *, draft_vocabulary: int | None = None, seed: int = 0
+    target: TargetShape,
+    *,
+    draft_vocabulary: int | None = None,
+    sizes: Mapping[str, int] = EAGLE3,
+    seed: int = 0,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and random tensors in SafeAILab's layout; the embedding is the target's.
 
@@ -222,22 +226,22 @@ def eagle3(
     """
     generator, width, layer = torch.Generator().manual_seed(seed), target.hidden, "midlayer."
     count = draft_vocabulary or 3 * target.vocabulary // 4
-    queries, keys = (EAGLE3[heads] * EAGLE3["head_dim"] for heads in ("heads", "kv_heads"))
+    queries, keys = (sizes[heads] * sizes["head_dim"] for heads in ("heads", "kv_heads"))
     chosen = torch.randperm(target.vocabulary, generator=generator)[:count].sort().values
     marked = torch.zeros(target.vocabulary, dtype=torch.bool)
     marked[chosen] = True
-    sizes = {
+    shapes = {
         "fc": (width, 3 * width),
         f"{layer}self_attn.q_proj": (queries, 2 * width),
         f"{layer}self_attn.k_proj": (keys, 2 * width),
         f"{layer}self_attn.v_proj": (keys, 2 * width),
         f"{layer}self_attn.o_proj": (width, queries),
-        f"{layer}mlp.gate_proj": (EAGLE3["intermediate"], width),
-        f"{layer}mlp.up_proj": (EAGLE3["intermediate"], width),
-        f"{layer}mlp.down_proj": (width, EAGLE3["intermediate"]),
+        f"{layer}mlp.gate_proj": (sizes["intermediate"], width),
+        f"{layer}mlp.up_proj": (sizes["intermediate"], width),
+        f"{layer}mlp.down_proj": (width, sizes["intermediate"]),
         "lm_head": (count, width),
     }
-    tensors = {f"{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    tensors = {f"{name}.weight": noise(generator, *size) for name, size in shapes.items()}
     tensors["lm_head.weight"] *= 3  # its favourite should change from token to token
     norms = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
     for name in (*(layer + norm for norm in norms), "norm"):
@@ -247,11 +251,11 @@ def eagle3(
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
         "hidden_size": width,
-        "intermediate_size": EAGLE3["intermediate"],
+        "intermediate_size": sizes["intermediate"],
         "num_hidden_layers": 1,
-        "num_attention_heads": EAGLE3["heads"],
-        "num_key_value_heads": EAGLE3["kv_heads"],
-        "head_dim": EAGLE3["head_dim"],
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes["kv_heads"],
+        "head_dim": sizes["head_dim"],
         "hidden_act": "silu",
         "rms_norm_eps": 1e-5,
         "max_position_embeddings": 2048,
@@ -278,13 +282,14 @@ def block(
     size: int = 5,
     rank: int = 0,
     read: Sequence[int] = (0, 1),
+    sizes: Mapping[str, int] = BLOCK,
     seed: int = 0,
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and random tensors in DFlash's layout; with a ``rank``, in DSpark's."""
     generator, width = torch.Generator().manual_seed(seed), target.hidden
     tensors = {"fc.weight": noise(generator, width, len(read) * width)}
     for layer in range(layers):
-        tensors |= _block_layer(generator, f"layers.{layer}.", width)
+        tensors |= _block_layer(generator, f"layers.{layer}.", width, sizes)
     for name in ("hidden_norm", "norm"):
         tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
     own = {"target_layer_ids": list(read), "mask_token_id": target.vocabulary - 1}
@@ -292,15 +297,15 @@ def block(
         "model_type": "qwen3",
         "attention_bias": False,
         "block_size": size,
-        "head_dim": BLOCK["head_dim"],
+        "head_dim": sizes["head_dim"],
         "hidden_act": "silu",
         "hidden_size": width,
-        "intermediate_size": BLOCK["intermediate"],
+        "intermediate_size": sizes["intermediate"],
         "layer_types": ["full_attention"] * layers,
         "max_position_embeddings": target.context,
-        "num_attention_heads": BLOCK["heads"],
+        "num_attention_heads": sizes["heads"],
         "num_hidden_layers": layers,
-        "num_key_value_heads": BLOCK["kv_heads"],
+        "num_key_value_heads": sizes["kv_heads"],
         "num_target_layers": target.layers,
         "rms_norm_eps": 1e-6,
         "rope_theta": 10000.0,
@@ -317,20 +322,22 @@ def block(
     return {**config, **own, **markov}, tensors
 
 
-def _block_layer(generator: torch.Generator, prefix: str, width: int) -> dict[str, Tensor]:
-    queries, keys = (BLOCK[heads] * BLOCK["head_dim"] for heads in ("heads", "kv_heads"))
-    sizes = {
+def _block_layer(
+    generator: torch.Generator, prefix: str, width: int, sizes: Mapping[str, int]
+) -> dict[str, Tensor]:
+    queries, keys = (sizes[heads] * sizes["head_dim"] for heads in ("heads", "kv_heads"))
+    shapes = {
         "self_attn.q_proj": (queries, width),
         "self_attn.k_proj": (keys, width),
         "self_attn.v_proj": (keys, width),
         "self_attn.o_proj": (width, queries),
-        "mlp.gate_proj": (BLOCK["intermediate"], width),
-        "mlp.up_proj": (BLOCK["intermediate"], width),
-        "mlp.down_proj": (width, BLOCK["intermediate"]),
+        "mlp.gate_proj": (sizes["intermediate"], width),
+        "mlp.up_proj": (sizes["intermediate"], width),
+        "mlp.down_proj": (width, sizes["intermediate"]),
     }
-    tensors = {f"{prefix}{name}.weight": noise(generator, *size) for name, size in sizes.items()}
+    tensors = {f"{prefix}{name}.weight": noise(generator, *size) for name, size in shapes.items()}
     norms = {"input_layernorm": width, "post_attention_layernorm": width}
-    norms |= {"self_attn.q_norm": BLOCK["head_dim"], "self_attn.k_norm": BLOCK["head_dim"]}
+    norms |= {"self_attn.q_norm": sizes["head_dim"], "self_attn.k_norm": sizes["head_dim"]}
     for name, size in norms.items():
         tensors[f"{prefix}{name}.weight"] = 1 + 0.3 * torch.randn(size, generator=generator)
     return tensors

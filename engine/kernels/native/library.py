@@ -101,6 +101,29 @@ class Step(c.Structure):
     ]
 
 
+class Store(c.Structure):
+    """See tape.h."""
+
+    _fields_ = [
+        *((name, c.c_void_p) for name in ("keys", "values", "rotation")),
+        ("room", c.c_int32),
+    ]
+
+
+class Op(c.Structure):
+    """See tape.h."""
+
+    _fields_ = [
+        *((name, c.c_int32) for name in ("code", "width", "choice", "across", "barrier", "ahead")),
+        *((name, c.c_void_p) for name in ("rows", "start", "source", "second", "to")),
+        *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
+        *((name, c.c_int32) for name in ("heads", "kv_heads")),
+        *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "store")),
+        *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability")),
+        *((name, c.c_float) for name in ("scale", "epsilon")),
+    ]
+
+
 class Library:
     """The functions of one compiled file, and the threads that they run on."""
 
@@ -134,6 +157,9 @@ class Library:
             pointer,
             pointer,
         )
+        self.new_tape = _typed(found.foretoken_tape, pointer, c.POINTER(Op), number, pointer)
+        self.free_tape = _typed(found.foretoken_free_tape, None, pointer)
+        self.run = _typed(found.foretoken_run, None, pointer, number, number)
         # Never freed: decoders of any age refer to it, and threads end with the process.
         self.pool = _typed(found.foretoken_pool, pointer, number)(
             threads or torch.get_num_threads()
@@ -151,7 +177,7 @@ class Matrix:
         self.outputs, self.inputs = weight.shape
         if kind is Kind.NF4 and self.inputs % nf4.BLOCK:
             raise ValueError(f"{self.inputs} inputs are no multiple of {nf4.BLOCK}")
-        self.kind, self._library = kind, library
+        self.kind, self.library = kind, library
         self.pointer = _made(library.new_matrix(kind, self.outputs, self.inputs))
         weakref.finalize(self, library.free_matrix, self.pointer)
         for start in range(0, self.outputs, int8.CHUNK_ROWS):
@@ -168,13 +194,13 @@ class Matrix:
     def set_bias(self, bias: Tensor) -> None:
         """Adds ``bias (out,)`` to every result from now on."""
         wide = bias.float().contiguous()  # lives until it is copied
-        self._library.bias(self.pointer, wide.data_ptr())
+        self.library.bias(self.pointer, wide.data_ptr())
 
     def rows(self, numbers: Sequence[int]) -> Tensor:
         """Rows of the weight as they are held: float32 ``(numbers, in)``."""
         ids = (c.c_int64 * len(numbers))(*numbers)
         result = torch.empty(len(numbers), self.inputs)
-        self._library.rows(self.pointer, ids, len(numbers), result.data_ptr())
+        self.library.rows(self.pointer, ids, len(numbers), result.data_ptr())
         return result
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -182,8 +208,8 @@ class Matrix:
         x = x.contiguous()
         result = torch.empty(len(x), self.outputs)
         for given, made in zip(x.split(ROWS), result.split(ROWS), strict=True):
-            self._library.multiply(
-                self.pointer, self._library.pool, given.data_ptr(), len(given), made.data_ptr()
+            self.library.multiply(
+                self.pointer, self.library.pool, given.data_ptr(), len(given), made.data_ptr()
             )
         return result
 

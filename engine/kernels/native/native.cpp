@@ -3,6 +3,7 @@
 #include <new>
 
 #include "decoder.h"
+#include "tape.h"
 
 using namespace foretoken;
 
@@ -106,4 +107,15 @@ void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit
         next.tokens = tokens + index;
     }
 }
+
+Tape* foretoken_tape(const Op* ops, int count, Pool* pool) {
+    try {
+        return new Tape(ops, count, *pool);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+void foretoken_free_tape(Tape* tape) { delete tape; }
+// Operations first .. end - 1.
+void foretoken_run(Tape* tape, int first, int end) { tape->run(first, end); }
 }

@@ -1,0 +1,66 @@
+"""A draft's tokens, one step of a program for each."""
+
+from __future__ import annotations
+
+import ctypes as c
+
+from torch import Tensor
+
+from engine.kernels.native.tape import Program, Tape
+
+
+class Steps:
+    """Records where a program names its tokens. Behind ``chain[k]`` step k names ``chain[k + 1]``."""
+
+    def __init__(self, tape: Tape, most: int) -> None:
+        self.tape = tape
+        self.chain = (c.c_int64 * (most + 1))()
+        self.likely = (c.c_float * most)()
+        self.logits: list[Tensor] = []
+        self.ends: list[int] = []
+
+    def name(self, logits: Tensor, numbers: Tensor | None = None) -> None:
+        """Ends a step: its token is the likeliest by ``logits (1, vocabulary of the draft)``."""
+        self.tape.likeliest(logits, self.chain, self.likely, len(self.ends), numbers)
+        self.logits.append(logits)
+        self.ends.append(len(self.tape))
+
+    def done(self, begin: int = 0) -> Unrolled:
+        """``begin``: the first operation of a draft."""
+        return Unrolled(self.tape.done(), self, begin)
+
+
+class Unrolled:
+    """Drafts behind the token in ``chain[0]``; the beginning of a deep draft is a shallow one.
+
+    Either all at once, each token the likeliest, or step by step with tokens drawn outside. What stands
+    in the program before the first step runs with that.
+    """
+
+    def __init__(self, program: Program, steps: Steps, begin: int) -> None:
+        self.program, self.chain, self.begin = program, steps.chain, begin
+        self._likely, self._logits, self._ends = steps.likely, steps.logits, steps.ends
+
+    def pend(self, token: int, begin: int | None = None) -> None:
+        """A new draft, behind ``token``; ``begin`` where it starts at another operation."""
+        self.chain[0] = token
+        if begin is not None:
+            self.begin = begin
+
+    def likeliest(self, depth: int) -> tuple[list[int], list[float]]:
+        """The first ``depth`` tokens, and their probabilities."""
+        self.program.run(self.begin, self._ends[depth - 1])
+        return self.chain[1 : depth + 1], self._likely[:depth]
+
+    def logits(self, step: int) -> Tensor:
+        """float32 (1, vocabulary of the draft), to be read before the next step.
+
+        Steps are asked for in order, and the token that is drawn given to ``choose``.
+        """
+        begin = self._ends[step - 1] if step else self.begin
+        self.program.run(begin, self._ends[step] - 1)
+        return self._logits[step]
+
+    def choose(self, step: int, token: int) -> None:
+        """What step ``step`` names, for those behind it."""
+        self.chain[step + 1] = token

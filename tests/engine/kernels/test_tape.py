@@ -1,0 +1,240 @@
+"""Operations of a tape against torch, alone and in turns, on one thread and on several."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cpu.linear import Biased, make_linear
+from engine.kernels.native import build
+from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.native.tape import Heads, Number, Store, Tape, Unfit, Where
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one thread", "three"])
+def threads(request: pytest.FixtureRequest, library: Library) -> Library:
+    """The compiled step on so many threads."""
+    return Library(Path(build.build()), request.param)
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def filled(tape: Tape, values: Tensor) -> Tensor:
+    """Rows of the tape that hold ``values``."""
+    room = tape.room(*values.shape)
+    room.copy_(values)
+    return room
+
+
+def run(tape: Tape) -> None:
+    tape.done().run(0, len(tape))
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    assert torch.allclose(found, expected, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library) -> None:
+    table = draw(40, 32).to(dtype)
+    table[7, :4] = torch.tensor([0.0, -0.0, 3e-7, 60000.0])  # a half of 3e-7 is subnormal
+    tape, rows, start = Tape(threads), Number(5), Number(4)
+    taken, looked_up = tape.room(5, 32), tape.room(5, 32)
+    tokens = (c.c_int64 * 6)(39, 7, 0, 3, 3, 7)
+    tape.take(table, taken, Where(rows, start, 1))
+    tape.embed(table, tokens, looked_up, first=1, rows=rows)
+    run(tape)
+    assert torch.equal(taken, table[5:10].float())
+    assert torch.equal(looked_up, table[[7, 0, 3, 3, 7]].float())
+
+
+def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
+    matrix = Matrix(threads, Kind.BF16, draw(21, 48))
+    tape = Tape(threads)
+    found = tape.room(2, 48)
+    tape.embed(matrix, (c.c_int64 * 2)(20, 3), found, rows=Number(2))
+    run(tape)
+    assert torch.equal(found, matrix.rows([20, 3]))
+
+
+@pytest.mark.parametrize("count", [1, 4, 16, 37])
+def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Library) -> None:
+    weight, bias, x = draw(50, 32), draw(50, seed=1), draw(count, 32, seed=2)
+    matrix = Matrix(threads, Kind.FP32, weight)
+    tape, rows = Tape(threads), Number(count)
+    plain = tape.product(matrix, filled(tape, x), rows=rows)
+    biased = tape.product(Biased(matrix, bias), filled(tape, x), rows=rows)
+    run(tape)
+    assert torch.equal(plain, matrix(x))
+    assert torch.equal(biased, matrix(x) + bias)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_norms_have_weights_and_shifts_or_none(count: int, threads: Library) -> None:
+    x, weight, bias = draw(count, 48) * 3, draw(48, seed=1), draw(48, seed=2)
+    tape, rows = Tape(threads), Number(count)
+    given = filled(tape, x)
+    bare, whole = tape.room(count, 48), tape.room(count, 48)
+    tape.norm(given, bare, 1e-6, scale=0.5, rows=rows)
+    tape.norm(given, whole, 1e-2, weight=weight, bias=bias, rows=rows)
+    tape.norm(given, given, 1e-6, rows=rows)  # in place
+    run(tape)
+    close(bare, 0.5 * F.rms_norm(x, (48,), None, 1e-6))
+    close(whole, F.rms_norm(x, (48,), weight, 1e-2) + bias)
+    close(given, F.rms_norm(x, (48,), None, 1e-6))
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "identity": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("width", [32, 1050], ids=["by rows", "by columns"])
+def test_numbers_are_activated_gated_added_and_capped(
+    name: str, width: int, threads: Library
+) -> None:
+    x, y = 4 * draw(3, width), draw(3, width, seed=1)
+    tape, rows = Tape(threads), Number(3)
+    given, other = filled(tape, x), filled(tape, y)
+    alone, gated, added, capped = (tape.room(3, width) for _ in range(4))
+    tape.activate(name, given, alone, rows=rows)
+    tape.activate(name, given, gated, times=other, rows=rows)
+    tape.add(given, other, added, scale=-2.5, rows=rows)
+    tape.cap(given, capped, 3.0, rows=rows)
+    run(tape)
+    close(alone, FUNCTIONS[name](x))
+    close(gated, FUNCTIONS[name](x) * y)
+    close(added, x - 2.5 * y)
+    close(capped, 3 * torch.tanh(x / 3))
+
+
+@pytest.mark.parametrize("vocabulary", [1, 9, 37, 640])
+@pytest.mark.parametrize("place", [0.0, 0.5, 1.0])
+def test_the_first_of_the_likeliest_is_named(
+    vocabulary: int, place: float, threads: Library
+) -> None:
+    logits = draw(1, vocabulary)
+    high = int(place * (vocabulary - 1))
+    logits[0, high:] = logits.max() + 1
+    numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
+    tape, tokens, likely = Tape(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
+    given = filled(tape, logits)
+    tape.likeliest(given, tokens, likely, 0)
+    tape.likeliest(given, tokens, likely, 1, numbers)
+    run(tape)
+    assert list(tokens) == [0, high, int(numbers[high])]
+    p = float(torch.softmax(logits, dim=1)[0, high])
+    assert list(likely) == pytest.approx([p, p], rel=1e-5)
+
+
+def test_logits_that_are_no_numbers_name_a_token(threads: Library) -> None:
+    tape, tokens, likely = Tape(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
+    tape.likeliest(filled(tape, torch.full((1, 70), torch.nan)), tokens, likely, 0)
+    run(tape)
+    assert 0 <= tokens[1] < 70
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """x (rows, heads, head_dim) by turns (rows, head_dim / 2, 2)."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * torch.view_as_complex(turns)[:, None]).flatten(2)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("normed", [True, False])
+@pytest.mark.parametrize(("rows", "groups"), [(1, 2), (5, 3), (18, 1)])
+def test_attention_is_that_of_torch(
+    causal: bool, normed: bool, rows: int, groups: int, threads: Library
+) -> None:
+    kv_heads, width, before, room = 2, 32, 21, 64
+    heads, end = kv_heads * groups, before + rows
+    angles = torch.arange(room)[:, None] * torch.linspace(0.9, 0.1, width // 2)
+    turns = torch.stack([angles.cos(), angles.sin()], dim=2)
+    keys, values = (draw(end, kv_heads * width, seed=seed) for seed in (1, 2))
+    queries = draw(rows, heads * width, seed=3)
+    weights = (1 + 0.1 * draw(heads, width), 1 + 0.1 * draw(kv_heads, width))
+    ours, theirs = weights if normed else (None, None)
+
+    tape, count, start, whole = Tape(threads), Number(rows), Number(before - 1), Number(end)
+    store = Store()
+    held = torch.zeros(kv_heads, room // 16, width, 16), torch.zeros(kv_heads, room, width)
+    store.move(*held, turns)
+    shape = Heads(store, heads, kv_heads, 1e-5)
+    result = tape.room(rows, heads * width)
+    tape.remember(filled(tape, keys), filled(tape, values), shape, theirs, Where(whole, Number()))
+    tape.attend(filled(tape, queries), result, shape, ours, Where(count, start, 1), causal=causal)
+    run(tape)
+
+    def normal(x: Tensor, weight: Tensor | None, count: int) -> Tensor:
+        by_head = x.view(len(x), count, width)
+        return by_head if weight is None else F.rms_norm(by_head, (width,), None, 1e-5) * weight
+
+    key = turned(normal(keys, theirs, kv_heads), turns[:end]).repeat_interleave(groups, dim=1)
+    value = values.view(end, kv_heads, width).repeat_interleave(groups, dim=1)
+    query = turned(normal(queries, ours, heads), turns[before:end])
+    scores = torch.einsum("qhd,khd->hqk", query, key)
+    if causal:
+        scores += torch.full((rows, end), -torch.inf).triu(before + 1)
+    expected = torch.einsum("hqk,khd->qhd", torch.softmax(scores, dim=2), value).flatten(1)
+    assert torch.allclose(result, expected, atol=2e-5)
+
+
+def test_a_part_of_a_tape_goes_on_where_another_ended(threads: Library) -> None:
+    """Each step adds the row of the token that the step before named."""
+    table = draw(30, 32).contiguous()
+    matrix = Matrix(threads, Kind.FP32, table)
+    tape, tokens, likely = Tape(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
+    x, told, ends = tape.room(1, 32), tape.room(1, 32), [0]
+    for step in range(5):
+        tape.embed(table, tokens, told, first=step)
+        tape.add(x, told, x)
+        tape.norm(x, x, 1e-6)
+        tape.likeliest(tape.product(matrix, x), tokens, likely, step)
+        ends.append(len(tape))
+    program = tape.done()
+    tokens[0] = 4
+    program.run(0, len(tape))
+    at_once = list(tokens)
+    x.zero_()
+    tokens[1:] = [0] * 5
+    for first, end in pairwise(ends):
+        program.run(first, end)
+    assert list(tokens) == at_once
+
+    state, expected = torch.zeros(1, 32), [4]
+    for _ in range(5):
+        state = F.rms_norm(state + table[expected[-1]], (32,), None, 1e-6)
+        expected.append(int((state @ table.T).argmax()))
+    assert at_once == expected
+
+
+def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None:
+    tape, tokens = Tape(library), (c.c_int64 * 1)()
+    x = tape.room(2, 24)
+    with pytest.raises(Unfit, match="24 numbers is no whole vectors"):
+        tape.norm(x, x, 1e-6)
+    with pytest.raises(Unfit, match="a product is not compiled"):
+        tape.product(make_linear(draw(8, 24)), x)
+    with pytest.raises(Unfit, match="not float32 in one piece"):
+        tape.norm(tape.room(2, 32), x, 1e-6, weight=draw(32).bfloat16())
+    with pytest.raises(Unfit, match=r"a table is in torch\.float64"):
+        tape.embed(draw(8, 24).double(), tokens, x)
+    with pytest.raises(Unfit, match="swish is not compiled"):
+        tape.activate("swish", x, x)
+    with pytest.raises(Unfit, match="heads of 24 numbers"):
+        tape.remember(x, x, Heads(Store(), 1, 1, 1e-6), None, Where(Number(2), Number()))
