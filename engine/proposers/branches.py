@@ -9,7 +9,7 @@ tree of n nodes is the beginning of one of n + 1.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.features import Backbone
+from engine.heads.compiled.unrolled import Unrolled
 from engine.proposers.base import DraftProposal
 from engine.proposers.drawing import stream_of
 from engine.request import MAX_DEPTH, AcceptanceRule
@@ -68,6 +69,25 @@ def candidates(sampler: Sampler, logits: Tensor, drafted: Sequence[int], positio
     p = sampler.probabilities(adjusted)
     tokens = sampler.rank(adjusted, p, position, stream_of(sampler), MAX_DEPTH)
     return Level(tokens, p[0, tokens].tolist())
+
+
+def branched_out(
+    draft: Unrolled,
+    sampler: Sampler,
+    known: int,
+    depth: int,
+    nodes: int,
+    on_target: Callable[[Tensor], Tensor],
+) -> DraftProposal:
+    """As ``written_out``, with branches beside the first choices: ``nodes`` tokens in all."""
+    levels: list[Level] = []
+    drafted: list[int] = []
+    for step in range(depth):
+        logits = on_target(draft.logits(step))
+        levels.append(candidates(sampler, logits, drafted, known + step))
+        drafted.append(levels[-1].tokens[0])
+        draft.choose(step, drafted[-1])
+    return grow(levels, nodes, spread=False)
 
 
 def grow(levels: Sequence[Level], nodes: int, *, spread: bool) -> DraftProposal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -17,6 +16,7 @@ from engine.heads.compiled.eagle3 import Eagle3Draft
 from engine.heads.eagle3 import Eagle3Head
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.proposers.branches import BranchOptions, branched_out
 from engine.proposers.drawing import Chain, written_out
 from engine.sampling import Sampler
 
@@ -30,13 +30,12 @@ class Eagle3Proposer:
     target saw it, and what was rejected needs no removal.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Options:
-        """Nothing to choose: the head comes with the loaded pair."""
+    Options = BranchOptions
 
     needs: ClassVar[frozenset[str]] = frozenset({Eagle3Head.kind})
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: BranchOptions, resources: Resources) -> None:
+        self.options = options
         self.head, self.target = resources.head(Eagle3Head)
         self.memory = self.head.new_memory()
         self.compiled = compiled(Eagle3Draft, self.head, self.target)
@@ -69,6 +68,9 @@ class Eagle3Proposer:
             start = min(self.rows, read - 1)
             draft = self.compiled.begin(self._behind(context, start, read), start)
             known, on_target = len(context.tokens), self.head.on_target
+            nodes = self.options.nodes(self.sampler, self.target, budget)
+            if nodes:
+                return branched_out(draft, self.sampler, known, budget.depth, nodes, on_target)
             return written_out(draft, self.sampler, known, budget.depth, on_target)
         state = self._catch_up(context, read)
         if self.sampler.takes_likeliest:

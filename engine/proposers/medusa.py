@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
+
+from torch import Tensor
 
 from engine.acceptance import Acceptance
 from engine.context import Context
@@ -14,6 +15,7 @@ from engine.heads.compiled import compiled
 from engine.heads.compiled.stateless import record_medusa
 from engine.heads.medusa import MedusaHead
 from engine.proposers.base import NOTHING, DraftProposal, Resources
+from engine.proposers.branches import BranchOptions, Level, candidates, grow
 from engine.proposers.drawing import Chain, written_out
 from engine.sampling import Sampler
 
@@ -25,13 +27,12 @@ class MedusaProposer:
     pending one at distance k + 1.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Options:
-        """Nothing to choose: the heads come with the loaded pair."""
+    Options = BranchOptions
 
     needs: ClassVar[frozenset[str]] = frozenset({MedusaHead.kind})
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: BranchOptions, resources: Resources) -> None:
+        self.options = options
         self.head, self.target = resources.head(MedusaHead)
         self.compiled = compiled(record_medusa, self.head, self.target)
 
@@ -45,16 +46,29 @@ class MedusaProposer:
         read, depth = self.target.length, min(budget.depth, len(self.head.heads))
         if depth < 1 or read < 1:
             return NOTHING
-        chain = Chain(self.sampler, len(context.tokens))
+        known = len(context.tokens)
+        nodes = self.options.nodes(self.sampler, self.target, budget)
         if self.compiled is None:
-            chain.draw_all(self.head(self.target.features(NORMED, read - 1, read), depth))
-            return chain.proposal()
-        draft = self.compiled.begin(read, context.tokens[-1])
-        if self.sampler.takes_likeliest:
-            return written_out(draft, self.sampler, len(context.tokens), depth)
-        chain.draw_all(self.compiled.all_logits(depth))
+            logits = self.head(self.target.features(NORMED, read - 1, read), depth)
+        else:
+            draft = self.compiled.begin(read, context.tokens[-1])
+            if self.sampler.takes_likeliest and not nodes:
+                return written_out(draft, self.sampler, known, depth)
+            logits = self.compiled.all_logits(depth)
+        if nodes:
+            return self._branched(logits, known, nodes)
+        chain = Chain(self.sampler, known)
+        chain.draw_all(logits)
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None: ...
+
+    def _branched(self, logits: Tensor, known: int, nodes: int) -> DraftProposal:
+        """Heads do not see each other's choices: any token may stand behind any of the head before."""
+        levels: list[Level] = []
+        for place, row in enumerate(logits.split(1)):
+            drafted = [level.tokens[0] for level in levels]
+            levels.append(candidates(self.sampler, row, drafted, known + place))
+        return grow(levels, nodes, spread=True)

@@ -93,6 +93,7 @@ def generate(
     eos: Collection[int] = (),
     stop_after: int | None = None,
     controller: str = "fixed",
+    options: dict[str, Any] | None = None,
 ) -> Run:
     target, resources = loaded(TableModel)
     context = Context(PROMPT)
@@ -101,7 +102,7 @@ def generate(
         rule = AcceptanceRule.COUPLED if sampling.temperature else AcceptanceRule.GREEDY
     sampler = Sampler(sampling, rule, sampling.seed or 0, context, VOCABULARY)
     if isinstance(proposer, str):
-        proposer = proposers.create(proposer, {}, resources)
+        proposer = proposers.create(proposer, options or {}, resources)
     proposer.begin(context, sampler)
     control = controllers.create(controller, depth, Experience())
     rounds = decode(context, target, proposer, control, Judge(sampler), Ending(limit, eos), "it")
@@ -175,6 +176,25 @@ def test_no_draft_whatsoever_changes_the_output(
     plain = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
     assert drafted.output == plain.output
+
+
+@pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
+@pytest.mark.parametrize("nodes", [1, 4, 15])
+def test_medusas_trees_give_the_output_of_none(nodes: int, sampling: Sampling) -> None:
+    expected = generate("none", sampling=sampling, limit=20).output
+    for controller in controllers.names():
+        run = generate(
+            "medusa",
+            depth=4,
+            sampling=sampling,
+            limit=20,
+            controller=controller,
+            options={"tree_nodes": nodes},
+        )
+        assert run.output == expected
+        assert all(len(turn.tree) <= nodes and turn.tree.depth <= 4 for turn in run.rounds)
+        if controller == "fixed" and nodes == 15:
+            assert any(not turn.tree.is_chain for turn in run.rounds)
 
 
 def pruned(tree: Tree, depth: int) -> Tree:

@@ -10,6 +10,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -145,12 +146,18 @@ def reply(session: Session, request: Request) -> tuple[tuple[int, ...], Statisti
     return event.token_ids, tally.statistics()
 
 
+def branches(name: str) -> bool:
+    """Whether a proposer can draft trees."""
+    return "tree_nodes" in {field.name for field in fields(proposers.options_of(name))}
+
+
 def compare(
     pair: Pair, prompts: list[str], samplings: tuple[Sampling, ...], *, stands: bool = True
 ) -> None:
     """Every prompt, with the next sampling of the cycle, through every proposer.
 
-    Controllers and depths are drawn, so that each meets every proposer and many samplings.
+    Controllers, depths and sizes of trees are drawn, so that each meets every proposer and many
+    samplings.
     ``stands``: over so many prompts some drafted token is sure to be accepted.
     """
     plain = Speculation(proposer="none", depth=0)
@@ -163,7 +170,10 @@ def compare(
             # Fixed ones draft most, so they come up twice as often.
             control = Control(chance.choice((*controllers.names(), Control.FIXED)))
             depth = chance.randint(1, 8)
-            speculation = Speculation(proposer=name, depth=depth, controller=control)
+            options = {"tree_nodes": chance.choice((0, 5, 15))} if branches(name) else {}
+            speculation = Speculation(
+                proposer=name, depth=depth, controller=control, options=options
+            )
             tokens, figures = reply(pair.speculative, asked(prompt, sampling, speculation))
             assert tokens == expected, (prompt, name, control, depth, sampling)
             met.add((name, control))
