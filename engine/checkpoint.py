@@ -22,7 +22,7 @@ from engine.safetensors_header import StoredTensor, read_header
 from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 
 __all__ = [
-    "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
+    "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
@@ -32,6 +32,9 @@ INDEX_FILE = "model.safetensors.index.json"
 QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
+KV_CACHE_DTYPES = ("auto", "fp8")
+"""What the setting ``kv_cache_dtype`` may be, everywhere; auto is what the model computes in."""
+FP8 = KV_CACHE_DTYPES[1]
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")

@@ -25,6 +25,8 @@ GRAPHS = "FORETOKEN_CUDA_GRAPHS"
 """In the environment: 0 runs every round on a GPU as it stands, without CUDA graphs."""
 LEAST_CAPABILITY = (8, 0)
 """Ampere: from here on tensor cores take bf16."""
+FP8_CAPABILITY = (8, 9)
+"""Ada: from here on a GPU converts e4m3."""
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
 """In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
@@ -50,12 +52,14 @@ class Facts:
 class Place:
     """Where models run. ``notes`` are sentences for people.
 
-    ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself.
+    ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
+    whether it converts e4m3.
     """
 
     device: torch.device
     kernels: bool = False
     bf16: bool = True
+    fp8: bool = True
     notes: tuple[str, ...] = ()
 
 
@@ -126,7 +130,14 @@ def decide(wanted: str, facts: Facts) -> Place:
         # Whoever chose another GPU with CUDA_VISIBLE_DEVICES finds it as the first one here.
         lacks = _what_lacks(facts)
         notes = (*_which(facts), lacks) if lacks else _which(facts)
-        return Place(torch.device("cuda"), not lacks, facts.capability >= LEAST_CAPABILITY, notes)
+        has = facts.capability
+        return Place(
+            torch.device("cuda"),
+            kernels=not lacks,
+            bf16=has >= LEAST_CAPABILITY,
+            fp8=has >= FP8_CAPABILITY,
+            notes=notes,
+        )
     if wanted == "cuda":
         raise InvalidRequest(
             "device", f"device is 'cuda', but {reason[0].lower()}{reason[1:]} Or choose 'cpu'."

@@ -35,6 +35,14 @@ def test_a_gpu_without_kernels_runs_torch_and_says_why(
     assert all(word in place.notes[0] for word in words)
 
 
+@pytest.mark.parametrize(
+    ("capability", "knows"), [((8, 6), False), ((8, 9), True), ((12, 0), True)]
+)
+def test_fp8_is_known_from_ada_on(capability: tuple[int, int], knows: bool) -> None:
+    place = decide("auto", replace(GOOD, capability=capability))
+    assert place.kernels and place.fp8 is knows
+
+
 def test_one_of_several_is_used_and_named() -> None:
     place = decide("auto", replace(GOOD, count=3))
     assert place.kernels and "3 GPUs are here; one is used, A GPU" in place.notes[0]
