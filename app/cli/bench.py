@@ -68,7 +68,7 @@ def compare(
         typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
     ] = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,

@@ -50,7 +50,7 @@ def sweep(
         list[float] | None, typer.Option(help="Repeatable; a sweep each. Default: 0.")
     ] = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,

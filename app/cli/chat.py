@@ -55,7 +55,7 @@ def chat(
     ] = None,
     controller: options.ControllerOption = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     option: Annotated[
         list[str] | None,

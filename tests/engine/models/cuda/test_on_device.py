@@ -133,7 +133,7 @@ def test_a_cache_in_fp8_gives_every_row_its_bits(shape: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5, 15])
-@pytest.mark.parametrize("rule", [Rule.GREEDY, Rule.COUPLED, Rule.REJECTION], ids=str)
+@pytest.mark.parametrize("rule", list(Rule), ids=str)
 def test_a_captured_round_gives_the_bits_of_one_that_is_not(depth: int, rule: Rule) -> None:
     """Twelve rounds of the 1B shape beside each other; a graph serves every length."""
     architecture = SHAPES["Llama 3.2 1B"]
