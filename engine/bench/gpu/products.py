@@ -69,11 +69,17 @@ def time_products(
     sizes: Sizes, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
 ) -> list[KernelTime]:
     """Every product of a layer and the head's, with what the engine fuses around them."""
-    found = []
-    for name, (out, width) in sizes.products().items():
-        case = _product_case(name, out, width, kind, clock)
-        found += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
-    return found
+    names = sizes.products()
+    each = (time_product(sizes, name, kind, clock, bandwidth, repeats) for name in names)
+    return [time for times in each for time in times]
+
+
+def time_product(
+    sizes: Sizes, name: str, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
+) -> list[KernelTime]:
+    """One of ``sizes.products()``."""
+    case = _product_case(name, *sizes.products()[name], kind, clock)
+    return time_case(sizes.name, kind, case, clock, bandwidth, repeats)
 
 
 def time_attention(
