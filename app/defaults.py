@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import proposers
+from engine.checkpoint import FP8
 from engine.errors import ForetokenError
 from engine.request import Control, Speculation, controller_named
 
@@ -130,9 +131,10 @@ class Defaults:
 
 
 def key_of(loaded: Loaded) -> str:
-    """What a measurement counts for: all models, and how the target's weights are held."""
+    """What a measurement counts for: all models, and how the target's weights and cache are held."""
     drafting = (loaded.draft or "-", *loaded.heads)
-    return " ".join((loaded.target, *drafting, loaded.dtype, loaded.device))
+    cached = (f"kv-{FP8}",) if loaded.kv_cache_dtype == FP8 else ()
+    return " ".join((loaded.target, *drafting, loaded.dtype, loaded.device, *cached))
 
 
 def _parse(value: dict[str, Any]) -> Default:

@@ -38,6 +38,7 @@ class Settings:
     port: int = DEFAULT_PORT
     pair: str = DEFAULT_PAIR
     quantization: str = "auto"
+    kv_cache_dtype: str = "auto"
     threads: int | None = None
     data_dir: Path | None = None
     api: bool = False
@@ -83,7 +84,7 @@ def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
     from app.runtime import open_in_background
 
     announce_ready(listener, settings)
-    open_in_background(runtime, settings.pair, settings.quantization)
+    open_in_background(runtime, settings.pair, settings.quantization, settings.kv_cache_dtype)
     if settings.browser and settings.pages:
         # Some browsers are only started, others are waited for: not here.
         opening = threading.Thread(

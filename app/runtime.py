@@ -122,19 +122,32 @@ def open_pair(
     text: str,
     on_progress: OnProgress | None = None,
     cancelled: Callable[[], bool] = lambda: False,
-    dtype: str = "auto",
+    dtype: str = AUTO,
+    kv_cache_dtype: str = AUTO,
 ) -> Loaded:
     """Resolve ``text`` (see ``Catalog.resolve``), fetch what is not on disk, load. Blocks.
 
-    ``dtype`` auto is the catalog's choice for the target, if it has one. Raises ``ForetokenError``; the
-    pair that was loaded before then stays loaded.
+    ``dtype`` auto is the catalog's choice for the target, if it has one; so is ``kv_cache_dtype``, where
+    this machine has what the catalog chose. Raises ``ForetokenError``; the pair that was loaded before
+    then stays loaded.
     """
+    from engine.plan import preferred_kv_cache
+
     pairing = catalog.resolve(text, hub.locate)
     if dtype == AUTO:
         dtype = pairing.target.quantization
     target = fetch(pairing.target, on_progress, cancelled)
     draft = fetch(pairing.draft, on_progress, cancelled) if pairing.draft is not None else None
-    return service.load(target, draft, name=pairing.name, dtype=dtype, heads=pairing.heads)
+    if kv_cache_dtype == AUTO:
+        kv_cache_dtype = preferred_kv_cache(target, dtype, pairing.target.kv_cache_dtype)
+    return service.load(
+        target,
+        draft,
+        name=pairing.name,
+        dtype=dtype,
+        heads=pairing.heads,
+        kv_cache_dtype=kv_cache_dtype,
+    )
 
 
 def fetch(
@@ -149,7 +162,9 @@ def fetch(
     return hub.download(spec, on_progress=on_progress or _ignore, cancelled=cancelled)
 
 
-def open_in_background(runtime: Runtime, text: str, dtype: str = AUTO) -> threading.Thread:
+def open_in_background(
+    runtime: Runtime, text: str, dtype: str = AUTO, kv_cache_dtype: str = AUTO
+) -> threading.Thread:
     """Open a pair while the page is already there; ``runtime.opening`` tells how it goes."""
 
     def work() -> None:
@@ -159,7 +174,14 @@ def open_in_background(runtime: Runtime, text: str, dtype: str = AUTO) -> thread
             tell(OpeningStatus(OpeningState.WORKING, text, "Downloading", progress))
 
         try:
-            loaded = open_pair(runtime.service, runtime.catalog, text, on_progress, dtype=dtype)
+            loaded = open_pair(
+                runtime.service,
+                runtime.catalog,
+                text,
+                on_progress,
+                dtype=dtype,
+                kv_cache_dtype=kv_cache_dtype,
+            )
         except ForetokenError as error:
             tell(OpeningStatus(OpeningState.FAILED, text, str(error)))
             logger.error("%s", error)

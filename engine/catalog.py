@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine import checkpoint
 from engine.catalog_file import Entry, read_catalog_file
-from engine.checkpoint import AUTO, QUANTIZATIONS, Checkpoint
+from engine.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.heads import kind_in
 from engine.pairing import fit
@@ -32,7 +32,8 @@ class ModelSpec:
     Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
     while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
     the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
-    loaded unless somebody asks for another.
+    loaded unless somebody asks for another; ``kv_cache_dtype`` what its cache is kept in where the
+    machine has it and it is a target.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ModelSpec:
     kv_heads: int = 0
     head_dim: int = 0
     quantization: str = AUTO
+    kv_cache_dtype: str = AUTO
     note: str = ""
 
 
@@ -285,11 +287,9 @@ def _why_not_size(target: ModelSpec, draft: ModelSpec) -> str | None:
 
 def _model(entry: Entry) -> ModelSpec:
     values = dict(entry.values)
-    if values.get("quantization", AUTO) not in QUANTIZATIONS:
-        known = ", ".join(QUANTIZATIONS)
-        raise entry.error(
-            "quantization", f"it is {values['quantization']!r}; choose one of {known}"
-        )
+    for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
+        if values.get(key, AUTO) not in known:
+            raise entry.error(key, f"it is {values[key]!r}; choose one of {', '.join(known)}")
     if "path" not in values:
         return ModelSpec(**values)
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()

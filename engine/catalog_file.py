@@ -20,7 +20,7 @@ MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
     "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
-    "quantization": TEXT, "note": TEXT,
+    "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
 }  # fmt: skip
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,

@@ -20,13 +20,16 @@ from engine.tokenizer_files import TokenizerSignature, tokenizer_signature
 from engine.weight_files import TensorInfo, read_json, read_tensors
 
 __all__ = [
-    "AUTO", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
+    "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
 QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
+KV_CACHE_DTYPES = ("auto", "fp8")
+"""What the setting ``kv_cache_dtype`` may be, everywhere; auto is what the model computes in."""
+FP8 = KV_CACHE_DTYPES[1]
 
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 

@@ -37,6 +37,7 @@ _RULES = {
     AcceptanceRule.GREEDY: Rule.GREEDY,
     AcceptanceRule.COUPLED: Rule.COUPLED,
     AcceptanceRule.REJECTION: Rule.REJECTION,
+    AcceptanceRule.BLOCK: Rule.BLOCK,
 }
 
 
@@ -62,7 +63,7 @@ def decode_on_device(
     elif isinstance(proposer, NoneProposer):
         drafter = _Nobody()
     else:
-        drawn = sampler.rule is AcceptanceRule.REJECTION
+        drawn = sampler.rule.weighs_q
         drafter = _OnHost(proposer, context, target, runner, drawn=drawn)
     loop = _Loop(context, controller, drafter, sampler, runner, ending, name)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import sysconfig
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ GRAPHS = "FORETOKEN_CUDA_GRAPHS"
 """In the environment: 0 runs every round on a GPU as it stands, without CUDA graphs."""
 LEAST_CAPABILITY = (8, 0)
 """Ampere: from here on tensor cores take bf16."""
+FP8_CAPABILITY = (8, 9)
+"""Ada: from here on a GPU converts e4m3."""
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
 """In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
@@ -34,7 +37,11 @@ _lost: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What torch and the system say. ``problem``: why torch has no CUDA where it was built with it."""
+    """What torch and the system say. ``problem``: why torch has no CUDA where it was built with it.
+
+    ``built_for``: what it has code for, as sm_90 or compute_120; empty where that is not known.
+    ``missing``: what Triton lacks to build its launchers with, if anything.
+    """
 
     built_with_cuda: bool
     has_driver: bool
@@ -44,18 +51,22 @@ class Facts:
     triton: bool = False
     problem: str = ""
     lost: bool = False
+    built_for: tuple[str, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where models run. ``notes`` are sentences for people.
 
-    ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself.
+    ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
+    whether it converts e4m3.
     """
 
     device: torch.device
     kernels: bool = False
     bf16: bool = True
+    fp8: bool = True
     notes: tuple[str, ...] = ()
 
 
@@ -98,23 +109,30 @@ def look() -> Facts:
     """Asks torch and the system; some milliseconds."""
     import torch
 
-    built = torch.version.cuda is not None
+    built, lost = torch.version.cuda is not None, "cuda" in _lost
+    driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
+    problem = ""
+    # The driver's words: as warnings from a torch that is not asked to use it, else as an error.
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        there = torch.cuda.is_available()
-    problem = " ".join(str(said[-1].message).split()) if said and not there else ""
-    driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
-    if not there:
-        return Facts(built, driver, problem=problem, lost="cuda" in _lost)
-    return Facts(
-        built,
-        driver,
-        torch.cuda.device_count(),
-        torch.cuda.get_device_name(),
-        torch.cuda.get_device_capability(),
-        has_triton(),
-        lost="cuda" in _lost,
-    )
+        try:
+            if torch.cuda.is_available():
+                return Facts(
+                    built,
+                    driver,
+                    torch.cuda.device_count(),
+                    torch.cuda.get_device_name(),
+                    torch.cuda.get_device_capability(),
+                    has_triton(),
+                    lost=lost,
+                    built_for=tuple(torch.cuda.get_arch_list()),
+                    missing=lacks_to_build(),
+                )
+        except RuntimeError as error:
+            problem = str(error).splitlines()[0]
+    if said and not problem:
+        problem = " ".join(str(said[-1].message).split())
+    return Facts(built, driver, problem=problem, lost=lost)
 
 
 def decide(wanted: str, facts: Facts) -> Place:
@@ -126,7 +144,14 @@ def decide(wanted: str, facts: Facts) -> Place:
         # Whoever chose another GPU with CUDA_VISIBLE_DEVICES finds it as the first one here.
         lacks = _what_lacks(facts)
         notes = (*_which(facts), lacks) if lacks else _which(facts)
-        return Place(torch.device("cuda"), not lacks, facts.capability >= LEAST_CAPABILITY, notes)
+        has = facts.capability
+        return Place(
+            torch.device("cuda"),
+            kernels=not lacks,
+            bf16=has >= LEAST_CAPABILITY,
+            fp8=has >= FP8_CAPABILITY,
+            notes=notes,
+        )
     if wanted == "cuda":
         raise InvalidRequest(
             "device", f"device is 'cuda', but {reason[0].lower()}{reason[1:]} Or choose 'cpu'."
@@ -140,7 +165,7 @@ def _why_no_gpu(facts: Facts) -> str | None:
     if facts.lost:
         return "The GPU failed before in this process. Restart the app to use it again."
     if facts.count:
-        return None
+        return _why_no_code(facts)
     if not facts.built_with_cuda:
         return (
             "This torch is built without CUDA. To use an NVIDIA GPU, install the build for CUDA "
@@ -154,13 +179,36 @@ def _why_no_gpu(facts: Facts) -> str | None:
     return "Torch finds no CUDA device. Check that nvidia-smi shows one, and CUDA_VISIBLE_DEVICES."
 
 
+def _why_no_code(facts: Facts) -> str | None:
+    """Why this torch has nothing to run on the GPU, whose driver works; None where it has."""
+    if not facts.built_for or any(_runs_on(one, facts.capability) for one in facts.built_for):
+        return None
+    has = ".".join(map(str, facts.capability))
+    return (
+        f"{facts.name} has compute capability {has}, and this torch is built for "
+        f"{', '.join(facts.built_for)} alone. Install a torch that is built for it."
+    )
+
+
+def _runs_on(built_for: str, capability: tuple[int, int]) -> bool:
+    """Machine code runs on later minors of its generation, PTX on whatever is later."""
+    kind, _, number = built_for.partition("_")
+    exactly = number.endswith(("a", "f"))
+    if not number.rstrip("af").isdecimal():
+        return True  # no NVIDIA name: nothing is known of it
+    built = divmod(int(number.rstrip("af")), 10)
+    if exactly:
+        return built == capability
+    return built <= capability and (kind == "compute" or built[0] == capability[0])
+
+
 def _which(facts: Facts) -> tuple[str, ...]:
     """Which of several GPUs is used."""
     if facts.count < 2:
         return ()
     return (
         f"{facts.count} GPUs are here; one is used, {facts.name}. CUDA_VISIBLE_DEVICES chooses "
-        "another one.",
+        "another one. A model that needs several is not split here; vLLM and SGLang do that.",
     )
 
 
@@ -172,9 +220,22 @@ def _what_lacks(facts: Facts) -> str | None:
         return f"{facts.name} has compute capability {has} and the kernels need 8.0, {slower}"
     if not facts.triton:
         return f"Triton is not installed (it comes for Linux alone), {slower}"
+    if facts.missing:
+        return f"Triton builds its launchers with a C compiler, and here {facts.missing}, {slower}"
     return None
 
 
 def has_triton() -> bool:
     """Whether Triton is installed; it is on no other system than Linux."""
     return importlib.util.find_spec("triton") is not None
+
+
+def lacks_to_build() -> str:
+    """What Triton does not find to build its launchers with, which it does in C; "" if nothing."""
+    if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):
+        return "there is none (install gcc, or name one in CC)"
+    scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")
+    headers = Path(sysconfig.get_paths(scheme=scheme)["include"])
+    if not (headers / "Python.h").is_file():
+        return f"Python's headers are not in {headers} (install python3-dev)"
+    return ""

@@ -28,7 +28,6 @@ from engine.context import Context
 from engine.models.base import GreedyModel, Model
 from engine.models.cuda.cache import DeviceCache
 from engine.prefix import common_prefix, parts
-from engine.request import AcceptanceRule
 from engine.sampling import Sampler
 
 _STEPS = 4
@@ -197,8 +196,7 @@ class OtherVocabulary(_Draft):
 
     def writes_on(self, sampler: Sampler) -> bool:
         if self.across is Across.AUTO:
-            drawn = sampler.rule is AcceptanceRule.REJECTION
-            return not drawn or self.vocabularies.shared.little
+            return not sampler.rule.weighs_q or self.vocabularies.shared.little
         return self.across is Across.SLEM
 
     def write_on(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from engine.acceptance import Acceptance, follow, reject
+from engine.acceptance import Acceptance, follow, reject, verify_block
 from engine.context import Context
 from engine.events import Tree
 from engine.noise import Stream, sample, uniform
@@ -37,8 +37,8 @@ class Judge:
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
         position = len(context.tokens)
-        if self.sampler.rule is AcceptanceRule.REJECTION:
-            acceptance = self._reject(p, proposal, position)
+        if self.sampler.rule.weighs_q:
+            acceptance = self._weigh(p, proposal, position)
         else:
             # Branches at the same place see the same noise: whichever is right is judged as in a chain.
             positions = [position, *(position + depth for depth in tree.depths)]
@@ -46,8 +46,9 @@ class Judge:
             acceptance = follow(choices, tree)
         return _judgement(acceptance, p, tree)
 
-    def _reject(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
+    def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
+        judge = verify_block if self.sampler.rule is AcceptanceRule.BLOCK else reject
 
         def accept(node: int) -> float:
             return uniform(seed, Stream.ACCEPT, position + node)
@@ -56,7 +57,7 @@ class Judge:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
             return int(sample(weights[None], seed, stream, (position + row,)))
 
-        return reject(p, proposal.q, proposal.tree, accept, draw)
+        return judge(p, proposal.q, proposal.tree, accept, draw)
 
 
 def _ancestries(tree: Tree) -> list[Sequence[int]]:

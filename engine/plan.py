@@ -9,18 +9,20 @@ from pathlib import Path
 from engine import device_memory, devices, memory
 from engine import heads as head_kinds
 from engine.across.vocabulary_map import VocabularyMap
-from engine.checkpoint import Checkpoint, inspect
+from engine.checkpoint import AUTO, FP8, Checkpoint, inspect
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.features import joined
 from engine.heads.base import HeadPlan
 from engine.heads.products import Products
 from engine.models.loader import (
+    check_kv_cache,
     choose_dtype,
     compute_dtype,
     draft_dtype,
     packs,
     quantisation_note,
     quantisations,
+    why_no_fp8_cache,
 )
 from engine.pairing import Fit, caution, fit, vocabularies
 
@@ -32,7 +34,9 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    ``vocabularies`` is None where the draft has the target's. ``products`` are for the heads.
+    ``kv_cache_dtype``: of the target's cache, auto or fp8; those of drafts and heads are not narrowed,
+    for it costs them acceptance. ``vocabularies`` is None where the draft has the target's.
+    ``products`` are for the heads.
     ``asked`` and ``fit``: the longest context that was wanted, and what was reckoned for it.
     ``notes`` are sentences for people.
     """
@@ -40,6 +44,7 @@ class LoadPlan:
     target: Checkpoint
     draft: Checkpoint | None
     dtype: str
+    kv_cache_dtype: str
     draft_dtype: str
     vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
@@ -62,8 +67,8 @@ class LoadPlan:
         free = memory.free_bytes() if gpu is None else gpu
         held = self.fit.weights + self._kv() if loaded else 0
         found = _fit(
-            self.target, self.draft, self.heads, self.products, self.dtype, self.context,
-            free + held, gpu is not None,
+            self.target, self.draft, self.heads, self.products, self.dtype, self.kv_cache_dtype,
+            self.context, free + held, gpu is not None,
         )  # fmt: skip
         where = "Memory" if gpu is None else "The GPU's memory"
         said = f"{where} ran out while {doing}. {found.sentence}"
@@ -82,7 +87,13 @@ class LoadPlan:
         return self.fit.kv * self.context // self.asked if self.asked else 0
 
 
-def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype: str) -> LoadPlan:
+def plan_loading(
+    target: Path,
+    draft: Path | None,
+    heads: Sequence[Path],
+    dtype: str,
+    kv_cache_dtype: str = AUTO,
+) -> LoadPlan:
     """Checks everything that can be known before anything large is allocated.
 
     Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
@@ -93,6 +104,7 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     if pairing.reason:
         raise IncompatiblePair(pairing.reason)
     kind = choose_dtype(ours, dtype)
+    cached = check_kv_cache(ours, kind, kv_cache_dtype)
     draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
     products = Products.choose(compute_dtype(ours, kind))
     plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
@@ -100,7 +112,11 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
 
     asked = min(ours.context, memory.LONGEST_CONTEXT)
     gpu = device_memory.gpu_free_bytes()
-    room = _fit(ours, theirs, plans, products, kind, asked, gpu, gpu is not None)
+
+    def room_in(cache: str) -> memory.Fit:
+        return _fit(ours, theirs, plans, products, kind, cache, asked, gpu, gpu is not None)
+
+    room = room_in(cached)
     context = min(asked, room.context)
     if context < min(asked, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(room.sentence)
@@ -114,13 +130,39 @@ def plan_loading(target: Path, draft: Path | None, heads: Sequence[Path], dtype:
     if context < ours.context:
         cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
         notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
+    if context < asked and cached != FP8 and why_no_fp8_cache(ours, kind) is None:
+        longer = min(asked, room_in(FP8).context)
+        notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
     told = tuple(note for note in notes if note)
     different = None if theirs is None else vocabularies(ours, theirs)
-    return LoadPlan(ours, theirs, kind, draft_kind, different, plans, products, asked, room, told)
+    return LoadPlan(
+        ours, theirs, kind, cached, draft_kind, different, plans, products, asked, room, told
+    )
+
+
+def preferred_kv_cache(target: Path, dtype: str, preferred: str) -> str:
+    """``preferred`` where the model, with weights in ``dtype``, can have its KV cache so, else auto.
+
+    Raises ModelError, InvalidRequest.
+    """
+    if preferred != FP8:
+        return preferred
+    ours = inspect(target)
+    return FP8 if why_no_fp8_cache(ours, choose_dtype(ours, dtype)) is None else AUTO
+
+
+def kv_cache_of(checkpoint: Checkpoint, kind: str, asked: str) -> str:
+    """What the cache of a model in ``kind`` is kept in, auto resolved: fp32, bf16 or fp8."""
+    return FP8 if asked == FP8 else compute_dtype(checkpoint, kind)
 
 
 def footprint(
-    target: Path, draft: Path | None, heads: Sequence[Path], dtype: str, context: int
+    target: Path,
+    draft: Path | None,
+    heads: Sequence[Path],
+    dtype: str,
+    context: int,
+    kv_cache_dtype: str = AUTO,
 ) -> dict[str, int]:
     """Bytes of weights and caches, estimated, with ``context`` tokens: of the ``target``, and of each
     thing that proposers may need (``draft``, a kind of head). Raises ModelError."""
@@ -130,7 +172,7 @@ def footprint(
     products = Products.choose(compute_dtype(ours, kind))
     plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
     names = ("target", *(("draft",) if draft else ()), *(plan.kind for plan in plans))
-    sizes = _sizes(ours, theirs, plans, products, kind)
+    sizes = _sizes(ours, theirs, plans, products, kind, kv_cache_dtype)
     return {
         # Sizes tell how they are held, so the dtype named here is none that counts.
         name: size.weight_bytes("float32")
@@ -156,6 +198,7 @@ def _fit(
     heads: Sequence[HeadPlan],
     products: Products,
     kind: str,
+    cached: str,
     context: int,
     free: int | None,
     gpu: bool,
@@ -163,7 +206,7 @@ def _fit(
     """``free`` None asks the machine."""
 
     def sizes(of: str) -> list[memory.ModelSize]:
-        return _sizes(target, draft, heads, products, of)
+        return _sizes(target, draft, heads, products, of, cached)
 
     return memory.fit(
         *sizes(kind),
@@ -180,11 +223,14 @@ def _sizes(
     heads: Sequence[HeadPlan],
     products: Products,
     kind: str,
+    cached: str,
 ) -> list[memory.ModelSize]:
-    """What the models of a pair will take, the target in ``kind``."""
+    """What the models of a pair will take, the target in ``kind`` with its KV cache in ``cached``."""
     drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
     taps = joined(tap for plan in heads for tap in plan.taps)
     ours = replace(_size(target, kind), features=len(taps) * target.hidden)
+    if cached == FP8:
+        ours = replace(ours, cache=memory.FLOAT8)
     return [ours, *drafting, *(_head_size(plan, products, target.context) for plan in heads)]
 
 

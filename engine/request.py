@@ -29,6 +29,16 @@ class AcceptanceRule(StrEnum):
     GREEDY = "greedy"
     COUPLED = "coupled"
     REJECTION = "rejection"
+    BLOCK = "block"
+
+    @property
+    def weighs_q(self) -> bool:
+        """Whether p is weighed against the q that a token was drawn from.
+
+        Words then depend on what was drafted, only their distribution does not; and drafts must not know
+        the noise that judges them.
+        """
+        return self in (AcceptanceRule.REJECTION, AcceptanceRule.BLOCK)
 
 
 class Control(StrEnum):

@@ -40,11 +40,11 @@ class Sampler:
     def may_recall(self) -> bool:
         """Whether what earlier replies taught may decide what is drafted, and how far.
 
-        Under ``rejection`` drafts must not know this reply's noise, and a given seed may have drawn
-        an earlier reply with the same. The other rules leave the target's own choice, whatever is
-        drafted.
+        Under ``rejection`` and ``block`` drafts must not know this reply's noise, and a given seed may
+        have drawn an earlier reply with the same. The other rules leave the target's own choice,
+        whatever is drafted.
         """
-        return self.rule is not AcceptanceRule.REJECTION or self.sampling.seed is None
+        return not self.rule.weighs_q or self.sampling.seed is None
 
     @property
     def takes_likeliest(self) -> bool:

@@ -21,7 +21,7 @@ import torch
 
 from engine import device_memory, proposers, threads
 from engine import heads as head_kinds
-from engine.checkpoint import fingerprint
+from engine.checkpoint import AUTO, fingerprint
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.kernels.native import library as native
@@ -29,7 +29,7 @@ from engine.models.base import Model
 from engine.models.decoder import Decoder
 from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
-from engine.plan import LoadPlan, plan_loading
+from engine.plan import LoadPlan, kv_cache_of, plan_loading
 from engine.proposers.base import Resources
 from engine.request import Request
 from engine.session import Session
@@ -56,6 +56,8 @@ class Loaded:
     compiled: bool = False
     """Whether the target's step is the compiled one (engine/kernels/native)."""
     heads: tuple[str, ...] = ()
+    kv_cache_dtype: str = AUTO
+    """What the target's KV cache is kept in."""
 
 
 class Generation:
@@ -142,17 +144,23 @@ class EngineService:
         draft: Path | None,
         *,
         name: str,
-        dtype: str = "auto",
+        dtype: str = AUTO,
         heads: Sequence[Path] = (),
+        kv_cache_dtype: str = AUTO,
     ) -> Loaded:
         """Replaces what is loaded, after the requests already waiting. Blocks.
 
-        ``heads``: folders, one for each kind at most. Raises ModelError, IncompatiblePair,
-        InvalidRequest, OutOfMemory; the old pair then stays.
+        ``heads``: folders, one for each kind at most. ``kv_cache_dtype``: auto, or fp8 for the target's
+        cache on a GPU. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; the old pair
+        then stays.
         """
-        loaded: Loaded = self._call(lambda: self._load(target, draft, heads, name, dtype))
+
+        def load(kind: str) -> Loaded:
+            return self._load(target, draft, heads, name, kind, kv_cache_dtype)
+
+        loaded: Loaded = self._call(lambda: load(dtype))
         # Not ``dtype``: "auto" may choose another one once a step is compiled, and with it other words.
-        self._compile_behind(loaded, lambda: self._load(target, draft, heads, name, loaded.dtype))
+        self._compile_behind(loaded, lambda: load(loaded.dtype))
         return loaded
 
     def unload(self) -> None:
@@ -295,9 +303,10 @@ class EngineService:
         return self._plan.ran_out("replying", loaded=True)
 
     def _load(
-        self, target: Path, draft: Path | None, heads: Sequence[Path], name: str, dtype: str
-    ) -> Loaded:
-        pair = plan_loading(target, draft, heads, dtype)
+        self, target: Path, draft: Path | None, heads: Sequence[Path], name: str, dtype: str,
+        kv_cache_dtype: str,
+    ) -> Loaded:  # fmt: skip
+        pair = plan_loading(target, draft, heads, dtype, kv_cache_dtype)
         return device_memory.within_memory(
             lambda: self._load_planned(pair, name),
             lambda: pair.ran_out(f"loading {name}", loaded=False),
@@ -310,7 +319,9 @@ class EngineService:
         codec = TextCodec(target)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
-        model = load_model(target, dtype=pair.dtype, context=pair.context)
+        model = load_model(
+            target, dtype=pair.dtype, context=pair.context, kv_cache_dtype=pair.kv_cache_dtype
+        )
         resources = Resources(
             draft=load_model(draft, dtype=pair.draft_dtype, context=pair.context)
             if draft
@@ -343,6 +354,7 @@ class EngineService:
             parameters=info.parameters,
             notes=tuple(notes),
             compiled=compiled,
+            kv_cache_dtype=kv_cache_of(pair.target, pair.dtype, pair.kv_cache_dtype),
         )
         return self._loaded
 

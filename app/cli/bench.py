@@ -68,7 +68,7 @@ def compare(
         typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
     ] = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,
@@ -80,6 +80,7 @@ def compare(
         typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
     ] = None,
     quantization: options.QuantizationOption = "auto",
+    kv_cache_dtype: options.KVCacheOption = "auto",
     native: options.NativeOption = True,
     device: options.DeviceOption = "auto",
     cuda_graphs: options.GraphsOption = True,
@@ -92,13 +93,15 @@ def compare(
     from engine.bench import prompts, verify_cost
 
     dtype, computing = options.check_quantization(quantization), check_threads(threads)
+    cached = options.check_kv_cache(kv_cache_dtype)
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = options.acceptance_rule(acceptance)
     sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
-    with open_for_command(pair, paths.data_folder(data_dir), dtype, computing) as service:
+    folder = paths.data_folder(data_dir)
+    with open_for_command(pair, folder, dtype, computing, cached) as service:
         loaded = service.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.proposers if name != bench.PLAIN]
@@ -206,6 +209,7 @@ def lossless(
         list[str] | None,
         typer.Option(help="fp32, bf16, int8 or nf4. Repeatable. Default: all that the pair has."),
     ] = None,
+    kv_cache_dtype: options.KVCacheOption = "auto",
     seed: Annotated[int, typer.Option(help="Decides which prompts and depths are drawn.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="Of each reply.")] = 24,
     as_json: options.JsonOption = False,
@@ -219,13 +223,16 @@ def lossless(
     from engine.bench import lossless as bench
 
     folder, computing = paths.data_folder(data_dir), check_threads(threads)
+    cached = options.check_kv_cache(kv_cache_dtype)
     kinds = [options.check_quantization(kind) for kind in quantization or QUANTIZATIONS[1:]]
     rows: list[Compared] = []
     divergences: list[Divergence] = []
     for kind in kinds:
         with contextlib.ExitStack() as stack:
             try:
-                service = stack.enter_context(open_for_command(pair, folder, kind, computing))
+                service = stack.enter_context(
+                    open_for_command(pair, folder, kind, computing, cached)
+                )
             except InvalidRequest as error:  # this model or machine lacks it
                 if quantization:
                     raise

@@ -36,12 +36,12 @@ def gpu(
     as_json: options.JsonOption = False,
 ) -> None:
     """A GPU on random weights of real shapes: steps, kernels, tokens/s, and others beside it."""
-    from engine.bench.gpu.run import Options, Run
+    from engine.bench.gpu.run import Options
+    from engine.bench.gpu.supervise import supervise
 
     kinds = tuple(options.check_quantization(kind) for kind in quantization or ())
     with Status() as status:
-        run = Run(Options(minutes, out, device, tuple(model or ()), kinds), status.say)
-        report = run()
+        report = supervise(Options(minutes, out, device, tuple(model or ()), kinds), status.say)
     print(report.page(kernels=False))
     print(f"All figures: {report.file(out)} and .json")
     if as_json:

@@ -50,7 +50,7 @@ def sweep(
         list[float] | None, typer.Option(help="Repeatable; a sweep each. Default: 0.")
     ] = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
@@ -62,6 +62,7 @@ def sweep(
         Path | None, typer.Option(help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg.")
     ] = None,
     quantization: options.QuantizationOption = "auto",
+    kv_cache_dtype: options.KVCacheOption = "auto",
     native: options.NativeOption = True,
     as_json: options.JsonOption = False,
     threads: options.ThreadsOption = None,
@@ -72,6 +73,7 @@ def sweep(
     from engine.bench import sweep as bench
 
     dtype, computing = options.check_quantization(quantization), check_threads(threads)
+    cached = options.check_kv_cache(kv_cache_dtype)
     folder, rule = paths.data_folder(data_dir), options.acceptance_rule(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
     temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
@@ -82,7 +84,7 @@ def sweep(
         held.named(name, folder, vocabulary=1)
     if out is not None:
         _check_writable(out)
-    with open_for_command(pair, folder, dtype, computing) as service:
+    with open_for_command(pair, folder, dtype, computing, cached) as service:
         loaded = service.loaded
         assert loaded is not None
         plan = bench.Plan(
@@ -161,7 +163,9 @@ def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
 
     found = read_catalog(folder).resolve(pair)
     draft = fetch(found.draft) if found.draft else None  # it is here: the pair is loaded
-    bytes_of = footprint(fetch(found.target), draft, found.heads, loaded.dtype, loaded.context)
+    bytes_of = footprint(
+        fetch(found.target), draft, found.heads, loaded.dtype, loaded.context, loaded.kv_cache_dtype
+    )
     return lambda method: (
         bytes_of["target"] + sum(bytes_of[need] for need in proposers.needs_of(method))
     )

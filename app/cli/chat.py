@@ -55,7 +55,7 @@ def chat(
     ] = None,
     controller: options.ControllerOption = None,
     acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled or rejection.")
+        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     option: Annotated[
         list[str] | None,
@@ -78,6 +78,7 @@ def chat(
         bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
     ] = False,
     quantization: options.QuantizationOption = "auto",
+    kv_cache_dtype: options.KVCacheOption = "auto",
     threads: options.ThreadsOption = None,
     native: options.NativeOption = True,
     device: options.DeviceOption = "auto",
@@ -96,6 +97,7 @@ def chat(
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
     dtype, count = options.check_quantization(quantization), check_threads(threads)
+    cached = options.check_kv_cache(kv_cache_dtype)
     conversations = prompts.collect(prompt, prompts_file)
     sampling = Sampling(
         temperature=temperature,
@@ -115,7 +117,10 @@ def chat(
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
     pair = options.with_heads(pair, head)
-    with trace_to(trace) as write_event, open_for_command(pair, folder, dtype, count) as service:
+    with (
+        trace_to(trace) as write_event,
+        open_for_command(pair, folder, dtype, count, cached) as service,
+    ):
         loaded = service.loaded
         defaults = Defaults(folder)
         speculation = replace(defaults.speculation(loaded), acceptance=rule)

@@ -53,7 +53,11 @@ def describe(progress: Progress) -> str:
 
 @contextlib.contextmanager
 def open_for_command(
-    pair: str, data_dir: Path, dtype: str = "auto", threads: int | None = None
+    pair: str,
+    data_dir: Path,
+    dtype: str = "auto",
+    threads: int | None = None,
+    kv_cache_dtype: str = "auto",
 ) -> Iterator[EngineService]:
     """An engine with ``pair`` loaded, closed again at the end."""
     from app import paths
@@ -65,7 +69,14 @@ def open_for_command(
         with Status() as status:
             compile_first(status)
             status.say(f"Loading {pair} ...")
-            loaded = open_pair(service, catalog, pair, status.on_progress, dtype=dtype)
+            loaded = open_pair(
+                service,
+                catalog,
+                pair,
+                status.on_progress,
+                dtype=dtype,
+                kv_cache_dtype=kv_cache_dtype,
+            )
         for note in loaded.notes:
             print(f"Note: {note}", file=sys.stderr)
         yield service

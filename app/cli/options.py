@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from engine import devices, heads
-from engine.checkpoint import QUANTIZATIONS
+from engine.checkpoint import KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.errors import InvalidRequest
 from engine.kernels.native import build
 from engine.request import AcceptanceRule, Control, controller_named
@@ -54,6 +54,13 @@ OriginOption = Annotated[
 ]
 QuantizationOption = Annotated[
     str, typer.Option(help="auto (what suits model and machine), fp32, bf16, int8 or nf4.")
+]
+KVCacheOption = Annotated[
+    str,
+    typer.Option(
+        "--kv-cache-dtype",
+        help="auto (as the model computes), or fp8: half the memory, for the target on a CUDA GPU.",
+    ),
 ]
 ThreadsOption = Annotated[
     int | None,
@@ -129,6 +136,16 @@ def check_quantization(value: str) -> str:
         raise InvalidRequest(
             "quantization",
             f"quantization is {value!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
+        )
+    return value
+
+
+def check_kv_cache(value: str) -> str:
+    """``value`` if a KV cache can be kept so at all; told before anything is fetched or loaded."""
+    if value not in KV_CACHE_DTYPES:
+        raise InvalidRequest(
+            "kv_cache_dtype",
+            f"kv_cache_dtype is {value!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
         )
     return value
 

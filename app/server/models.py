@@ -79,6 +79,7 @@ class Models:
             "draft": loaded.draft,
             "heads": list(loaded.heads),
             "quantization": loaded.dtype,
+            "kv_cache_dtype": loaded.kv_cache_dtype,
             "compiled": loaded.compiled,
             "proposers": list(loaded.proposers),
             "default": self._default(loaded),

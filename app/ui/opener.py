@@ -23,7 +23,7 @@ class Opener:
         self._lock = threading.Lock()
         self._cancelled = threading.Event()
 
-    def start(self, text: str, quantization: str = AUTO) -> None:
+    def start(self, text: str, quantization: str = AUTO, kv_cache_dtype: str = AUTO) -> None:
         """Open ``text`` (see ``Catalog.resolve``). Raises ``ForetokenError`` for what can be known
         at once; everything later is told by the status."""
         pairing = self._runtime.catalog.resolve(text, hub.locate)
@@ -32,14 +32,21 @@ class Opener:
                 raise InvalidRequest("pair", Words.OPENING_BUSY)
             self._cancelled = threading.Event()
             self._tell(OpeningState.WORKING, text, pairing.name, Words.LOADING)
-        arguments = (text, pairing.name, quantization, self._cancelled)
+        arguments = (text, pairing.name, quantization, kv_cache_dtype, self._cancelled)
         threading.Thread(target=self._work, args=arguments, name="open-pair", daemon=True).start()
 
     def cancel(self) -> None:
         """Stop a download; what is already there is kept for the next try."""
         self._cancelled.set()
 
-    def _work(self, text: str, name: str, quantization: str, cancelled: threading.Event) -> None:
+    def _work(
+        self,
+        text: str,
+        name: str,
+        quantization: str,
+        kv_cache_dtype: str,
+        cancelled: threading.Event,
+    ) -> None:
         def on_progress(progress: Progress) -> None:
             self._tell(OpeningState.WORKING, text, name, Words.DOWNLOADING, progress)
 
@@ -52,6 +59,7 @@ class Opener:
                 on_progress,
                 cancelled.is_set,
                 dtype=quantization,
+                kv_cache_dtype=kv_cache_dtype,
             )
         except ForetokenError as error:
             if cancelled.is_set():

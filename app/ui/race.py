@@ -56,8 +56,8 @@ def plan(prompt: str, settings: Settings) -> Plan:
         settings.request(view.history([("user", prompt)], settings.system)), reuse_cache=False
     )
     plain = replace(settings, proposer="none").speculation()
-    rejection = settings.acceptance == AcceptanceRule.REJECTION and settings.temperature > 0
-    return Plan(replace(request, speculation=plain), request, not rejection)
+    others = AcceptanceRule(settings.acceptance).weighs_q and settings.temperature > 0
+    return Plan(replace(request, speculation=plain), request, not others)
 
 
 class Race:

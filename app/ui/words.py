@@ -39,6 +39,9 @@ class Words:
         "int8": "8 bits (int8)",
         "nf4": "4 bits (NF4)",
     }
+    KV_CACHE = "KV cache"
+    KV_CACHE_INFO = "fp8 takes half the memory, on a GPU"
+    KV_CACHES: ClassVar[dict[str, str]] = {"auto": "As the model computes", "fp8": "8 bits (fp8)"}
     LOAD = "Load"
     LOAD_DOWNLOAD = "Download and load"
     SPECULATION = "Speculation"

@@ -95,7 +95,7 @@ def run(
             answers[setting].append(_typical(several))
         on_progress(index + 1, len(prompts))
     rule = resolve_rule(plan.acceptance, plan.sampling.temperature)
-    same_words = rule is not AcceptanceRule.REJECTION
+    same_words = not rule.weighs_q
     return [
         row
         for kind in (*dict.fromkeys(prompt.kind for prompt in prompts), ALL)

@@ -252,7 +252,7 @@ def _rows(
                 mean_acceptance_length=total.mean_acceptance_length,
                 per_position=total.per_position,
                 memory_bytes=memory(setting.proposer),
-                divergences=None if rule is AcceptanceRule.REJECTION else differ,
+                divergences=None if rule.weighs_q else differ,
             )
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from engine import devices
-from engine.checkpoint import QUANTIZATIONS, Checkpoint, inspect
+from engine.checkpoint import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint, inspect
 from engine.devices import Place
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.factory import QUANTISED, kernels_for
+from engine.kernels.cuda import kv_cache
 from engine.kernels.native import library as native
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
@@ -39,21 +40,28 @@ SMALL = 100_000_000
 
 
 def load_model(
-    folder: Path, *, dtype: str = "auto", context: int | None = None, device: str | None = None
+    folder: Path,
+    *,
+    dtype: str = AUTO,
+    context: int | None = None,
+    device: str | None = None,
+    kv_cache_dtype: str = AUTO,
 ) -> Model:
     """Loads the model in ``folder``. Raises ModelError, InvalidRequest, DeviceLost.
 
     ``dtype``: auto, fp32, bf16, int8 or nf4. ``context`` bounds the model's own, for which memory is
-    taken. ``device``: auto, cpu or cuda; None is the setting's.
+    taken. ``device``: auto, cpu or cuda; None is the setting's. ``kv_cache_dtype``: auto or fp8.
     """
     place = devices.choose(device)
     checkpoint = inspect(folder)
     kind = choose_dtype(checkpoint, dtype, place)
+    cached = check_kv_cache(checkpoint, kind, kv_cache_dtype, place)
     limit = context or checkpoint.context
     try:
-        own = checkpoint.architecture in FAMILIES
         with told(place.device):
-            return (_load_own if own else _load_adapter)(checkpoint, kind, place, limit)
+            if checkpoint.architecture in FAMILIES:
+                return _load_own(checkpoint, kind, place, limit, cached)
+            return _load_adapter(checkpoint, kind, place, limit)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
@@ -176,6 +184,45 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place | None = None) -> str
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
+def check_kv_cache(
+    checkpoint: Checkpoint, kind: str, wanted: str, place: Place | None = None
+) -> str:
+    """``wanted`` if the model, in ``kind``, can have its KV cache so. Raises InvalidRequest."""
+    if wanted not in KV_CACHE_DTYPES:
+        raise InvalidRequest(
+            "kv_cache_dtype",
+            f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
+        )
+    reason = why_no_fp8_cache(checkpoint, kind, place) if wanted == FP8 else None
+    if reason is not None:
+        raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
+    return wanted
+
+
+def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str | None:
+    """Why the model, in ``kind``, cannot keep its KV cache in fp8 here; None where it can."""
+    place = _or_chosen(place)
+    remedy = "Choose auto, which keeps it as the model computes."
+    if not place.kernels:
+        where = (
+            "models run on the CPU" if place.device.type == "cpu" else "they do not run on this GPU"
+        )
+        return f"only the kernels for CUDA read such a cache, and here {where}. {remedy}"
+    if checkpoint.architecture not in FAMILIES:
+        return (
+            f"{checkpoint.architecture} runs through transformers, whose cache is not narrowed here. "
+            f"{remedy}"
+        )
+    if not place.fp8:
+        return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
+    if kind == "fp32":
+        return (
+            f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
+        )
+    reason = _why_no_kernels(checkpoint)
+    return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
+
+
 def packs(checkpoint: Checkpoint, place: Place | None = None) -> bool:
     """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
     return _or_chosen(place).device.type == "cpu" and checkpoint.architecture in FAMILIES
@@ -245,7 +292,7 @@ def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int
     )
 
 
-def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) -> Model:
+def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int, cached: str) -> Model:
     device = place.device
     info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
     architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
@@ -254,7 +301,8 @@ def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) -> M
     number = DTYPES[compute_dtype(checkpoint, dtype, place)]
     if place.kernels and dtype != "fp32" and cuda.why_not(architecture) is None:
         tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
-        return CudaDecoder(architecture, names, tensors, info, dtype)
+        kept = kv_cache.FP8 if cached == FP8 else torch.bfloat16
+        return CudaDecoder(architecture, names, tensors, info, dtype, kept)
     library = native.ready() if device.type == "cpu" else None
     if library is not None and runs(architecture, dtype, library):
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.

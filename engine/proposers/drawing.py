@@ -11,24 +11,24 @@ from engine.events import Tree
 from engine.heads.compiled.unrolled import Unrolled
 from engine.noise import Stream
 from engine.proposers.base import NOTHING, DraftProposal
-from engine.request import AcceptanceRule
 from engine.sampling import Sampler
 
 
 def stream_of(sampler: Sampler) -> Stream:
     """The noise that drafts are drawn with.
 
-    Under ``coupled`` the target's own, so that both tend to choose alike; under ``rejection`` another,
-    because there the draws must be independent.
+    Under ``coupled`` the target's own, so that both tend to choose alike; under ``rejection`` and
+    ``block`` another, because there the draws must be independent.
     """
-    return Stream.DRAFT if sampler.rule is AcceptanceRule.REJECTION else Stream.CHOICE
+    return Stream.DRAFT if sampler.rule.weighs_q else Stream.CHOICE
 
 
 class Chain:
     """A draft in the making, behind ``known`` tokens of text.
 
     Each row's logits may depend on the tokens drawn before it and on no later one, or ``rejection``
-    would no longer leave the target's distribution; no token drawn may decide whether it is drafted.
+    and ``block`` would no longer leave the target's distribution; no token drawn may decide whether it
+    is drafted.
     """
 
     def __init__(self, sampler: Sampler, known: int) -> None:

@@ -38,7 +38,14 @@ def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path
     assert defaults.speculation(PIP) == Speculation(
         proposer="suffix", depth=8, controller=Control.FIXED
     )
-    for other in ({"dtype": "fp32"}, {"draft": None}, {"target": "other"}, {"device": "cuda"}):
+    others: tuple[dict[str, str | None], ...] = (
+        {"dtype": "fp32"},
+        {"kv_cache_dtype": "fp8"},
+        {"draft": None},
+        {"target": "other"},
+        {"device": "cuda"},
+    )
+    for other in others:
         assert defaults.of(replace(PIP, **other)) is None  # type: ignore[arg-type]
 
 

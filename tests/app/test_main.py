@@ -136,7 +136,7 @@ def test_the_browser_opens_when_the_address_answers(
 ) -> None:
     calls: list[str] = []
     monkeypatch.setattr("webbrowser.open", calls.append)
-    monkeypatch.setattr("app.runtime.open_in_background", lambda runtime, pair, dtype: None)
+    monkeypatch.setattr("app.runtime.open_in_background", lambda *_: None)
     listener = listen("127.0.0.1", 0)
     with listener.socket:
         main.when_up(None, listener, settings)  # type: ignore[arg-type]

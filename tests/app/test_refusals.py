@@ -31,6 +31,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
     [
         ("scheme", ("'gptq'", "Use the original model", "--quantization int8 or nf4")),
         ("machine", ("quantization is 'int8'", "do not run on this GPU", "Choose bf16 or fp32")),
+        ("cache", ("kv_cache_dtype is 'fp8'", "models run on the CPU", "Choose auto")),
         ("memory", ("needs 300 MB", "1 kB are free", "nf4 would need 300 MB", "a smaller model")),
     ],
 )
@@ -51,12 +52,13 @@ def test_the_words_are_the_same_everywhere(
     monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
     monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
 
+    cached = "fp8" if case == "cache" else "auto"
     with pytest.raises(ForetokenError) as told:
-        open_pair(runtime.service, runtime.catalog, folder, dtype=dtype)
+        open_pair(runtime.service, runtime.catalog, folder, dtype=dtype, kv_cache_dtype=cached)
     message = str(told.value)
     assert all(word in message for word in words), message
 
-    open_in_background(runtime, folder, dtype).join(timeout=60)
+    open_in_background(runtime, folder, dtype, cached).join(timeout=60)
     assert runtime.opening.status.state is OpeningState.FAILED
     assert runtime.opening.status.message == message
     with pytest.raises(ApiError) as answered:
@@ -66,7 +68,8 @@ def test_the_words_are_the_same_everywhere(
         f"No model is loaded. {message}",
     )
 
-    result = foretoken("chat", "Hello", "--pair", folder, "--quantization", dtype)
+    held = ("--quantization", dtype, "--kv-cache-dtype", cached)
+    result = foretoken("chat", "Hello", "--pair", folder, *held)
     assert result.status == 2
     assert result.err.strip().endswith(message)
     assert "Traceback" not in result.err

@@ -57,6 +57,27 @@ def test_the_catalog_may_say_how_a_model_is_loaded(runtime: Runtime) -> None:
 
 
 @needs_model
+def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One catalog serves all machines; who asks for it on the command line is told why not."""
+    spec = ModelSpec(id="small", name="Small", path=STORIES, kv_cache_dtype="fp8")
+    catalog = Catalog((spec,), (Pairing(id="small", name="Small", target=spec),))
+    wished: list[str] = []
+    load = runtime.service.load
+
+    def note(*folders: Path | None, kv_cache_dtype: str, **options: object) -> object:
+        wished.append(kv_cache_dtype)
+        return load(*folders, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(runtime.service, "load", note)
+    assert open_pair(runtime.service, catalog, "small").kv_cache_dtype != "fp8"
+    monkeypatch.setattr("engine.plan.why_no_fp8_cache", lambda *_: None)
+    open_pair(runtime.service, catalog, "small")
+    assert wished == ["auto", "fp8"]
+
+
+@needs_model
 def test_opening_in_the_background_ends_ready(runtime: Runtime) -> None:
     assert runtime.opening.status.state is OpeningState.IDLE
     thread = open_in_background(runtime, str(STORIES))

@@ -255,7 +255,9 @@ def test_coupled_output_is_the_targets_own_sample_for_every_draft_and_seed(
         assert judged(AcceptanceRule.COUPLED, rows[: len(draft) + 1], draft, None, seed) == own
 
 
-@pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
+@pytest.mark.parametrize(
+    "rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION, AcceptanceRule.BLOCK]
+)
 @pytest.mark.parametrize("sampled", [False, True])
 def test_a_larger_vocabulary_is_distributed_as_p(rule: AcceptanceRule, sampled: bool) -> None:
     """Chi-square over the real noise: 3,000 seeds, 40 tokens, a draft that is often wrong."""
@@ -263,7 +265,7 @@ def test_a_larger_vocabulary_is_distributed_as_p(rule: AcceptanceRule, sampled: 
     p, q = torch.softmax(2 * torch.randn(2, 40, generator=generator), dim=-1)
     counts = [0] * 40
     seeds = 3000
-    stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
+    stream = Stream.DRAFT if rule.weighs_q else Stream.CHOICE
     for seed in range(seeds):
         drafted = 3
         if sampled:

@@ -280,11 +280,16 @@ def test_an_unknown_key_gets_a_suggestion(tmp_path: Path) -> None:
     assert "line 6, key 'models[0].license': unknown key; did you mean 'licence'?" in message
 
 
-def test_an_unknown_quantisation(tmp_path: Path) -> None:
-    message = mistake(
-        tmp_path, GOOD.replace("licence: mit", "licence: mit\n    quantization: int3", 1)
-    )
-    assert "key 'models[0].quantization': it is 'int3'; choose one of auto, fp32" in message
+@pytest.mark.parametrize(
+    ("key", "value", "known"),
+    [("quantization", "int3", "auto, fp32"), ("kv_cache_dtype", "fp4", "auto, fp8")],
+)
+def test_weights_and_caches_are_held_in_what_there_is(
+    tmp_path: Path, key: str, value: str, known: str
+) -> None:
+    written = GOOD.replace("licence: mit", f"licence: mit\n    {key}: {value}", 1)
+    message = mistake(tmp_path, written)
+    assert f"key 'models[0].{key}': it is '{value}'; choose one of {known}" in message
 
 
 def test_an_unknown_section(tmp_path: Path) -> None:

@@ -359,13 +359,13 @@ def test_times_of_a_round_add_up() -> None:
         assert timing.draft_s + timing.verify_s <= timing.total_s
 
 
-def test_rejection_sampling_goes_through_the_same_loop_and_repeats_for_a_seed() -> None:
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+def test_rules_that_weigh_q_go_through_the_same_loop_and_repeat_for_a_seed(
+    rule: AcceptanceRule,
+) -> None:
     # A depth that follows times cannot repeat: under this rule the words depend on it.
     for name in proposers.names():
         sampling = Sampling(temperature=1.0, seed=8)
-        runs = [
-            generate(name, sampling=sampling, rule=AcceptanceRule.REJECTION).output
-            for _ in range(2)
-        ]
+        runs = [generate(name, sampling=sampling, rule=rule).output for _ in range(2)]
         assert runs[0] == runs[1]
         assert len(runs[0]) == 30

@@ -13,11 +13,11 @@ import torch
 
 from engine import device_memory
 from engine.device_memory import within_memory
-from engine.devices import ran_out
+from engine.devices import Place, ran_out
 from engine.errors import OutOfMemory
 from engine.events import Emitted, Failed, Finished
 from engine.models.loader import load_model
-from engine.plan import LoadPlan, plan_loading
+from engine.plan import LoadPlan, footprint, plan_loading
 from engine.request import Request, Sampling
 from engine.service import EngineService
 from engine.testing.checkpoints import write_random
@@ -145,8 +145,8 @@ def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
     assert last(service) == before
 
 
-def plan(pair: tuple[Path, Path | None], dtype: str) -> LoadPlan:
-    return plan_loading(*pair, (), dtype)
+def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> LoadPlan:
+    return plan_loading(*pair, (), dtype, cached)
 
 
 @pytest.fixture
@@ -173,6 +173,37 @@ def test_the_context_is_what_the_gpu_has_room_for(
     gpu_of(whole.fit.needed - whole.fit.kv)
     with pytest.raises(OutOfMemory, match=r"a context of 8,192 tokens; .* free on the GPU"):
         plan((tmp_path, None), "fp32")
+
+
+def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
+    tmp_path: Path, gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has too little for the model's context is told of it; whoever chose it has it."""
+    place = Place(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.devices.choose", lambda wanted=None: place)
+    write_random(tmp_path, max_position_embeddings=8192, head_dim=64)
+    gpu_of(10**10)
+    whole = plan((tmp_path, None), "bf16")
+    narrow = plan((tmp_path, None), "bf16", "fp8")
+    assert narrow.fit.kv == pytest.approx(whole.fit.kv * 68 / 128, rel=0.01)
+    assert narrow.fit.weights == whole.fit.weights
+    gpu_of(whole.fit.needed - whole.fit.kv // 2)
+    some = plan((tmp_path, None), "bf16")
+    longer = plan((tmp_path, None), "bf16", "fp8")
+    assert longer.context > 1.6 * some.context
+    assert some.notes[-1] == f"With kv_cache_dtype fp8 it would be {longer.context:,}."
+    assert not any("fp8" in note for note in longer.notes)
+
+
+def test_a_draft_keeps_its_cache_wide(
+    pair: tuple[Path, Path], gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.devices.choose", lambda wanted=None: place)
+    gpu_of(10**10)
+    bytes_of = [footprint(*pair, (), "bf16", 512, cached) for cached in ("auto", "fp8")]
+    assert bytes_of[0]["draft"] == bytes_of[1]["draft"]
+    assert bytes_of[0]["target"] > bytes_of[1]["target"]
 
 
 def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(

@@ -293,10 +293,26 @@ def test_rejection_sampling_leaves_the_targets_distribution(
     assert p_value(seconds, distribution(session, [*prompt, common], sampling)) > 1e-4
 
 
-def test_rejection_accepts_at_least_as_often_as_coupled(embedded: Pair) -> None:
-    """The reason to offer it: sampled drafts stand more often."""
+def test_block_verification_leaves_the_targets_distribution(embedded: Pair) -> None:
+    """Of pairs of tokens: what is judged together must be right together."""
+    session = embedded.speculative
+    sampling = Sampling(temperature=1.2, top_k=12)
+    request = Request(
+        messages=(Message("user", "again and again and again and"),),
+        speculation=Speculation(proposer="draft", depth=2, acceptance=AcceptanceRule.BLOCK),
+    )
+    prompt = session.prepare(request)
+    replies = list(first_tokens(session, request, sampling))
+    assert p_value([each[0] for each in replies], distribution(session, prompt, sampling)) > 1e-4
+    common, _ = Counter(each[0] for each in replies).most_common(1)[0]
+    seconds = [each[1] for each in replies if each[0] == common]
+    assert p_value(seconds, distribution(session, [*prompt, common], sampling)) > 1e-4
+
+
+def test_rules_that_weigh_q_accept_at_least_as_often_as_coupled(embedded: Pair) -> None:
+    """The reason to offer them: sampled drafts stand more often, most of all judged together."""
     rates = {}
-    for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION):
+    for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION, AcceptanceRule.BLOCK):
         total = Statistics()
         for seed, prompt in enumerate(PROMPTS[:30]):
             speculation = Speculation(proposer="draft", depth=3, acceptance=rule)
@@ -304,6 +320,7 @@ def test_rejection_accepts_at_least_as_often_as_coupled(embedded: Pair) -> None:
             total += reply(embedded.speculative, request)[1]
         rates[rule] = total.acceptance_rate or 0.0
     assert rates[AcceptanceRule.REJECTION] > rates[AcceptanceRule.COUPLED] - 0.02
+    assert rates[AcceptanceRule.BLOCK] > rates[AcceptanceRule.REJECTION] - 0.02
 
 
 def test_a_round_shows_what_the_rule_decided_on(embedded: Pair) -> None:

@@ -25,6 +25,7 @@ class PairPicker:
     target: gr.Dropdown
     draft: gr.Dropdown
     quantization: gr.Dropdown
+    kv_cache: gr.Dropdown
     load: gr.Button
     note: gr.HTML
 
@@ -43,9 +44,16 @@ def pair_picker(shelf: Shelf) -> PairPicker:
             info=Words.QUANTIZATION_INFO,
             elem_id="quantization",
         )
+        kv_cache = gr.Dropdown(
+            [(label, name) for name, label in Words.KV_CACHES.items()],
+            value=AUTO,
+            label=Words.KV_CACHE,
+            info=Words.KV_CACHE_INFO,
+            elem_id="kv-cache",
+        )
         load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
         note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
-    picker = PairPicker(target, draft, quantization, load, note)
+    picker = PairPicker(target, draft, quantization, kv_cache, load, note)
     _wire(picker, shelf)
     return picker
 
@@ -69,16 +77,16 @@ def _wire(picker: PairPicker, shelf: Shelf) -> None:
         **AT_ONCE,
     )
 
-    def load(target: str | None, draft: str | None, quantization: str) -> str:
+    def load(target: str | None, draft: str | None, quantization: str, kv_cache: str) -> str:
         try:
-            shelf.opener.start(pair_text(target, draft), quantization)
+            shelf.opener.start(pair_text(target, draft), quantization, kv_cache)
         except ForetokenError as error:
             return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
         return ""
 
     picker.load.click(
         load,
-        [picker.target, picker.draft, picker.quantization],
+        [picker.target, picker.draft, picker.quantization, picker.kv_cache],
         picker.note,
         show_progress="hidden",
         **AT_ONCE,

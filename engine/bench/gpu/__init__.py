@@ -1,6 +1,8 @@
 """One GPU, measured: how near decoding comes to its memory's bandwidth, and others beside it.
 
+``supervise``   the run in a process of its own, and another one where that ends early
 ``run``         the parts in their order, under a budget of time
+``state``       what was found and what is under way, in a file between those processes
 ``budget``      what still fits; what does not is told
 ``report``      results as a page and as JSON, written after every part
 ``expected``    what this engine is meant to reach

@@ -11,6 +11,8 @@ from pathlib import Path
 from engine.bench.gpu import device
 from engine.bench.gpu.engines import KINDS
 from engine.bench.gpu.run import Options, Run
+from engine.bench.gpu.state import State
+from engine.bench.gpu.supervise import FINISHED, LOST, supervise
 from engine.errors import ForetokenError
 
 RESULTS = Path("docs/results")
@@ -25,17 +27,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--device", default=device.CUDA, help="cuda; cpu is a rehearsal")
     parser.add_argument("--model", action="append", default=[], help="repeatable; all of them")
     parser.add_argument("--kind", action="append", default=[], choices=KINDS, help="repeatable")
+    parser.add_argument("--state", type=Path, help=argparse.SUPPRESS)  # by ``supervise``
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING)
     options = Options(given.minutes, given.out, given.device, tuple(given.model), tuple(given.kind))
+    if given.state is not None:
+        return _part_of(options, State(given.state))
     try:
-        report = Run(options, lambda text: print(text, file=sys.stderr, flush=True))()
+        report = supervise(options, lambda text: print(text, file=sys.stderr, flush=True))
     except ForetokenError as error:
         print(f"foretoken: {error}", file=sys.stderr)
         return 2
     print(report.page(kernels=False))
     print(json.dumps(report.summary()))
     return 0
+
+
+def _part_of(options: Options, state: State) -> int:
+    """The run, in the process that ``supervise`` has started for it."""
+    try:
+        return FINISHED if Run(options, state=state)().finished else LOST
+    except ForetokenError as error:
+        state.refuse(str(error))
+        return 2
 
 
 if __name__ == "__main__":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from engine.bench.gpu import engines, rivals
 from engine.bench.gpu.clock import Clock
 from engine.bench.gpu.rounds import Rounds, run_here
 from engine.bench.gpu.shapes import Sizes
-from engine.bench.gpu.speed import Loop, Ours, Speed, race
+from engine.bench.gpu.speed import Loop, Ours, Speed, Tell, attempt, race, reraise
 from engine.bench.gpu.steps import Graphs, time_steps
 from engine.bench.gpu.weights import Circle, RandomWeights
 from engine.bench.peers.base import Contender
@@ -32,18 +33,29 @@ class Contest:
         self.longest = PROMPT + self.tokens + 32
 
     def run(
-        self, steps: Mapping[int, float], *, beside: bool, compiled: bool
+        self,
+        steps: Mapping[int, float],
+        *,
+        beside: bool,
+        compiled: bool,
+        tell: Tell = reraise,
     ) -> tuple[list[Speed], list[Graphs]]:
-        """``steps``: seconds of the target's by rows. ``beside``: with transformers' ways of decoding.
-        ``compiled``: plain decoding alone, beside theirs under torch.compile."""
-        drafts = {} if compiled else {right: self._draft(right) for right in RIGHT}
-        draft_s = self._draft_step(drafts[RIGHT[0]]) if drafts else 0.0
-        ours, captured = self._ours(drafts)
+        """``steps``: seconds of the target's by rows, as far as they are known. ``beside``: with
+        transformers' ways of decoding. ``compiled``: plain decoding alone, beside theirs under
+        torch.compile. ``tell``: of whoever fails; the others go on."""
+        drafts = {} if compiled else self._drafts(tell)
+        first = next(iter(drafts.values()), None)
+        draft_s = first and attempt(tell, "the draft's step", partial(self._draft_step, first))
+        ours = self._ours(drafts, tell)
+        captured = [one.graphs for one in ours if isinstance(one, Rounds)]
         alone: dict[Contender, float] = {
-            one: steps[1 + one.depth] + one.depth * draft_s for one in ours
+            one: steps[1 + one.depth] + one.depth * (draft_s or 0.0)
+            for one in ours
+            if 1 + one.depth in steps and (draft_s or not one.depth)
         }
-        contenders: list[Contender] = [*ours, *self._rivals(beside, compiled)]
-        speeds = race(self.sizes.name, contenders, self._texts(), self.clock, alone)
+        theirs = attempt(tell, "rivals", partial(self._rivals, beside, compiled)) or []
+        contenders: list[Contender] = [*ours, *theirs]
+        speeds = race(self.sizes.name, contenders, self._texts(), self.clock, alone, tell)
         for one in contenders:
             one.close()
         return speeds, captured
@@ -67,17 +79,26 @@ class Contest:
         steps, _ = time_steps(draft, self.sizes.draft(), self.clock, 1.0, 9, PROMPT, rows=(1,))
         return steps[0].times.median
 
-    def _ours(self, drafts: Mapping[float, Model]) -> tuple[list[Ours], list[Graphs]]:
+    def _drafts(self, tell: Tell) -> dict[float, Model]:
+        """By how often they are right."""
+        made = {
+            right: attempt(tell, f"a draft, {right:g} right", partial(self._draft, right))
+            for right in RIGHT
+        }
+        return {right: draft for right, draft in made.items() if draft is not None}
+
+    def _ours(self, drafts: Mapping[float, Model], tell: Tell) -> list[Ours]:
         """Plain first. Where rounds can be captured they are, and the loop stands beside them."""
         model, longest = self.model, self.longest
         chosen: list[tuple[Model | None, float | None]] = [(None, None)]
         chosen += [(draft, right) for right, draft in drafts.items()]
-        loop = [Loop(model, draft, right, longest) for draft, right in chosen]
-        if not run_here(model):
-            return [*loop], []
-        rounds = [Rounds(model, draft, right, longest, self.clock) for draft, right in chosen]
-        beside = loop[:1] if len(loop) == 1 else [loop[0], loop[-1]]
-        return [*rounds, *beside], [one.graphs for one in rounds]
+        ways: list[Callable[[], Ours]] = []
+        if run_here(model):
+            ways += [partial(Rounds, model, *one, longest, self.clock) for one in chosen]
+            chosen = chosen[:1] if len(chosen) == 1 else [chosen[0], chosen[-1]]
+        ways += [partial(Loop, model, *one, longest) for one in chosen]
+        made = (attempt(tell, "a way of decoding", way) for way in ways)
+        return sorted((one for one in made if one is not None), key=lambda one: one.depth > 0)
 
     def _rivals(self, beside: bool, compiled: bool) -> list[Contender]:
         if not (beside or compiled):

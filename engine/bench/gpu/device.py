@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine.bench.gpu.clock import Clock, Times
-from engine.devices import LEAST_CAPABILITY, has_triton
+from engine.devices import LEAST_CAPABILITY, has_triton, lacks_to_build
 from engine.errors import InvalidRequest, NotInstalled
 
 CPU, CUDA = "cpu", "cuda"
@@ -69,7 +69,8 @@ def why_not() -> str | None:
         )
     if not has_triton():
         return "Triton, which compiles the kernels, is not installed; it exists for Linux only."
-    return None
+    missing = lacks_to_build()
+    return f"Triton needs a C compiler, and here {missing}." if missing else None
 
 
 def facts(device: torch.device) -> Facts:

@@ -53,7 +53,9 @@ def verdicts(
     ours = [one for one in speeds if one.engine == NAME]
     ours = [one for one in ours if one.detail.startswith(GRAPHS)] or ours
     hosts = [one.host_share for one in ours if one.host_share is not None]
-    drafted = [one.ratio for one in ours if one.setting == DRAFT and one.right_share == RIGHT]
+    drafted = [
+        one.ratio for one in ours if one.setting == DRAFT and one.right_share == RIGHT and one.ratio
+    ]
     text = f"{RIGHT:g} right at depth {DEPTH}: at least {SPEED_UP:g} x plain"
     different = [float(one.different) for one in bits]
     return [

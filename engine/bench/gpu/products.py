@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.bench.gpu.clock import Clock, Times
 from engine.bench.gpu.shapes import EPSILON, WIDTHS, Sizes
+from engine.devices import FP8_CAPABILITY
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda.around import Around, Norm, Product
@@ -25,7 +26,7 @@ from engine.kernels.cuda.attention import (
     choose_tiling,
 )
 from engine.kernels.cuda.choose import Weight, choose
-from engine.kernels.cuda.kv_cache import StaticKVCache
+from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 
 ROWS = tuple(range(1, 17))
 COLD_BYTES = 2**28
@@ -69,22 +70,37 @@ def time_products(
     sizes: Sizes, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
 ) -> list[KernelTime]:
     """Every product of a layer and the head's, with what the engine fuses around them."""
-    found = []
-    for name, (out, width) in sizes.products().items():
-        case = _product_case(name, out, width, kind, clock)
-        found += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
-    return found
+    names = sizes.products()
+    each = (time_product(sizes, name, kind, clock, bandwidth, repeats) for name in names)
+    return [time for times in each for time in times]
+
+
+def time_product(
+    sizes: Sizes, name: str, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
+) -> list[KernelTime]:
+    """One of ``sizes.products()``."""
+    case = _product_case(name, *sizes.products()[name], kind, clock)
+    return time_case(sizes.name, kind, case, clock, bandwidth, repeats)
 
 
 def time_attention(
     sizes: Sizes, clock: Clock, bandwidth: float, repeats: int = 15, pasts: Sequence[int] = PAST
 ) -> list[KernelTime]:
-    """Attention of one layer over a cache in bf16."""
+    """Attention of one layer over a cache in bf16, and in fp8 where the device has it."""
     found = []
     for past in pasts:
-        case = _attention_case(sizes, past, clock)
-        found += time_case(sizes.name, "bf16", case, clock, bandwidth, repeats)
+        for kind, dtype in _caches(clock).items():
+            case = _attention_case(sizes, past, clock, dtype)
+            found += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
     return found
+
+
+def _caches(clock: Clock) -> dict[str, torch.dtype]:
+    """What a cache can be kept in there; a rehearsal has no time for both."""
+    known = {"bf16": torch.bfloat16}
+    if clock.cuda and torch.cuda.get_device_capability(clock.device) >= FP8_CAPABILITY:
+        known["fp8"] = FP8
+    return known
 
 
 def time_case(
@@ -158,16 +174,22 @@ def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> C
     return Case(name, (out, width), size, calls)
 
 
-def _attention_case(sizes: Sizes, past: int, clock: Clock) -> Case:
+def _attention_case(
+    sizes: Sizes, past: int, clock: Clock, dtype: torch.dtype = torch.bfloat16
+) -> Case:
     s, device = sizes.shape, clock.device
-    size = 2 * s.kv_heads * past * s.head_dim * 2
+    size = 2 * s.kv_heads * past * s.head_dim * dtype.itemsize
     count = copies(size, clock)
     cache = StaticKVCache(
         layers=count, kv_heads=s.kv_heads, head_dim=s.head_dim, capacity=past + ROWS[-1],
-        device=device,
+        device=device, dtype=dtype,
     )  # fmt: skip
-    cache.keys.normal_()
-    cache.values.normal_()
+    for part in (cache.keys, cache.values):
+        for layer in part:  # one by one: normal_ knows no fp8, and a copy of all would take memory
+            layer.copy_(torch.randn(layer.shape, device=device))
+    if cache.scales is not None:
+        cache.scales.fill_(1.0)
+        size += 2 * s.kv_heads * past * cache.scales.itemsize
     cache.set_length(past)
     query = random_rows(ROWS[-1], s.heads * s.head_dim, device).view(-1, s.heads, s.head_dim)
     tiling = choose_tiling(s.heads, s.kv_heads, s.head_dim)

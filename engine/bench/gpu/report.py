@@ -49,6 +49,8 @@ class Report:
     speeds: list[Speed] = field(default_factory=list)
     kernels: list[KernelTime] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    """Parts that are over, however they ended."""
     seconds: float = 0.0
     finished: bool = False
 

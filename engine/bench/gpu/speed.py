@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from engine import proposers
 from engine.bench.gpu.clock import Clock, Times
@@ -22,6 +24,9 @@ from engine.sampling import Sampler
 from engine.stats import Statistics, Tally
 from engine.target import Target
 
+T = TypeVar("T")
+Tell = Callable[[str, Exception], None]
+"""Is told what failed; whoever has none to tell lets it fail."""
 NAME, GRAPHS = "foretoken", "graphs"
 DEPTH = 5
 """Tokens drafted a round, by all."""
@@ -31,10 +36,10 @@ DEPTH = 5
 class Speed:
     """One engine in one setting. ``tokens_per_s``: ``low`` and ``high`` as in ``Times``.
 
-    ``ratio``: to our plain decoding in the same run. ``right``: it wrote what the weights were made to
-    say. ``right_share``: tokens at which its draft is right; ``acceptance`` is what came of it, accepted
-    of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps take alone; the rest is
-    the host's.
+    ``ratio``: to our plain decoding in the same run, 0 where that failed. ``right``: it wrote what the
+    weights were made to say. ``right_share``: tokens at which its draft is right; ``acceptance`` is what
+    came of it, accepted of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps
+    take alone; the rest is the host's.
     """
 
     model: str
@@ -136,20 +141,36 @@ class _Bounded:
         self.new_cache, self.forward = model.new_cache, model.forward
 
 
+def reraise(what: str, error: Exception) -> None:
+    """Tells nobody."""
+    raise error
+
+
+def attempt(tell: Tell, what: str, work: Callable[[], T]) -> T | None:
+    """What ``work`` returns; None where it fails, which is told."""
+    try:
+        return work()
+    except Exception as error:
+        tell(what, error)
+        return None
+
+
 def race(
     model: str,
     contenders: Sequence[Contender],
     texts: Sequence[tuple[Sequence[int], Sequence[int]]],
     clock: Clock,
     device_s: Mapping[Contender, float],
+    tell: Tell = reraise,
 ) -> list[Speed]:
     """Every text by all of them in turns, in changing order; the first is our plain decoding.
 
     ``texts``: prompts, each with what the weights were made to say behind it; the first one warms up.
-    ``device_s``: seconds that a round's steps take alone.
+    ``device_s``: seconds that a round's steps take alone. Who fails is told and takes no further part.
     """
     speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
     right = dict.fromkeys(contenders, True)
+    failed: set[Contender] = set()
     for number, (prompt, expected) in enumerate(texts):
         if number == 1:
             for one in contenders:
@@ -157,17 +178,36 @@ def race(
                     one.restart()
         turned = number % len(contenders)
         for one in (*contenders[turned:], *contenders[:turned]):
-            reply = one.answer(prompt, len(expected))
-            clock.wait()
+            if one in failed:
+                continue
+            reply = attempt(tell, called(one), partial(_answer, one, prompt, len(expected), clock))
+            if reply is None:
+                failed.add(one)
+                continue
             right[one] &= reply.tokens is not None and list(reply.tokens) == list(expected)
             if number and reply.seconds:
                 speeds[one].append(reply.decoded / reply.seconds)
-    plain = Times.of(speeds[contenders[0]]).median
+    first = [
+        speed for one in contenders[:1] if one.entrant.setting == PLAIN for speed in speeds[one]
+    ]
+    plain = Times.of(first).median if first else 0.0
     return [
         _speed(model, one, Times.of(mine), plain, right[one], device_s.get(one))
         for one, mine in speeds.items()
         if mine
     ]
+
+
+def _answer(one: Contender, prompt: Sequence[int], limit: int, clock: Clock) -> Reply:
+    reply = one.answer(prompt, limit)
+    clock.wait()
+    return reply
+
+
+def called(one: Contender) -> str:
+    """A contender's name for people."""
+    entrant = one.entrant
+    return " ".join(filter(None, (entrant.engine, entrant.setting, entrant.detail)))
 
 
 def _speed(
@@ -176,7 +216,7 @@ def _speed(
     entrant = one.entrant
     found = Speed(
         model, entrant.engine, entrant.setting, entrant.quantization, entrant.detail,
-        entrant.source.value, speed, speed.median / plain, right,
+        entrant.source.value, speed, speed.median / plain if plain else 0.0, right,
     )  # fmt: skip
     if not isinstance(one, Ours) or not one.statistics.rounds:
         return found

@@ -14,8 +14,6 @@ from torch import Tensor
 FP8 = torch.float8_e4m3fn
 FP8_LIMIT = 448.0
 """The largest number of e4m3 (Micikevicius et al. 2022)."""
-FP8_CAPABILITY = 89
-"""Devices from here on convert e4m3 (Ada, Hopper, Blackwell)."""
 
 
 @dataclass(frozen=True, slots=True)

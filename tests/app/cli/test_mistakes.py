@@ -23,6 +23,7 @@ from tests.app.cli.conftest import Foretoken
         (["--acceptance", "lucky"], "choose one of auto, greedy, coupled, rejection"),
         (["--proposer", "oracle"], "choose one of none, draft, ngram"),
         (["--quantization", "int1"], "must be one of auto, fp32, bf16, int8, nf4"),
+        (["--kv-cache-dtype", "fp4"], "kv_cache_dtype is 'fp4'; it must be one of auto, fp8"),
         (["--device", "tpu"], "device is 'tpu'; it must be one of auto, cpu, cuda"),
         (["--threads", 0], "threads is 0; it must be 1 to"),
         (["--threads", 100_000], "threads is 100000; it must be 1 to"),

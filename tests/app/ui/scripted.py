@@ -216,6 +216,7 @@ class ScriptedService:
         name: str,
         dtype: str = "auto",
         heads: Sequence[Path] = (),
+        kv_cache_dtype: str = "auto",
     ) -> Loaded:
         time.sleep(0.2)
         self.loaded = Loaded(

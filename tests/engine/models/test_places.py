@@ -15,12 +15,14 @@ from engine.errors import InvalidRequest
 from engine.models.cuda.decoder import CudaDecoder
 from engine.models.decoder import Decoder
 from engine.models.loader import (
+    check_kv_cache,
     choose_dtype,
     draft_dtype,
     load_model,
     packs,
     quantisation_note,
     quantisations,
+    why_no_fp8_cache,
 )
 from engine.service import EngineService
 from engine.testing.checkpoints import write_random
@@ -29,6 +31,7 @@ CPU = torch.device("cpu")
 KERNELS = Place(torch.device("cuda"), kernels=True)
 NO_TRITON = Place(torch.device("cuda"))
 OLD = Place(torch.device("cuda"), bf16=False)
+AMPERE = Place(torch.device("cuda"), kernels=True, fp8=False)
 
 
 @pytest.fixture
@@ -79,6 +82,39 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     assert "heads have 512 numbers" in (quantisation_note("bf16", found, KERNELS) or "")
     with pytest.raises(InvalidRequest, match="heads have 512 numbers"):
         choose_dtype(found, "nf4", KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "words"),
+    [
+        (Place(CPU), "bf16", "models run on the CPU"),
+        (NO_TRITON, "bf16", "do not run on this GPU"),
+        (AMPERE, "nf4", "compute capability 8.9"),
+        (KERNELS, "fp32", "have no fp32. Choose bf16"),
+    ],
+    ids=str,
+)
+def test_a_cache_in_fp8_is_refused_with_the_reason_where_nothing_reads_it(
+    folder: Path, place: Place, kind: str, words: str
+) -> None:
+    found = inspect(folder)
+    with pytest.raises(InvalidRequest, match=r"kv_cache_dtype is 'fp8', but .*Choose auto") as told:
+        check_kv_cache(found, kind, "fp8", place)
+    assert words in str(told.value) and told.value.field == "kv_cache_dtype"
+    assert check_kv_cache(found, kind, "auto", place) == "auto"
+
+
+def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None:
+    assert check_kv_cache(inspect(folder), "int8", "fp8", KERNELS) == "fp8"
+    with pytest.raises(InvalidRequest, match="'fp4'; it must be one of auto, fp8"):
+        check_kv_cache(inspect(folder), "int8", "fp4", KERNELS)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "head_dim": 512}))
+    assert "heads have 512 numbers" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
+    file.write_text(json.dumps({**config, "architectures": ["GPT2LMHeadModel"]}))
+    told = why_no_fp8_cache(inspect(folder), "bf16", KERNELS)
+    assert told is not None and "GPT2LMHeadModel runs through transformers" in told
 
 
 def test_what_a_place_has_to_say_is_in_the_report_of_loading(

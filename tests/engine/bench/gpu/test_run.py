@@ -30,7 +30,9 @@ def test_a_rehearsal_measures_every_part(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(shapes, "REHEARSAL", (shapes.Sizes("tiniest", TINIEST),))
     said: list[str] = []
     report = Run(options(tmp_path, kinds=("nf4",)), said.append)()
-    assert said == ["read bandwidth", "tiniest in nf4", "kernels of tiniest"]
+    assert said[:4] == [
+        "read bandwidth", "tiniest in nf4", "nf4 kernels of tiniest", "attention of tiniest"
+    ]  # fmt: skip
     assert report.finished and report.bandwidth > 0
     assert [one.part for one in report.left_out if one.part != "bitsandbytes"] == []
     assert [one.rows for one in report.steps] == list(range(1, 17))
@@ -49,7 +51,9 @@ def work_of(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
         work(sizes, kind)
 
     monkeypatch.setattr(run.Run, "_model", model)
-    monkeypatch.setattr(run.Run, "_kernels", lambda self, sizes: None)
+    for part in ("_products", "_attention", "_bitsandbytes"):
+        monkeypatch.setattr(run.Run, part, lambda self, *_: None)
+    monkeypatch.setattr("engine.bench.gpu.rivals.why_no_bitsandbytes", lambda: None)
     monkeypatch.setattr(
         "engine.device_memory.release", lambda: None
     )  # the tests' own objects are many
@@ -62,7 +66,7 @@ def test_the_largest_models_are_what_a_short_budget_leaves_out(
     done = work_of(monkeypatch, lambda sizes, kind: None)
     bench = Run(options(tmp_path))
     now = [0.0]
-    bench.budget = run.Budget(4.5, lambda: now[0])
+    bench.budget = run.Budget(5.5, lambda: now[0])
     monkeypatch.setattr(bench, "_bandwidth", lambda: None)
     sooner = run.Budget.run
 
@@ -73,8 +77,10 @@ def test_the_largest_models_are_what_a_short_budget_leaves_out(
     monkeypatch.setattr(bench.budget, "run", a_second_each)
     report = bench()
     assert done == ["tiny-llama bf16", "tiny-llama int8", "tiny-llama nf4"]
-    assert [one.part for one in report.left_out][-4:] == [
-        "tiny-qwen in int8", "tiny-qwen in nf4", "kernels of tiny-qwen",
+    left = [one.part for one in report.left_out]
+    assert left[-9:-6] == [f"tiny-qwen in {kind}" for kind in ("bf16", "int8", "nf4")]
+    assert left[-3:] == [
+        "attention of tiny-qwen", "bitsandbytes beside tiny-qwen",
         "tiny-qwen in bf16, with torch.compile",
     ]  # fmt: skip
     assert all("(--minutes)" in one.reason for one in report.left_out)
@@ -96,6 +102,32 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(
         "tiny-qwen in int8": "it failed: ValueError: a broken kernel",
         "tiny-qwen in nf4": "the GPU's memory ran out",
     }
+
+
+def test_a_mistake_within_a_part_costs_no_other_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rivals that cannot be made, steps that cannot be timed: our speeds and bits are found."""
+
+    def breaks(*_: object, **__: object) -> None:
+        raise ValueError("an API that has changed")
+
+    monkeypatch.setattr(contest, "PROMPT", 8)
+    monkeypatch.setattr(shapes, "REHEARSAL", (shapes.Sizes("tiniest", TINIEST),))
+    monkeypatch.setattr("engine.bench.gpu.rivals.transformers_model", breaks)
+    monkeypatch.setattr(run, "time_steps", breaks)
+    monkeypatch.setattr(run.Run, "_kernel_parts", lambda self, sizes: iter(()))
+    report = Run(options(tmp_path, kinds=("bf16",)))()
+    assert [one.part for one in report.left_out] == [
+        "steps of tiniest in bf16",
+        "rivals with tiniest in bf16",
+        "steps of tiniest in bf16",
+        "rivals with tiniest in bf16",
+    ]  # the second time beside torch.compile
+    assert report.finished and not report.steps
+    assert [one.different for one in report.bits] == [0]
+    assert len(report.speeds) == 4 and all(one.right for one in report.speeds)
+    assert all(one.device_s is None for one in report.speeds)
 
 
 def test_a_gpu_that_is_lost_ends_the_run_with_what_was_found(

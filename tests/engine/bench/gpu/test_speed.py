@@ -56,6 +56,22 @@ def test_engines_take_turns_in_changing_order_and_the_first_turn_warms_up() -> N
     assert [one.right for one in found] == [True, True, False]
 
 
+def test_who_fails_is_told_once_and_the_others_go_on() -> None:
+    calls: list[str] = []
+
+    class Failing(Fake):
+        def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+            super().answer(prompt, limit)
+            raise ValueError("no")
+
+    engines: list[Contender] = [Failing("a", 10.0, calls), Fake("b", 30.0, calls)]
+    texts = [([start], [start + 1, start + 2]) for start in range(4)]
+    told: list[str] = []
+    found = race("model", engines, texts, CPU, {}, lambda what, error: told.append(what))
+    assert told == ["a plain"] and calls.count("a") == 1 and calls.count("b") == 4
+    assert [(one.engine, one.ratio) for one in found] == [("b", 0.0)]
+
+
 def test_the_hosts_share_is_what_the_steps_do_not_explain() -> None:
     times = CPU.time(lambda: None, 1)
     speed = Speed("m", "e", PLAIN, "bf16", "", "", times, 1.0, True, round_s=4.0, device_s=3.0)

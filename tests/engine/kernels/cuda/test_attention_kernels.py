@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.devices import FP8_CAPABILITY
 from engine.kernels.cuda.attention import (
     MAX_ROWS,
     Tiling,
@@ -18,7 +19,7 @@ from engine.kernels.cuda.attention import (
     attend_reference,
     choose_tiling,
 )
-from engine.kernels.cuda.kv_cache import FP8, FP8_CAPABILITY, StaticKVCache
+from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.rotary import turn_and_store, turn_and_store_reference
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
@@ -53,7 +54,7 @@ class Case:
 
     def cache(self, device: torch.device) -> StaticKVCache:
         """Empty, of two layers."""
-        if self.dtype == FP8 and device.type == "cuda" and _capability() < FP8_CAPABILITY:
+        if self.dtype == FP8 and not knows_fp8(device):
             pytest.skip("this device knows no e4m3")
         return StaticKVCache(
             layers=2,
@@ -98,9 +99,8 @@ class Case:
         )
 
 
-def _capability() -> int:
-    major, minor = torch.cuda.get_device_capability()
-    return 10 * major + minor
+def knows_fp8(device: torch.device) -> bool:
+    return device.type == "cpu" or torch.cuda.get_device_capability() >= FP8_CAPABILITY
 
 
 cases = st.builds(

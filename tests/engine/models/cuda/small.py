@@ -39,8 +39,10 @@ def write_pair(target: Path, draft: Path) -> None:
     model.save_pretrained(draft)
 
 
-def load(folder: Path, dtype: str = "bf16", context: int = CONTEXT) -> CudaDecoder:
-    model = load_model(folder, dtype=dtype, context=context)
+def load(
+    folder: Path, dtype: str = "bf16", context: int = CONTEXT, kv_cache_dtype: str = "auto"
+) -> CudaDecoder:
+    model = load_model(folder, dtype=dtype, context=context, kv_cache_dtype=kv_cache_dtype)
     assert isinstance(model, CudaDecoder)
     return model
 

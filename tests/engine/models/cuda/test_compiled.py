@@ -18,6 +18,7 @@ from engine.kernels.cuda import (
     rotary_kernel,
     sampling,
 )
+from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.verdict import Rule
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -43,28 +44,33 @@ LLAMA_8B = Architecture(
 )  # fmt: skip
 
 
-def model(quantization: str) -> CudaDecoder:
+def model(quantization: str, cached: torch.dtype = torch.bfloat16) -> CudaDecoder:
     shapes = tensor_shapes(LLAMA_8B, Names())
     info = ModelInfo("meta", "Llama", 128256, 4096, 0, quantization, "meta", frozenset())
 
     def tensor(name: str) -> torch.Tensor:
         return torch.empty(shapes[name], dtype=torch.bfloat16, device=META)
 
-    return CudaDecoder(LLAMA_8B, Names(), tensor, info, quantization)
+    return CudaDecoder(LLAMA_8B, Names(), tensor, info, quantization, cached)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("quantization", "rule", "capability"),
-    [("bf16", Rule.GREEDY, 80), ("nf4", Rule.COUPLED, 90), ("int8", Rule.REJECTION, 120)],
+    ("quantization", "cached", "rule", "capability"),
+    [
+        ("bf16", torch.bfloat16, Rule.GREEDY, 80),
+        ("nf4", FP8, Rule.COUPLED, 90),
+        ("int8", torch.bfloat16, Rule.REJECTION, 120),
+    ],
     ids=str,
 )
 def test_a_whole_round_compiles_and_fits(
-    quantization: str, rule: Rule, capability: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    quantization: str, cached: torch.dtype, rule: Rule, capability: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr("engine.kernels.cuda.choose.runs_kernels", lambda device: True)
-    target, draft = model(quantization), model("int8")
+    target, draft = model(quantization, cached), model("int8")
     round = DeviceRound(target, target.new_cache(4096), draft, draft.new_cache(4096))
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True))

@@ -122,15 +122,3 @@ def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None
         assert not found.at(tap)[6:].any()
     assert torch.equal(model.logits(found.at(NORMED)[4:6].float()), logits)
     assert distance(model.embed(text), reference.embed(text)) < APART["bf16"]
-
-
-def test_keys_and_values_may_be_kept_in_8_bits(folder: Path) -> None:
-    model, reference = load(folder), load_reference(folder)
-    capable = INTERPRETED or torch.cuda.get_device_capability() >= (8, 9)
-    if not capable:
-        pytest.skip("this device knows no e4m3")
-    model._cached = torch.float8_e4m3fn
-    cache, text = model.new_cache(64), tokens(6)
-    assert cache.static.keys.dtype == torch.float8_e4m3fn
-    found = model.forward(text, cache, last=6)
-    assert distance(found, reference.forward(text, reference.new_cache(64), last=6)) < 0.06

@@ -12,6 +12,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
+from engine.devices import FP8_CAPABILITY
+from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.verdict import Rule
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -77,9 +79,11 @@ def info(architecture: Architecture) -> ModelInfo:
     return ModelInfo(name, "Llama", vocabulary, CONTEXT, 0, "bf16", "cuda", frozenset())
 
 
-def model_of(architecture: Architecture, dtype: str) -> CudaDecoder:
+def model_of(
+    architecture: Architecture, dtype: str, cached: torch.dtype = torch.bfloat16
+) -> CudaDecoder:
     tensor = random_tensors(architecture)
-    return CudaDecoder(architecture, Names(), tensor, info(architecture), dtype)
+    return CudaDecoder(architecture, Names(), tensor, info(architecture), dtype, cached)
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -98,8 +102,38 @@ def test_layers_of_real_shapes(shape: str, dtype: str) -> None:
     check_rollback(model, text[:60], [tokens(15, seed=seed) for seed in (1, 2)])
 
 
+needs_fp8 = pytest.mark.skipif(
+    torch.cuda.is_available() and torch.cuda.get_device_capability() < FP8_CAPABILITY,
+    reason="this device knows no e4m3",
+)
+
+
+@needs_fp8
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_cache_in_fp8_gives_every_row_its_bits(shape: str) -> None:
+    """Near what a cache in bf16 gives; the same for 1 to 16 rows, after rollback, and in graphs."""
+    architecture = SHAPES[shape]
+    model, wide = model_of(architecture, "bf16", FP8), model_of(architecture, "bf16")
+    text = tokens(320)
+    found = model.forward(text, model.new_cache(CONTEXT), last=8)
+    expected = wide.forward(text, wide.new_cache(CONTEXT), last=8)
+    assert float((found - expected).norm() / expected.norm()) < 0.1
+    del wide
+    check_rows(model, text, 250)
+    check_rollback(model, text[:60], [tokens(15, seed=seed) for seed in (1, 2)])
+    results = []
+    for captures in (False, True):
+        cache, text = model.new_cache(CONTEXT), tokens(40)
+        model.forward(text[:-1], cache, last=0)
+        runner = Runner(DeviceRound(model, cache), captures)
+        runner.round.begin(Sampling(), 5, text, len(text))
+        results.append([runner.launch(Mode(0, Rule.GREEDY)).read().outcome for _ in range(8)])
+        assert runner.captures is captures
+    assert results[0] == results[1]
+
+
 @pytest.mark.parametrize("depth", [0, 1, 5, 15])
-@pytest.mark.parametrize("rule", [Rule.GREEDY, Rule.COUPLED, Rule.REJECTION], ids=str)
+@pytest.mark.parametrize("rule", list(Rule), ids=str)
 def test_a_captured_round_gives_the_bits_of_one_that_is_not(depth: int, rule: Rule) -> None:
     """Twelve rounds of the 1B shape beside each other; a graph serves every length."""
     architecture = SHAPES["Llama 3.2 1B"]

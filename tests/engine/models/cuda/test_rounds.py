@@ -117,9 +117,10 @@ def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
         assert found.next_p == pytest.approx(expected.next_p, rel=1e-3)
 
 
-def test_rejection_draws_with_what_the_draft_was_drawn_from(session: Session) -> None:
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: AcceptanceRule) -> None:
     """What is accepted differs, but the same seed says the same again."""
-    asked = draft(2, acceptance=AcceptanceRule.REJECTION)
+    asked = draft(2, acceptance=rule)
     rounds, first = run(session, asked, DRAWN)
     assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
     if not INTERPRETED:
