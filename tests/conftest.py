@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,16 +24,29 @@ WORKERS = 4
 """More test processes than these would wait for each other's browsers."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Test processes side by side compute with one thread each: theirs would fight for the cores."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if _for_gpu(config):  # its machine may have other versions, which warn of other things
+        config.addinivalue_line("filterwarnings", "default")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``-m gpu`` runs where the pages' libraries may be absent: only files with such tests are read."""
+    if not _for_gpu(config) or not collection_path.name.startswith("test_"):
+        return None
+    return b"mark.gpu" not in collection_path.read_bytes() or None
+
+
+def _for_gpu(config: pytest.Config) -> bool:
+    return bool(config.getoption("markexpr") == "gpu")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many processes ``-n auto`` starts; tests of the GPU share one, so they run in this one."""
-    if config.getoption("markexpr") == "gpu":
+    if _for_gpu(config):
         return 0
     return min(os.cpu_count() or 1, WORKERS)
 
