@@ -31,7 +31,7 @@ class _Recurrent:
         """Nothing to choose: the head comes with the loaded pair."""
 
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
-    record: ClassVar[Any]  # what makes a program of it
+    record: ClassVar[Any]  # (its head, a Backbone) -> Stateless
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.head, self.target = resources.head(self.Head)

@@ -7,11 +7,14 @@ drafts in torch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
 from engine.features import Backbone
 from engine.kernels.native.tape import Unfit
+
+log = logging.getLogger(__name__)
 
 H = TypeVar("H")
 D = TypeVar("D")
@@ -21,5 +24,6 @@ def compiled(record: Callable[[H, Backbone], D], head: H, target: Backbone) -> D
     """What ``record`` makes of a head, or None where it says that the head is unfit."""
     try:
         return record(head, target)
-    except Unfit:
+    except Unfit as reason:
+        log.debug("%s drafts in torch: %s", type(head).__name__, reason)
         return None

@@ -47,6 +47,8 @@ def threads(library: Library) -> Library:
 class Shown:
     """A target that has read as much as it is told; its states and its ends are noise."""
 
+    tree_nodes = 0
+
     def __init__(self, library: Library, taps: Sequence[Tap], dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(3)
 
