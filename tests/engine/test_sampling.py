@@ -192,13 +192,13 @@ def test_rows_alone_and_together_have_the_same_bits(
     drafted = [list(range(20, 20 + row)) for row in range(6)]
     adjusted = judge.adjusted(logits, drafted)
     p = judge.probabilities(adjusted)
-    chosen = judge.choose(adjusted, p, 10, Stream.CHOICE)
+    chosen = judge.choose(adjusted, p, range(10, 16), Stream.CHOICE)
     for row in range(6):
         one = judge.adjusted(logits[row : row + 1], [drafted[row]])
         one_p = judge.probabilities(one)
         assert torch.equal(one[0], adjusted[row])
         assert torch.equal(one_p[0], p[row])
-        assert judge.choose(one, one_p, 10 + row, Stream.CHOICE) == [chosen[row]]
+        assert judge.choose(one, one_p, [10 + row], Stream.CHOICE) == [chosen[row]]
 
 
 @pytest.mark.parametrize("width", [SIZE - 3, SIZE + 3])
@@ -214,7 +214,7 @@ def test_rows_of_another_width_become_the_targets_vocabulary(width: int) -> None
 def test_temperature_0_takes_the_first_of_the_likeliest(logits: list[float]) -> None:
     greedy = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, Context([0]), SIZE)
     row = torch.tensor([logits])
-    chosen = greedy.choose(row, greedy.probabilities(row), 1, Stream.CHOICE)
+    chosen = greedy.choose(row, greedy.probabilities(row), [1], Stream.CHOICE)
     assert chosen == [logits.index(max(logits))]
 
 

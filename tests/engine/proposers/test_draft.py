@@ -175,7 +175,7 @@ def test_coupled_drafts_use_the_targets_noise_and_rejection_its_own() -> None:
     for _ in range(15):
         adjusted = own.adjusted(torch.tensor([table(text.tokens)]), [()])
         p = own.probabilities(adjusted)
-        text.tokens += own.choose(adjusted, p, len(text.tokens), Stream.CHOICE)
+        text.tokens += own.choose(adjusted, p, [len(text.tokens)], Stream.CHOICE)
     assert list(coupled) == text.output
     independent = begin(model, context, AcceptanceRule.REJECTION)
     assert independent.propose(context, Budget(15, 15)).tree.tokens != coupled
