@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent
 OLDEST_PYTHON = (3, 11)
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 BIG_DOWNLOAD_MB = 20
-SIDE_BY_SIDE = ("-n", "auto", "--dist", "loadfile")
+SIDE_BY_SIDE = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 """One file's tests share what they load, so they run in one process; `-n 0` runs all in one."""
 
 NETWORK_SIGNS = (

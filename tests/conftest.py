@@ -20,6 +20,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+LONG = ("test_interpreted.py", "test_lossless.py")
 WORKERS = 4
 """More test processes than these would wait for each other's browsers."""
 
@@ -41,6 +42,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def _for_gpu(config: pytest.Config) -> bool:
     return bool(config.getoption("markexpr") == "gpu")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes come first: begun last, they would leave all processes but one idle."""
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.hookimpl(optionalhook=True)
