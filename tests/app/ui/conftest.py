@@ -81,7 +81,12 @@ def serving(data_dir: Path, service: object) -> Iterator[App]:
 
     runtime = Runtime(service, open_catalog(catalog_file()), data_dir)
     switch = ApiSwitch()
-    pages = mount_pages(FastAPI(), runtime, switch)
+
+    async def mounted() -> FastAPI:
+        return mount_pages(FastAPI(), runtime, switch)
+
+    # Where no event loop runs, Gradio makes one for its locks and never closes it.
+    pages = awaited(mounted())
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
