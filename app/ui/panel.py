@@ -163,6 +163,10 @@ def _options(
 def _control(option: Option) -> Component:
     if option.kind is bool:
         return gr.Checkbox(option.default, label=option.label, info=option.help)
+    if option.choices:
+        return gr.Dropdown(
+            list(option.choices), value=option.default, label=option.label, info=option.help
+        )
     if option.kind is str:
         return gr.Textbox(option.default, label=option.label, info=option.help)
     precision = 0 if option.kind is int else None

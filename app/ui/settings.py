@@ -124,6 +124,7 @@ class Option:
     kind: type
     default: Any
     help: str
+    choices: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -137,8 +138,8 @@ def proposer_options() -> tuple[Option, ...]:
         options = proposers.options_of(proposer)
         kinds = get_type_hints(options)
         for f in dataclasses.fields(options):
-            text = f.metadata.get("help", "")
-            found.append(Option(proposer, f.name, kinds[f.name], f.default, text))
+            text, choices = f.metadata.get("help", ""), f.metadata.get("choices", ())
+            found.append(Option(proposer, f.name, kinds[f.name], f.default, text, choices))
     return tuple(found)
 
 

@@ -27,7 +27,8 @@ class DraftModelProposer:
             default=Across.AUTO.value,
             metadata={
                 "help": "a draft with another vocabulary: tli chooses among shared tokens, slem "
-                "rewrites its text in the target's, auto by the acceptance rule"
+                "rewrites its text in the target's, auto by the acceptance rule",
+                "choices": tuple(map(str, Across)),
             },
         )
 
