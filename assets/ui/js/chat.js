@@ -39,7 +39,8 @@ export class ChatPage {
 
   build(root) {
     this.root = root;
-    this.badge = h("span", { class: "badge", role: "status" });
+    // Until the first answer comes, nothing is known to be loaded.
+    this.badge = h("span", { class: "badge opening", role: "status" });
     const toggle = (name, label) => {
       const button = h("button", { class: "ft-button small", type: "button", dataset: { toggle: name }, on: { click: () => this.togglePane(name, button) } }, label);
       return button;
