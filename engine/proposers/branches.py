@@ -21,7 +21,7 @@ from engine.features import Backbone
 from engine.heads.compiled.unrolled import Unrolled
 from engine.proposers.base import DraftProposal
 from engine.proposers.drawing import stream_of
-from engine.request import MAX_DEPTH, AcceptanceRule
+from engine.request import MAX_DEPTH
 from engine.sampling import Sampler
 
 
@@ -46,9 +46,9 @@ class BranchOptions:
     def nodes(self, sampler: Sampler, target: Backbone, budget: Budget) -> int:
         """How many tokens a tree may have in this round; 0 where a chain is drafted.
 
-        ``rejection`` is defined along a chain, and not every target verifies branches.
+        Rules that weigh q are defined along a chain, and not every target verifies branches.
         """
-        if sampler.rule is AcceptanceRule.REJECTION:
+        if sampler.rule.weighs_q:
             return 0
         return min(self.tree_nodes, target.tree_nodes, budget.nodes)
 

@@ -264,17 +264,23 @@ def p_value(tokens: list[int], p: torch.Tensor) -> float:
     return float(chisquare(observed, wanted).pvalue) if len(wanted) > 1 else 1.0
 
 
-REJECTED = [
-    *((name, Control.FIXED) for name in proposers.names() if name != "none"),
-    *(("draft", Control(control)) for control in controllers.names() if control != "fixed"),
+REJECTION = AcceptanceRule.REJECTION
+WEIGHED = [
+    *((name, Control.FIXED, REJECTION) for name in proposers.names() if name != "none"),
+    *(("draft", Control(each), REJECTION) for each in controllers.names() if each != "fixed"),
+    *(
+        ("draft", Control.FIXED, rule)
+        for rule in AcceptanceRule
+        if rule.weighs_q and rule != REJECTION
+    ),
 ]
-"""Every proposer, and every controller with the one that draws its drafts."""
+"""Every proposer; every controller and every other such rule with the one that draws its drafts."""
 
 
-@pytest.mark.parametrize(("name", "control"), REJECTED)
+@pytest.mark.parametrize(("name", "control", "rule"), WEIGHED)
 @pytest.mark.parametrize("which", [EMBEDDED])
-def test_rejection_sampling_leaves_the_targets_distribution(
-    embedded: Pair, name: str, control: Control, which: str
+def test_rules_that_weigh_q_leave_the_targets_distribution(
+    embedded: Pair, name: str, control: Control, rule: AcceptanceRule, which: str
 ) -> None:
     """First tokens against p, and second tokens after the commonest first one."""
     session = embedded.speculative
@@ -282,24 +288,12 @@ def test_rejection_sampling_leaves_the_targets_distribution(
     request = Request(
         messages=(Message("user", "again and again and again and"),),
         speculation=Speculation(
-            proposer=name, depth=2, controller=control, acceptance=AcceptanceRule.REJECTION
+            proposer=name,
+            depth=2,
+            controller=control,
+            acceptance=rule,
+            options={"tree_nodes": 6} if branches(name) else {},
         ),
-    )
-    prompt = session.prepare(request)
-    replies = list(first_tokens(session, request, sampling))
-    assert p_value([each[0] for each in replies], distribution(session, prompt, sampling)) > 1e-4
-    common, _ = Counter(each[0] for each in replies).most_common(1)[0]
-    seconds = [each[1] for each in replies if each[0] == common]
-    assert p_value(seconds, distribution(session, [*prompt, common], sampling)) > 1e-4
-
-
-def test_block_verification_leaves_the_targets_distribution(embedded: Pair) -> None:
-    """Of pairs of tokens: what is judged together must be right together."""
-    session = embedded.speculative
-    sampling = Sampling(temperature=1.2, top_k=12)
-    request = Request(
-        messages=(Message("user", "again and again and again and"),),
-        speculation=Speculation(proposer="draft", depth=2, acceptance=AcceptanceRule.BLOCK),
     )
     prompt = session.prepare(request)
     replies = list(first_tokens(session, request, sampling))

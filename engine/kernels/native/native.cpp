@@ -3,6 +3,7 @@
 #include <new>
 
 #include "decoder.h"
+#include "likeliest.h"
 #include "tape.h"
 
 using namespace foretoken;
@@ -63,21 +64,6 @@ Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
 }
 void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 
-// The likeliest of the first `count` tokens, the first of several, and its probability among them.
-static int64_t likeliest(const float* logits, int count, float* probability) {
-    float high = -INFINITY;
-    int64_t found = 0;
-    for (int n = 0; n < count; ++n)
-        if (logits[n] > high) high = logits[n], found = n;
-    Floats mass{};
-    int n = 0;
-    for (; n + LANES <= count; n += LANES) mass = mass + exponential(load(logits + n) - all(high));
-    float rest = total(mass);
-    for (; n < count; ++n) rest += std::exp(logits[n] - high);
-    *probability = 1.0f / rest;
-    return found;
-}
-
 // Appends `rows` tokens at `start` and computes the logits of the `last` ones.
 void foretoken_forward(Decoder* decoder, const Step* whole) {
     Step part = *whole;
@@ -101,7 +87,9 @@ void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit
     Step next = *step;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
-        tokens[index] = likeliest(next.logits, limit, &probabilities[index]);
+        const Candidate found = best(next.logits, 0, limit);
+        tokens[index] = found.place;
+        probabilities[index] = found.probability();
         next.start += next.rows;
         next.rows = 1;
         next.tokens = tokens + index;

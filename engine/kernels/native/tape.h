@@ -12,6 +12,7 @@
 
 #include "attention.h"
 #include "decoder.h"
+#include "likeliest.h"
 #include "matrix.h"
 #include "pool.h"
 
@@ -101,11 +102,6 @@ private:
         Own(int widest, size_t head) : arranged(widest), head(head) {}
         Arranged arranged;
         std::vector<float> head, scores;
-    };
-
-    struct alignas(64) Candidate {
-        float value, mass;
-        int place;
     };
 
     // The rows and columns that are a thread's.
@@ -299,28 +295,11 @@ private:
         Candidate found = likeliest_[0];
         for (const Candidate& other : likeliest_)
             if (other.value > found.value) found = other;
-        float mass = 0;
+        found.mass = 0;
         for (const Candidate& other : likeliest_)
-            if (other.mass > 0) mass += other.mass * std::exp(other.value - found.value);
+            if (other.mass > 0) found.mass += other.mass * std::exp(other.value - found.value);
         *op.chosen = op.numbers ? op.numbers[found.place] : found.place;
-        *op.probability = mass > 0 ? 1.0f / mass : 0.0f;
-    }
-
-    // `mass` is relative to the largest value, and 0 where there is none.
-    static Candidate best(const float* logits, int first, int end) {
-        Candidate found{-INFINITY, 0, first};
-        const int whole = first + (end - first) / LANES * LANES;
-        Floats highest = all(-INFINITY);
-        for (int n = first; n < whole; n += LANES) highest = maximum(highest, load(logits + n));
-        found.value = largest(highest);
-        for (int n = whole; n < end; ++n) found.value = std::max(found.value, logits[n]);
-        while (found.place < end && !(logits[found.place] == found.value)) ++found.place;
-        if (found.place == end) return {-INFINITY, 0, first};
-        Floats mass{};
-        for (int n = first; n < whole; n += LANES) mass = mass + exponential(load(logits + n) - all(found.value));
-        found.mass = total(mass);
-        for (int n = whole; n < end; ++n) found.mass += std::exp(logits[n] - found.value);
-        return found;
+        *op.probability = found.probability();
     }
 
     const std::vector<Op> ops_;

@@ -95,10 +95,11 @@ def test_trees_are_drafted_where_they_can_be_verified() -> None:
     target = Target(TableModel(lambda _: [0.0] * 4, 4, context=16))
     context = Context([1])
     greedy = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, context, 4)
-    drawn = Sampler(Sampling(temperature=1), AcceptanceRule.REJECTION, 0, context, 4)
     assert options.nodes(greedy, target, Budget(4, 15)) == 8
     assert options.nodes(greedy, target, Budget(4, 4)) == 4
-    assert options.nodes(drawn, target, Budget(4, 15)) == 0
+    for rule in AcceptanceRule:
+        drawn = Sampler(Sampling(temperature=1), rule, 0, context, 4)
+        assert options.nodes(drawn, target, Budget(4, 15)) == (0 if rule.weighs_q else 8)
     target.extend([1] * 12)
     assert options.nodes(greedy, target, Budget(4, 15)) == 3  # 12 tokens, the pending one, 3
 
