@@ -6,7 +6,6 @@ Where there is no CUDA device they are skipped, and ``test_interpreted`` runs th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ import torch
 from engine.devices import Place
 from engine.testing import interpreter
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
-from tests.engine.models.cuda.small import write_pair
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +29,3 @@ def device() -> Iterator[torch.device]:
         place = Place(DEVICE, kernels=True)
         patch.setattr("engine.devices.choose", lambda wanted=None: place)
         yield DEVICE
-
-
-@pytest.fixture(scope="session")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Folders of a target and its draft, small enough for the interpreter."""
-    root = tmp_path_factory.mktemp("pair")
-    write_pair(root / "target", root / "draft")
-    return root / "target", root / "draft"

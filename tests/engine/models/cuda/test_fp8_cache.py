@@ -23,7 +23,7 @@ from engine.session import Session
 from engine.testing.checkpoints import write_random
 from engine.text import TextCodec
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.engine.models.cuda.small import SIZES, load, tokens
+from tests.engine.models.cuda.small import SIZES, load, tokens, write_pair
 from tests.engine.models.cuda.test_decoder import distance
 from tests.engine.models.cuda.test_rounds import DRAWN, GREEDY, NONE, draft, words
 
@@ -41,20 +41,27 @@ def capable(device: torch.device) -> None:
 
 
 @pytest.fixture(scope="module")
-def model(pair: tuple[Path, Path]) -> CudaDecoder:
-    return load(pair[0], kv_cache_dtype="fp8")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("pair")
+    write_pair(root / "target", root / "draft")
+    return root / "target", root / "draft"
 
 
 @pytest.fixture(scope="module")
-def session(pair: tuple[Path, Path], model: CudaDecoder) -> Session:
-    target, own = pair
+def model(folders: tuple[Path, Path]) -> CudaDecoder:
+    return load(folders[0], kv_cache_dtype="fp8")
+
+
+@pytest.fixture(scope="module")
+def session(folders: tuple[Path, Path], model: CudaDecoder) -> Session:
+    target, own = folders
     return Session(model, TextCodec(target), Resources(draft=load(own, "int8")))
 
 
 def test_logits_are_near_those_over_a_cache_in_bf16(
-    pair: tuple[Path, Path], model: CudaDecoder
+    folders: tuple[Path, Path], model: CudaDecoder
 ) -> None:
-    wide, text = load(pair[0]), tokens(9)
+    wide, text = load(folders[0]), tokens(9)
     ours, theirs = model.new_cache(64), wide.new_cache(64)
     assert ours.static.keys.dtype == ours.static.values.dtype == FP8
     assert ours.static.nbytes < theirs.static.nbytes
@@ -115,11 +122,12 @@ def service() -> Iterator[EngineService]:
 
 
 def test_only_the_targets_cache_is_narrow(
-    service: EngineService, pair: tuple[Path, Path], tmp_path: Path
+    service: EngineService, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """A draft's acceptance would suffer more than its little cache would save."""
     write_random(tmp_path, **{**SIZES, "intermediate_size": 32})
-    loaded = service.load(pair[0], tmp_path, name="pair", dtype="bf16", kv_cache_dtype="fp8")
+    pair = folders[0], tmp_path
+    loaded = service.load(*pair, name="pair", dtype="bf16", kv_cache_dtype="fp8")
     assert loaded.kv_cache_dtype == "fp8"
     session = service._session
     assert session is not None and isinstance(session.target.cache, DeviceCache)

@@ -28,7 +28,7 @@ from engine.session import Session
 from engine.target import Target
 from engine.text import TextCodec
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.engine.models.cuda.small import CONTEXT, load, load_reference
+from tests.engine.models.cuda.small import CONTEXT, load, load_reference, write_pair
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -40,8 +40,15 @@ PENALISED = Sampling(temperature=1.2, seed=4, top_k=40, repetition_penalty=1.3)
 
 
 @pytest.fixture(scope="module")
-def session(pair: tuple[Path, Path]) -> Session:
-    target, draft = pair
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("pair")
+    write_pair(root / "target", root / "draft")
+    return root / "target", root / "draft"
+
+
+@pytest.fixture(scope="module")
+def session(folders: tuple[Path, Path]) -> Session:
+    target, draft = folders
     return Session(load(target), TextCodec(target), Resources(draft=load(draft, "int8")))
 
 
@@ -83,9 +90,9 @@ def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling)
         assert words(session, draft(7, controller=Control.AUTO), sampling) == alone
 
 
-def test_a_draft_that_is_often_right_is_accepted(pair: tuple[Path, Path]) -> None:
+def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path]) -> None:
     """The target drafts for itself: every token stands, and the bonus comes on top."""
-    target, _ = pair
+    target, _ = folders
     session = Session(load(target), TextCodec(target), Resources(draft=load(target)))
     rounds, done = run(session, draft(2))
     assert [round.accepted_path for round in rounds[:-1]] == [(0, 1)] * (len(rounds) - 1)
@@ -139,9 +146,9 @@ def test_a_stop_string_ends_the_reply(session: Session) -> None:
     assert (ends[0].text, ends[0].token_ids) == (ends[1].text, ends[1].token_ids)
 
 
-def test_the_end_of_the_context_is_no_trouble(pair: tuple[Path, Path]) -> None:
+def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path]) -> None:
     """Near it a round may reach beyond; what it computes there nobody takes."""
-    target, own = pair
+    target, own = folders
     session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
     wide = Session(load(target, context=CONTEXT), TextCodec(target), Resources())
     assert words(session, draft(3), max_tokens=None) == words(wide, NONE, max_tokens=4)
@@ -166,10 +173,10 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
 
 
 def test_a_draft_that_is_elsewhere_changes_no_words(
-    session: Session, pair: tuple[Path, Path]
+    session: Session, folders: tuple[Path, Path]
 ) -> None:
     """On the CPU, in torch: it drafts on the host, and is judged on the device like any other."""
-    target, own = pair
+    target, own = folders
     beside = Session(load(target), TextCodec(target), Resources(draft=load_reference(own, CONTEXT)))
     rounds, done = run(beside, draft(2), DRAWN, max_tokens=4)
     assert done.token_ids == words(session, NONE, DRAWN, max_tokens=4)
