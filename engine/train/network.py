@@ -135,6 +135,16 @@ class Network:
         """Sum over the learned positions of -log p(label), in nats."""
         return head_loss(self.hidden(inputs), self.head, Labels(inputs.labels))
 
+    def chances(self, inputs: Inputs) -> Tensor:
+        """(learned positions,) fp32: the probability of each label. For use under no_grad."""
+        hidden, head = self.hidden(inputs), self.head
+        found = torch.empty(len(hidden), device=hidden.device)
+        for rows in _slices(len(hidden)):
+            logits = F.linear(hidden[rows], head).float()
+            right = logits.gather(1, inputs.labels[rows, None])[:, 0]
+            found[rows] = (right - logits.logsumexp(-1)).exp()
+        return found
+
     def _weights(self, layer: Any) -> tuple[Tensor, ...]:
         """A layer's weights in the dtype of the pass, those with the same input joined."""
         attention, mlp = layer.self_attn, layer.mlp

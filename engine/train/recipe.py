@@ -50,10 +50,14 @@ class OptimizerStage:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Up to the fraction `until` of the run, `text_share` of the tokens are plain text."""
+    """Up to the fraction `until` of the run, `text_share` of the tokens are plain text.
+
+    `known_share` of the documents that the model already answers right are learned from; see `hard`.
+    """
 
     until: float
     text_share: float
+    known_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,4 +179,9 @@ def _check(recipe: Recipe) -> None:
         bool(ends) and ends == sorted(ends) and ends[-1] == 1.0,
         "target.phases",
         "must increase in `until` and end at 1.0",
+    )
+    need(
+        all(0.0 <= phase.known_share <= 1.0 for phase in recipe.target.phases),
+        "target.phases.known_share",
+        "must be between 0 and 1",
     )

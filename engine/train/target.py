@@ -11,10 +11,11 @@ import torch
 from tokenizers import Tokenizer
 
 from engine.train.data import Batch, DataSpec, Feed, FeedState, Material, batch, fill
+from engine.train.hard import Tally, hard
 from engine.train.loop import Loop, Loss, Paths
 from engine.train.machine import Clock
 from engine.train.network import Network, config_of, new_model, place
-from engine.train.recipe import Phase, Recipe, RowsStage, Shape
+from engine.train.recipe import Phase, Recipe, RowsStage, Shape, TargetStage
 from engine.train.start import clock_of, load_weights
 from engine.train.tokenizer import Document, Encoder
 
@@ -43,14 +44,14 @@ def train_target(
     held_out = held_out_batches(material, Encoder(tokenizer), stage.rows, recipe.seed)
     spec = DataSpec(data, paths.tokenizer, stage.rows, recipe.seed, recipe.weights)
     with Feed(spec) as feed:
-        task = TargetTask(network, feed, stage.phases, held_out)
+        task = TargetTask(network, feed, stage, held_out)
         loop = Loop("target", model, stage, task, paths)
         if start is not None:
             clock = clock_of(paths.journal("target"), stage.budget)
             loop.begin_at(clock)
             # Other examples than those it has learned from.
             block = clock.tokens // stage.rows.block_tokens
-            feed.start_at(FeedState(block, 0, text_share(stage.phases, clock.progress)))
+            feed.start_at(FeedState(block, 0, phase_at(stage.phases, clock.progress).text_share))
         if resume:
             loop.restore()
         loop.run()
@@ -64,22 +65,31 @@ class TargetTask:
         self,
         network: Network,
         feed: Feed,
-        phases: Sequence[Phase],
+        stage: TargetStage,
         held_out: Mapping[str, Sequence[Batch]],
     ) -> None:
         self._network, self._feed = network, feed
-        self._phases, self._held_out = phases, held_out
+        self._stage, self._held_out = stage, held_out
+        self._tally = Tally()
 
     def batches(self, clock: Clock) -> Iterator[Batch]:
-        return self._feed.batches(lambda: text_share(self._phases, clock.progress))
+        def phase() -> Phase:
+            return phase_at(self._stage.phases, clock.progress)
+
+        stream = self._feed.batches(lambda: phase().text_share)
+        pad = self._network.model.config.pad_token_id
+        return hard(
+            stream, self._network, self._stage.rows, pad, lambda: phase().known_share, self._tally
+        )
 
     def loss(self, batch: Batch) -> Loss:
         inputs = place(batch, self._network.device, self._network.dtype)
         return Loss(self._network.loss(inputs), len(inputs.labels))
 
     def evaluate(self) -> dict[str, object]:
-        """Mean held-out loss in nats per learned token, by kind."""
-        return {"held_out": {kind: self._mean(made) for kind, made in self._held_out.items()}}
+        """Mean held-out loss in nats per learned token, by kind; how many documents were passed over."""
+        means = {kind: self._mean(made) for kind, made in self._held_out.items()}
+        return {"held_out": means, "looked_at": self._tally.looked, "taken": self._tally.learned}
 
     def position(self) -> dict[str, Any]:
         return asdict(self._feed.state)
@@ -105,10 +115,9 @@ def untrained(shape: Shape, tokenizer: Tokenizer, seed: int) -> Any:
     return new_model(config_of(shape, size, encoder.bos, encoder.end, encoder.pad), seed)
 
 
-def text_share(phases: Sequence[Phase], progress: float) -> float:
-    """The share of plain text that holds at `progress`."""
-    current = (phase.text_share for phase in phases if progress < phase.until)
-    return next(current, phases[-1].text_share)
+def phase_at(phases: Sequence[Phase], progress: float) -> Phase:
+    """The phase that holds at `progress`."""
+    return next((phase for phase in phases if progress < phase.until), phases[-1])
 
 
 def held_out_batches(

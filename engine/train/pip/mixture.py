@@ -26,6 +26,7 @@ WEIGHTS: Mapping[str, float] = {
     # Questions to the guide are many and short; copying what the user wrote takes most of the tokens.
     "guide": 42,
     "records": 24,
+    "changes": 12,
     "rewrites": 38,
     "tale": 7,
     "fable": 0.5,
@@ -52,6 +53,7 @@ def sources(paths: DataPaths, topics: Sequence[guide.Topic] | None = None) -> di
     found: dict[str, Source] = {
         "guide": partial(guide.generate, topics=topics or guide.load()),
         "records": records.generate,
+        "changes": records.generate_changes,
         "rewrites": rewrites.generate,
         "talk": talk.generate,
         "tale": tales.generate,

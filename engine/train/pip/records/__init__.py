@@ -4,7 +4,7 @@ A record keeps the keys that were asked for, or else the usual ones of its domai
 true and false. The reply is the record and nothing else.
 """
 
-from .examples import generate
+from .examples import generate, generate_changes
 from .requests import SAY
 
-__all__ = ["SAY", "generate"]
+__all__ = ["SAY", "generate", "generate_changes"]
