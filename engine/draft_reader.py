@@ -114,6 +114,8 @@ class SameVocabulary(_Draft):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
+        # Asked once: whether a protocol is kept takes as long to find out as a tenth of a step.
+        self._greedy = model if isinstance(model, GreedyModel) else None
         self._known = 0  # how many tokens of the cache were text, not draft, in the last proposal
 
     def begin(self, context: Context) -> None:
@@ -131,15 +133,15 @@ class SameVocabulary(_Draft):
         return self.model.info.context - self._known
 
     def writes_on(self, sampler: Sampler) -> bool:
-        return sampler.takes_likeliest and isinstance(self.model, GreedyModel)
+        return sampler.takes_likeliest and self._greedy is not None
 
     def write_on(
         self, context: Context, depth: int, limit: int
     ) -> tuple[list[int], list[float | None]]:
         """What would be drawn where nothing is left to chance, in one call."""
-        assert isinstance(self.model, GreedyModel)
+        assert self._greedy is not None
         new = context.tokens[len(self.tokens) :]
-        drafted, likely = self.likeliest(self.model, new, depth, limit)
+        drafted, likely = self.likeliest(self._greedy, new, depth, limit)
         return drafted, list(likely)
 
     def catch_up(self, context: Context) -> Tensor:

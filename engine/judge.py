@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from torch import Tensor
 
 from engine.acceptance import Acceptance, follow, reject, verify_block
 from engine.context import Context
 from engine.events import Tree
+from engine.kernels.native import library as native
+from engine.kernels.native import likeliest
 from engine.noise import Stream, sample, uniform
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule
@@ -30,10 +33,14 @@ class Judge:
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
+        self._library = native.ready() if sampler.takes_likeliest else None
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
         """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
         tree = proposal.tree
+        if self._library is not None and logits.device.type == "cpu":
+            found = likeliest.of(self._library, logits[:, : self.sampler.vocabulary])
+            return _judgement(follow(found.tokens, tree), found.chances, tree)
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
         position = len(context.tokens)
@@ -44,7 +51,7 @@ class Judge:
             positions = [position, *(position + depth for depth in tree.depths)]
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = follow(choices, tree)
-        return _judgement(acceptance, p, tree)
+        return _judgement(acceptance, partial(_read_off, p), tree)
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
@@ -68,15 +75,23 @@ def _ancestries(tree: Tree) -> list[Sequence[int]]:
     return found
 
 
-def _judgement(acceptance: Acceptance, p: Tensor, tree: Tree) -> Judgement:
-    """Reads probabilities off the rows that count: those reached by accepted nodes."""
+def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
+    """Some (row, token) of ``p``."""
+    rows, tokens = zip(*places, strict=True)
+    found: list[float] = p[list(rows), list(tokens)].tolist()
+    return found
+
+
+def _judgement(
+    acceptance: Acceptance,
+    chances: Callable[[Iterable[tuple[int, int]]], list[float]],
+    tree: Tree,
+) -> Judgement:
+    """Keeps the probabilities of the rows that count: those reached by accepted nodes."""
     reached = {-1, *acceptance.path}
     at = acceptance.path[-1] if acceptance.path else -1
-    pairs = [
-        (parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)
-    ] + [(at + 1, acceptance.next_token)]
-    rows, tokens = zip(*pairs, strict=True)
-    *shown, next_p = p[list(rows), list(tokens)].tolist()
+    places = [(parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)]
+    *shown, next_p = chances([*places, (at + 1, acceptance.next_token)])
     return Judgement(
         acceptance,
         tuple(

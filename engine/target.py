@@ -32,6 +32,9 @@ class Target:
     def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
         """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
         self.model = model
+        # Asked once: whether a protocol is kept takes as long to find out as a tenth of a step.
+        self._trees = model if isinstance(model, TreeModel) else None
+        self._ends = model.ends if isinstance(model, CompiledModel) else None
         self.cache: Cache
         self._features: Features | None = None
         if taps:
@@ -67,7 +70,7 @@ class Target:
     @property
     def ends(self) -> Ends | None:
         """See ``Backbone``."""
-        return self.model.ends if isinstance(self.model, CompiledModel) else None
+        return self._ends
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""
@@ -93,7 +96,7 @@ class Target:
     def tree_nodes(self) -> int:
         """See ``Backbone``."""
         room = self.context - self.length - 1
-        return min(MAX_DEPTH, room) if isinstance(self.model, TreeModel) else 0
+        return min(MAX_DEPTH, room) if self._trees is not None else 0
 
     def verify(self, pending: int, tree: Tree) -> Tensor:
         """Logits after the pending token and after each node: float32 (nodes + 1, vocabulary).
@@ -106,9 +109,9 @@ class Target:
             return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
         if len(tree) > self.tree_nodes:
             raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
-        assert isinstance(self.model, TreeModel)
+        assert self._trees is not None
         parents = [-1, *(parent + 1 for parent in tree.parents)]
-        return self.model.forward_tree(self._unverified, parents, self.cache)
+        return self._trees.forward_tree(self._unverified, parents, self.cache)
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the pending token and the nodes on ``path``, forgets the rest."""

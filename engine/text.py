@@ -15,6 +15,9 @@ from engine.request import Message, Request
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6
 """Tokens a piece is decoded behind: some decoders drop a leading space otherwise."""
+_WINDOW = 16
+"""Tokens that are decoded anew for each one, at most: to find out where a shorter window may begin
+takes a decoding of its own."""
 _LONGEST = 4
 """Bytes, so at most tokens, of one UTF-8 character."""
 
@@ -127,6 +130,8 @@ class Detokenizer:
     def __init__(self, codec: TextCodec, prompt: Sequence[int]) -> None:
         self._codec = codec
         self._unfinished = 0  # tokens since the text last ended in a whole character
+        self._window: list[int] = []
+        self._shown = 0  # characters of the window's text
         self._keep(list(prompt))
 
     def push(self, token: int) -> str:
@@ -143,7 +148,10 @@ class Detokenizer:
             return piece
         self._unfinished = 0
         piece = text[self._shown :]
-        self._keep(self._window)
+        if len(self._window) < _WINDOW:
+            self._shown = len(text)
+        else:
+            self._keep(self._window)
         return piece
 
     def flush(self) -> str:

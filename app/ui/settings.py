@@ -139,7 +139,8 @@ def proposer_options() -> tuple[Option, ...]:
         kinds = get_type_hints(options)
         for f in dataclasses.fields(options):
             text, choices = f.metadata.get("help", ""), f.metadata.get("choices", ())
-            found.append(Option(proposer, f.name, kinds[f.name], f.default, text, choices))
+            named = tuple(choices() if callable(choices) else choices)
+            found.append(Option(proposer, f.name, kinds[f.name], f.default, text, named))
     return tuple(found)
 
 

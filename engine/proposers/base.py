@@ -75,8 +75,8 @@ class Proposer(Protocol):
     """Drafts tokens for one sequence at a time; lives as long as the loaded pair.
 
     ``Options`` is a frozen dataclass of plain settings, each field with a ``help`` in its metadata, and
-    ``choices`` where there are few; ``needs`` names what must be loaded: ``draft``, or a kind of head
-    (see ``engine.heads``).
+    ``choices`` where there are few, or a function that names them; ``needs`` names what must be loaded:
+    ``draft``, or a kind of head (see ``engine.heads``).
     """
 
     Options: ClassVar[type]

@@ -38,7 +38,12 @@ class HybridProposer:
     @dataclass(frozen=True, slots=True)
     class Options(SuffixProposer.Options):
         neural: str = field(
-            default="draft", metadata={"help": "what drafts where the text does not repeat itself"}
+            default="draft",
+            metadata={
+                "help": "what drafts where the text does not repeat itself",
+                # Asked later: while this file is read the registry is not whole.
+                "choices": proposers.neural,
+            },
         )
         neural_depth: int = field(
             default=FIXED_DEPTH,

@@ -5,6 +5,7 @@
 // without adding up lanes; values lie position by position.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "vector.h"
@@ -40,8 +41,10 @@ struct Memory {
     }
 };
 
-constexpr int QUERIES = 4;  // that are looked up together: one reading of the memory serves them all
-constexpr int GROUPS = 4;   // of positions at once: as many sums as hide the latency of adding
+constexpr int QUERIES = 16;  // that look at a block of the memory one after the other, while it is in the cache
+constexpr int TILE = 4;      // of them at once: one reading serves them all
+constexpr int GROUPS = 4;    // of positions at once: as many sums as hide the latency of adding
+constexpr int BLOCK_OF_POSITIONS = GROUPS * LANES;
 
 // A query and the positions it sees.
 struct Query {
@@ -90,13 +93,13 @@ inline float soften(const Query& query, float cap, int begin, int end, float* sc
     return total(mass);
 }
 
-// Weighted values of positions first .. last, 16 * C dimensions from `d` on.
+// Adds the weighted values of positions first .. last to 16 * C dimensions from `d` on of what Q queries get.
 template <int Q, int C, class T>
 inline void mix(const Memory<T>& memory, const Query* queries, int first, int last, int d,
-                const float* weights, size_t room, const float* masses) {
+                const float* weights, size_t room) {
     Floats sum[Q][C];
     for (int q = 0; q < Q; ++q)
-        for (int c = 0; c < C; ++c) sum[q][c] = Floats{};
+        for (int c = 0; c < C; ++c) sum[q][c] = load(queries[q].to + d + c * LANES);
     for (int p = first; p <= last; ++p) {
         const T* row = memory.values + size_t(p) * memory.width + d;
         Floats value[C];
@@ -107,41 +110,59 @@ inline void mix(const Memory<T>& memory, const Query* queries, int first, int la
         }
     }
     for (int q = 0; q < Q; ++q)
-        for (int c = 0; c < C; ++c) store(queries[q].to + d + c * LANES, sum[q][c] * all(1.0f / masses[q]));
+        for (int c = 0; c < C; ++c) store(queries[q].to + d + c * LANES, sum[q][c]);
 }
 
-// What Q queries take from what each of them sees. A position that one of them does not see has the weight
-// 0 for it and adds nothing, so that a query's bits are those it has alone. `scores` has room for
-// `room` positions, a multiple of sixteen, of each query; a score s becomes cap * tanh(s / cap) where cap
-// is not 0.
-template <int Q, class T>
-inline void attend(const Memory<T>& memory, const Query* queries, float cap, float* scores, size_t room) {
-    int first = queries[0].first, last = queries[0].position;
-    for (int q = 1; q < Q; ++q) {
-        first = queries[q].first < first ? queries[q].first : first;
-        last = queries[q].position > last ? queries[q].position : last;
+// Calls use.operator()<Q>(q) for queries q .. q + Q - 1 until all of them had their turn.
+template <class Use>
+inline void in_tiles(int count, Use&& use) {
+    static_assert(TILE == 4);
+    int q = 0;
+    for (; q + TILE <= count; q += TILE) use.template operator()<TILE>(q);
+    switch (count - q) {
+        case 1: return use.template operator()<1>(q);
+        case 2: return use.template operator()<2>(q);
+        case 3: return use.template operator()<3>(q);
     }
-    const int begin = first / LANES, end = last / LANES + 1;
-    int group = begin;
-    for (; group + GROUPS <= end; group += GROUPS) score<Q, GROUPS>(memory, queries, group, scores, room);
-    for (; group < end; ++group) score<Q, 1>(memory, queries, group, scores, room);
-    float masses[Q];
-    for (int q = 0; q < Q; ++q) masses[q] = soften(queries[q], cap, begin, end, scores + q * room);
-    int d = 0;
-    for (; d + 4 * LANES <= memory.width; d += 4 * LANES)
-        mix<Q, 4>(memory, queries, first, last, d, scores, room, masses);
-    for (; d < memory.width; d += LANES) mix<Q, 1>(memory, queries, first, last, d, scores, room, masses);
 }
 
+// What up to QUERIES queries take from what each of them sees. A position that one of them does not see has
+// the weight 0 for it and adds nothing, so that a query's bits are those it has alone. `scores` has room
+// for `room` positions, a multiple of sixteen, of each query; a score s becomes cap * tanh(s / cap) where
+// cap is not 0.
 template <class T>
 inline void attend(const Memory<T>& memory, const Query* queries, int count, float cap, float* scores,
                    size_t room) {
-    static_assert(QUERIES == 4);
-    switch (count) {
-        case 1: return attend<1>(memory, queries, cap, scores, room);
-        case 2: return attend<2>(memory, queries, cap, scores, room);
-        case 3: return attend<3>(memory, queries, cap, scores, room);
-        case 4: return attend<4>(memory, queries, cap, scores, room);
+    int first = queries[0].first, last = queries[0].position;
+    for (int q = 1; q < count; ++q) {
+        first = std::min(first, queries[q].first);
+        last = std::max(last, queries[q].position);
+    }
+    const int begin = first / LANES, end = last / LANES + 1;
+    for (int group = begin; group < end; group += GROUPS)
+        in_tiles(count, [&]<int Q>(int q) {
+            float* to = scores + q * room;
+            if (group + GROUPS <= end) return score<Q, GROUPS>(memory, queries + q, group, to, room);
+            for (int one = group; one < end; ++one) score<Q, 1>(memory, queries + q, one, to, room);
+        });
+    float masses[QUERIES];
+    for (int q = 0; q < count; ++q) {
+        masses[q] = soften(queries[q], cap, begin, end, scores + q * room);
+        for (int d = 0; d < memory.width; d += LANES) store(queries[q].to + d, Floats{});
+    }
+    for (int start = first; start <= last; start += BLOCK_OF_POSITIONS) {
+        const int stop = std::min(start + BLOCK_OF_POSITIONS - 1, last);
+        in_tiles(count, [&]<int Q>(int q) {
+            int d = 0;
+            for (; d + 4 * LANES <= memory.width; d += 4 * LANES)
+                mix<Q, 4>(memory, queries + q, start, stop, d, scores + q * room, room);
+            for (; d < memory.width; d += LANES)
+                mix<Q, 1>(memory, queries + q, start, stop, d, scores + q * room, room);
+        });
+    }
+    for (int q = 0; q < count; ++q) {
+        const Floats share = all(1.0f / masses[q]);
+        for (int d = 0; d < memory.width; d += LANES) store(queries[q].to + d, load(queries[q].to + d) * share);
     }
 }
 

@@ -262,10 +262,11 @@ private:
         if (split) pool_.barrier();
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
         const int together = heads / kv_heads * step_.rows;
-        const int tiles = (together + QUERIES - 1) / QUERIES;
+        const int most = split ? TILE : QUERIES;  // smaller parts can be shared out more evenly
+        const int tiles = (together + most - 1) / most;
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
-            const int from = tile % tiles * QUERIES, to = std::min(from + QUERIES, together);
+            const int from = tile % tiles * most, to = std::min(from + most, together);
             look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, 0, step_.rows, from, to, own);
         }
     }

@@ -130,6 +130,7 @@ class Library:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """``threads``: as many as torch uses, unless told. Raises OSError."""
         found = c.CDLL(str(path))
+        brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
         pointer, number = c.c_void_p, c.c_int
         has = _typed(found.foretoken_has, number, number)
         self.kinds = {
@@ -154,6 +155,17 @@ class Library:
             c.POINTER(Step),
             number,
             number,
+            pointer,
+            pointer,
+        )
+        self.likeliest = _typed(
+            brief.foretoken_likeliest,
+            None,
+            pointer,
+            number,
+            number,
+            c.c_int64,
+            pointer,
             pointer,
             pointer,
         )

@@ -22,6 +22,9 @@
 
 namespace foretoken {
 
+// Sums stay in registers only if loops over them are gone.
+#define FORETOKEN_UNROLL _Pragma("GCC unroll 16")
+
 constexpr int ROWS = 16;
 constexpr int CHUNK = 512;
 constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
@@ -39,19 +42,23 @@ constexpr bool HAS_PAIRS = true;
 constexpr bool HAS_PAIRS = false;
 #endif
 
-#ifdef __AVX512F__
-constexpr int REGISTERS = 16;  // of 32: sums that are kept at once
-#else
-constexpr int REGISTERS = 4;
-#endif
-
 // FP32 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
 // multiply twice as many at once; INT8 takes rows rounded to bytes. NF4 looks weights up in a table of sixteen
 // and takes rows as they are.
 enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4 };
 
 // Inputs that lie side by side for each output; in NF4 they share a byte, the first in its lower half.
-constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::PAIRS || kind == Kind::NF4 ? 2 : 1; }
+constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 ? 1 : 2; }
+
+// Sums that are kept in registers at once, and rows: more rows pass in two halves, so that a weight serves several
+// panels' sums while it is at hand.
+#ifdef __AVX512F__
+constexpr int sums(Kind kind) { return kind == Kind::INT8 || kind == Kind::NF4 ? 16 : 24; }
+constexpr int together(Kind kind) { return kind == Kind::INT8 ? 8 : 12; }
+#else
+constexpr int sums(Kind) { return 4; }
+constexpr int together(Kind) { return ROWS; }
+#endif
 
 // What so many weights take.
 constexpr size_t bytes_of(Kind kind, size_t count) {
@@ -94,11 +101,11 @@ private:
 
 inline int rounded_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
-// Rows of numbers as the product reads them: input by input, the rows side by side.
+// Rows of numbers as the product reads them: sixteen inputs of each row, then the next sixteen of each.
 struct Rows {
     int count;
-    const float* values;   // [inputs][count]
-    const int32_t* words;  // [inputs / 4][count], unsigned bytes around 128, or [inputs / 2][count], bf16
+    const float* values;   // [inputs / 16][count][16]
+    const int32_t* words;  // [inputs / 16][count][4], unsigned bytes around 128, or [...][8], bf16
     const float* scales;   // [count], of the bytes
 };
 
@@ -106,26 +113,31 @@ struct Rows {
 class Arranged {
 public:
     explicit Arranged(int widest)
-        : values_(size_t(ROWS) * widest), words_(size_t(ROWS) * rounded_up(widest, LANES) / 2), scales_(ROWS) {}
+        : values_(size_t(ROWS) * rounded_up(widest, LANES)), words_(size_t(ROWS) * rounded_up(widest, LANES) / 2), scales_(ROWS) {}
 
-    // `count` rows of `width` numbers (a multiple of sixteen), as `kind` reads them.
+    // `count` rows of `width` numbers, as `kind` reads them; INT8 and PAIRS want a multiple of sixteen.
     Rows arrange(Kind kind, const float* from, int count, int width) {
         if (kind == Kind::INT8) quantise(from, count, width);
         else if (kind == Kind::PAIRS) round(from, count, width);
-        else
-            for (int k = 0; k < width; ++k)
-                for (int r = 0; r < count; ++r) values_[size_t(k) * count + r] = from[size_t(r) * width + k];
+        else copy(from, count, width);
         return {count, values_.data(), words_.data(), scales_.data()};
     }
 
 private:
+    void copy(const float* from, int count, int width) {
+        const int whole = width / LANES * LANES;
+        for (int r = 0; r < count; ++r, from += width) {
+            float* to = values_.data() + size_t(r) * LANES;
+            for (int k = 0; k < whole; k += LANES) store(to + size_t(k) * count, load(from + k));
+            for (int k = whole; k < width; ++k) to[size_t(whole) * count + k - whole] = from[k];
+        }
+    }
+
     void round(const float* from, int count, int width) {
         for (int r = 0; r < count; ++r, from += width)
             for (int k = 0; k < width; k += LANES) {
                 const Halves halves = narrow(load(from + k));
-                int32_t words[LANES / 2];
-                std::memcpy(words, &halves, sizeof words);
-                for (int q = 0; q < LANES / 2; ++q) words_[size_t(k / 2 + q) * count + r] = words[q];
+                std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / 2, &halves, sizeof halves);
             }
     }
 
@@ -143,9 +155,7 @@ private:
                 const Floats steps = load(from + k) / all(scale) + all(128.5f);
                 typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
                 const auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
-                int32_t words[LANES / QUAD];
-                std::memcpy(words, &bytes, sizeof words);
-                for (int q = 0; q < LANES / QUAD; ++q) words_[size_t(k / QUAD + q) * count + r] = words[q];
+                std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / QUAD, &bytes, sizeof bytes);
             }
         }
     }
@@ -280,25 +290,33 @@ private:
 
     template <Kind K, int R>
     void part(const Rows& rows, int first, int end, float* to, int stride) const {
-        constexpr int P = std::clamp(REGISTERS / R, 1, 4);  // panels at once
+        constexpr int FIRST = R > together(K) ? (R + 1) / 2 : R;
+        constexpr int P = std::clamp(sums(K) / FIRST, 1, 4);  // panels at once
         int panel = first;
-        for (; panel + P <= end; panel += P) block<K, R, P>(rows, panel, to, stride);
-        for (; panel < end; ++panel) block<K, R, 1>(rows, panel, to, stride);
+        for (; panel + P <= end; panel += P) halves<K, FIRST, R - FIRST, P>(rows, panel, to, stride);
+        for (; panel < end; ++panel) halves<K, FIRST, R - FIRST, 1>(rows, panel, to, stride);
     }
 
+    template <Kind K, int FIRST, int REST, int P>
+    void halves(const Rows& rows, int panel, float* to, int stride) const {
+        block<K, FIRST, P>(rows, 0, panel, to, stride);
+        if constexpr (REST > 0) block<K, REST, P>(rows, FIRST, panel, to, stride);
+    }
+
+    // P panels' outputs of R rows from `above` on.
     template <Kind K, int R, int P>
-    void block(const Rows& rows, int panel, float* to, int stride) const {
+    void block(const Rows& rows, int above, int panel, float* to, int stride) const {
         Floats sum[R][P];
-        if constexpr (K == Kind::INT8) integers<R, P>(rows, panel, sum);
-        else if constexpr (K == Kind::NF4) codes<R, P>(rows, panel, sum);
-        else floats<K, R, P>(rows, panel, sum);
+        if constexpr (K == Kind::INT8) integers<R, P>(rows, above, panel, sum);
+        else if constexpr (K == Kind::NF4) codes<R, P>(rows, above, panel, sum);
+        else floats<K, R, P>(rows, above, panel, sum);
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;
             Floats bias = load(bias_.as<float>() + n);
             for (int r = 0; r < R; ++r) {
                 // Said here and not left to the compiler, which might fuse for one number of rows alone.
-                const Floats result = K == Kind::INT8 ? fused(sum[r][p], all(rows.scales[r]), bias) : sum[r][p] + bias;
-                finish(to + size_t(r) * stride + n, result, n);
+                const Floats result = K == Kind::INT8 ? fused(sum[r][p], all(rows.scales[above + r]), bias) : sum[r][p] + bias;
+                finish(to + size_t(above + r) * stride + n, result, n);
             }
         }
     }
@@ -312,26 +330,34 @@ private:
     }
 
     template <Kind K, int R, int P>
-    void floats(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
-        constexpr int SIDE = unit(K);
-        const auto* at = numbers<K>(rows);
+    void floats(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
+        constexpr int SIDE = unit(K), NUMBERS = K == Kind::PAIRS ? LANES / 2 : LANES;
+        const auto* at = numbers<K>(rows) + above * NUMBERS;
         for (int r = 0; r < R; ++r)
             for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
         for (int start = 0; start < depth; start += CHUNK) {
-            int end = start + CHUNK < depth ? start + CHUNK : depth;
+            const int end = start + CHUNK < depth ? start + CHUNK : depth;
             Floats part[R][P];
+            FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r)
+                FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int k = start; k < end; k += SIDE, at += R) {
-                Floats weight[P];
-                for (int p = 0; p < P; ++p) {
-                    const size_t place = (size_t(panel + p) * depth + k) * LANES;
-                    weight[p] = weights_at<K>(place);
+            for (int block = start; block < end; block += LANES, at += rows.count * NUMBERS) {
+                const int width = block + LANES <= end ? LANES : end - block;
+                for (int k = 0; k < width; k += SIDE) {
+                    Floats weight[SIDE][P];
+                    FORETOKEN_UNROLL
+                    for (int p = 0; p < P; ++p) take<K, P>((size_t(panel + p) * depth + block + k) * LANES, p, weight);
+                    FORETOKEN_UNROLL
+                    for (int r = 0; r < R; ++r)
+                        FORETOKEN_UNROLL
+                        for (int p = 0; p < P; ++p)
+                            part[r][p] = multiplied<K, P>(weight, p, at + r * NUMBERS + k * NUMBERS / LANES, part[r][p]);
                 }
-                for (int r = 0; r < R; ++r)
-                    for (int p = 0; p < P; ++p) part[r][p] = multiplied<K>(weight[p], at[r], part[r][p]);
             }
+            FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r)
+                FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) sum[r][p] = sum[r][p] + part[r][p];
         }
     }
@@ -342,77 +368,108 @@ private:
         else return rows.values;
     }
 
-    template <Kind K>
-    Floats weights_at(size_t place) const {
-        if constexpr (K == Kind::BF16) return widen(weights_.as<uint16_t>() + place);
-        else if constexpr (K == Kind::PAIRS) return load(reinterpret_cast<const float*>(weights_.as<uint16_t>() + place));
-        else return load(weights_.as<float>() + place);
+    // The weights of the next inputs, one or two, for the sixteen outputs of panel p.
+    template <Kind K, int P>
+    void take(size_t place, int p, Floats (&weight)[unit(K)][P]) const {
+        if constexpr (K == Kind::BF16) {
+            Ints both;
+            std::memcpy(&both, weights_.as<uint16_t>() + place, sizeof both);
+            weight[0][p] = std::bit_cast<Floats>(both << 16);
+            weight[1][p] = std::bit_cast<Floats>(both & ~0xffff);
+        } else weight[0][p] = load(reinterpret_cast<const float*>(weights_.as<char>() + bytes_of(K, place)));
     }
 
-    // A row's next input, or two, times sixteen outputs' weights, added to `sum`.
-    template <Kind K, class Number>
-    static Floats multiplied(Floats weight, Number number, Floats sum) {
+    // A row's next input, or two, times sixteen outputs' weights, added to `sum`, the first input first.
+    template <Kind K, int P, class Number>
+    static Floats multiplied(const Floats (&weight)[unit(K)][P], int p, const Number* at, Floats sum) {
+        if constexpr (K == Kind::PAIRS) {
 #if defined(__AVX512BF16__)
-        if constexpr (K == Kind::PAIRS)
-            return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512((__m512)weight),
-                                            (__m512bh)_mm512_set1_epi32(number));
+            return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512((__m512)weight[0][p]),
+                                            (__m512bh)_mm512_set1_epi32(*at));
 #endif
-        return fused(weight, all(float(number)), sum);
+        }
+        sum = fused(weight[0][p], all(float(at[0])), sum);
+        if constexpr (K == Kind::BF16) sum = fused(weight[1][p], all(at[1]), sum);
+        return sum;
     }
 
     // A block's sum is of table entries; the scale comes once, with the sum over the blocks.
     template <int R, int P>
-    void codes(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
+    void codes(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
         const Floats table = load(NF4_CODE);
-        const float* at = rows.values;
+        const float* at = rows.values + above * LANES;
+        FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r)
+            FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
         for (int block = 0; block < inputs / BLOCK; ++block) {
             Floats part[R][P];
+            FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r)
+                FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int k = block * BLOCK; k < (block + 1) * BLOCK; k += 2, at += 2 * R) {
-                Floats first[P], second[P];
-                for (int p = 0; p < P; ++p) {
-                    const Ints both = widen(weights_.as<uint8_t>() + (size_t(panel + p) * depth + k) * LANES / 2);
-                    first[p] = lookup(table, both);
-                    second[p] = lookup(table, both >> 4);
+            for (int start = block * BLOCK; start < (block + 1) * BLOCK; start += LANES, at += rows.count * LANES)
+                for (int step = 0; step < LANES; step += 2) {
+                    Floats first[P], second[P];
+                    FORETOKEN_UNROLL
+                    for (int p = 0; p < P; ++p) {
+                        const size_t place = (size_t(panel + p) * depth + start + step) * LANES / 2;
+                        const Ints both = widen(weights_.as<uint8_t>() + place);
+                        first[p] = lookup(table, both);
+                        second[p] = lookup(table, both >> 4);
+                    }
+                    const float* number = at + step;
+                    FORETOKEN_UNROLL
+                    for (int r = 0; r < R; ++r)
+                        FORETOKEN_UNROLL
+                        for (int p = 0; p < P; ++p) part[r][p] = fused(first[p], all(number[r * LANES]), part[r][p]);
+                    FORETOKEN_UNROLL
+                    for (int r = 0; r < R; ++r)
+                        FORETOKEN_UNROLL
+                        for (int p = 0; p < P; ++p)
+                            part[r][p] = fused(second[p], all(number[r * LANES + 1]), part[r][p]);
                 }
-                for (int r = 0; r < R; ++r)
-                    for (int p = 0; p < P; ++p) part[r][p] = fused(first[p], all(at[r]), part[r][p]);
-                for (int r = 0; r < R; ++r)
-                    for (int p = 0; p < P; ++p) part[r][p] = fused(second[p], all(at[R + r]), part[r][p]);
-            }
+            FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) {
                 const Floats scale = widen(peak(panel + p, block, 0));
+                FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r][p] = fused(part[r][p], scale, sum[r][p]);
             }
         }
     }
 
     template <int R, int P>
-    void integers(const Rows& rows, int panel, Floats (&sum)[R][P]) const {
+    void integers(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
 #if defined(__AVX512VNNI__)
         __m512i part[R][P];
+        FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r)
+            FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) part[r][p] = _mm512_setzero_si512();
-        const auto* at = rows.words;
-        for (int quad = 0; quad < depth / QUAD; ++quad, at += R) {
-            __m512i weight[P];
-            for (int p = 0; p < P; ++p) {
-                size_t place = (size_t(panel + p) * depth + size_t(quad) * QUAD) * LANES;
-                weight[p] = _mm512_loadu_si512(weights_.as<int8_t>() + place);
+        constexpr int STEPS = LANES / QUAD;
+        const auto* at = rows.words + above * STEPS;
+        for (int block = 0; block < depth; block += LANES, at += rows.count * STEPS)
+            for (int step = 0; step < STEPS; ++step) {
+                __m512i weight[P];
+                FORETOKEN_UNROLL
+                for (int p = 0; p < P; ++p) {
+                    size_t place = (size_t(panel + p) * depth + block + step * QUAD) * LANES;
+                    weight[p] = _mm512_loadu_si512(weights_.as<int8_t>() + place);
+                }
+                FORETOKEN_UNROLL
+                for (int r = 0; r < R; ++r) {
+                    __m512i value = _mm512_set1_epi32(at[r * STEPS + step]);
+                    FORETOKEN_UNROLL
+                    for (int p = 0; p < P; ++p)
+                        part[r][p] = _mm512_dpbusd_epi32(part[r][p], value, weight[p]);
+                }
             }
-            for (int r = 0; r < R; ++r) {
-                __m512i value = _mm512_set1_epi32(at[r]);
-                for (int p = 0; p < P; ++p)
-                    part[r][p] = _mm512_dpbusd_epi32(part[r][p], value, weight[p]);
-            }
-        }
+        FORETOKEN_UNROLL
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;
             __m512i centre = _mm512_slli_epi32(_mm512_loadu_si512(sums_.as<int32_t>() + n), 7);
             Floats scale = load(scales_.as<float>() + n);
+            FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r) {
                 auto exact = (Floats)_mm512_cvtepi32_ps(_mm512_sub_epi32(part[r][p], centre));
                 sum[r][p] = exact * scale;  // the row's own scale comes with the bias

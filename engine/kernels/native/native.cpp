@@ -96,6 +96,17 @@ void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit
     }
 }
 
+// For each of `rows` rows of `width` logits, `stride` apart: the likeliest token, its logit, and the mass beside it.
+void foretoken_likeliest(const float* logits, int rows, int width, int64_t stride, int64_t* tokens, float* peaks,
+                         float* masses) {
+    for (int r = 0; r < rows; ++r) {
+        const Candidate found = best(logits + r * stride, 0, width);
+        tokens[r] = found.place;
+        peaks[r] = found.value;
+        masses[r] = found.mass;
+    }
+}
+
 Tape* foretoken_tape(const Op* ops, int count, Pool* pool) {
     try {
         return new Tape(ops, count, *pool);

@@ -87,7 +87,7 @@ public:
             if (op.heads) head = std::max(head, op.width);
         }
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Own>(widest, size_t(QUERIES) * head));
+            scratch_.push_back(std::make_unique<Own>(widest, size_t(TILE) * head));
     }
 
     // Operations first .. end - 1.
@@ -266,13 +266,13 @@ private:
 
     // Queries of one key-value head lie side by side: query i is that of row i % rows.
     void attend_to(const Op& op, Own& own, int thread) const {
-        own.scores.resize(std::max(own.scores.size(), size_t(QUERIES) * op.store->room));
+        own.scores.resize(std::max(own.scores.size(), size_t(TILE) * op.store->room));
         const int rows = *op.rows, start = start_of(op), group = op.heads / op.kv_heads;
-        const int together = group * rows, tiles = (together + QUERIES - 1) / QUERIES;
+        const int together = group * rows, tiles = (together + TILE - 1) / TILE;
         const Range items = part(op.kv_heads * tiles, thread);
         for (int item = items.first; item < items.end; ++item) {
-            const int kv_head = item / tiles, from = item % tiles * QUERIES, to = std::min(from + QUERIES, together);
-            Query queries[QUERIES];
+            const int kv_head = item / tiles, from = item % tiles * TILE, to = std::min(from + TILE, together);
+            Query queries[TILE];
             for (int query = from; query < to; ++query) {
                 const int head = kv_head * group + query / rows, r = query % rows;
                 float* turned = own.head.data() + size_t(query - from) * op.width;

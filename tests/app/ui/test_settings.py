@@ -93,3 +93,11 @@ def test_every_option_of_every_proposer_is_offered_with_its_help():
         for field in dataclasses.fields(proposers.options_of(name)):
             assert (name, field.name) in offered
     assert all(option.help for option in proposer_options())
+
+
+def test_what_is_one_of_few_is_offered_as_a_list_even_where_the_registry_says_which() -> None:
+    listed = {(option.proposer, option.name): option.choices for option in proposer_options()}
+    assert listed["draft", "across"] == ("auto", "tli", "slem")
+    assert listed["hybrid", "neural"] == proposers.neural()
+    assert "eagle3" in proposers.neural()
+    assert listed["ngram", next(name for kind, name in listed if kind == "ngram")] == ()

@@ -14,7 +14,9 @@ from engine.kernels.native import library as native
 from engine.kernels.native.library import Kind, Library, Matrix
 
 SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
-"""Outputs and inputs: one panel, half panels, more than one chunk, those of the embedded model."""
+ODD = [*SHAPES, (24, 77)]
+"""Outputs and inputs: one panel, half panels, more than one chunk, those of the embedded model. The odd
+one's inputs fill no whole group of sixteen; only floats are multiplied with such."""
 
 
 def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, Tensor, Tensor]:
@@ -28,7 +30,7 @@ def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, 
     return Matrix(library, kind, weight), weight, torch.randn(16, shape[1], generator=generator)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ODD)
 def test_fp32_products_are_those_of_float64_within_rounding(
     shape: tuple[int, int], library: Library
 ) -> None:
@@ -37,7 +39,7 @@ def test_fp32_products_are_those_of_float64_within_rounding(
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ODD)
 def test_bf16_products_round_the_weight_alone(shape: tuple[int, int], library: Library) -> None:
     matrix, weight, x = made(Kind.BF16, shape, library)
     exact = (x.double() @ weight.bfloat16().double().T).float()
