@@ -24,6 +24,7 @@ inline Candidate best(const float* logits, int first, int end) {
     for (int n = first; n < whole; n += LANES) highest = maximum(highest, load(logits + n));
     found.value = largest(highest);
     for (int n = whole; n < end; ++n) found.value = std::max(found.value, logits[n]);
+    if (found.value == -INFINITY) return {-INFINITY, 0, first};
     while (found.place < end && !(logits[found.place] == found.value)) ++found.place;
     if (found.place == end) return {-INFINITY, 0, first};
     Floats mass{};
