@@ -114,7 +114,7 @@ class SameVocabulary(_Draft):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        # Asked once: whether a protocol is kept takes as long to find out as a tenth of a step.
+        # Asked once: isinstance looks up all of a protocol's members each time.
         self._greedy = model if isinstance(model, GreedyModel) else None
         self._known = 0  # how many tokens of the cache were text, not draft, in the last proposal
 

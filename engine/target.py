@@ -32,7 +32,7 @@ class Target:
     def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
         """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
         self.model = model
-        # Asked once: whether a protocol is kept takes as long to find out as a tenth of a step.
+        # Asked once: isinstance looks up all of a protocol's members each time.
         self._trees = model if isinstance(model, TreeModel) else None
         self._ends = model.ends if isinstance(model, CompiledModel) else None
         self.cache: Cache
