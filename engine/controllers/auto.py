@@ -82,7 +82,7 @@ class Auto:
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
         self._depth = depth
-        return budget_to(depth, self._news(depth if best else 0, speeds))
+        return budget_to(depth, self._news(depth if best else 0, best, speeds))
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, round.tree.depth
@@ -170,26 +170,34 @@ class Auto:
                 break
         return speeds
 
-    def _news(self, depth: int, speeds: Sequence[float]) -> Decision | None:
-        """The decision, if it is another than the one told last, or has other reasons."""
+    def _news(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:
+        """The decision, if it is another than the one told last, or has other reasons.
+
+        Its gain is that of ``best``, which ``depth`` is on its way to: the first steps alone may lose.
+        """
         told = self._told
         same = told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
-        gain = speeds[depth] if depth else max(speeds[1:])
+        gain = speeds[best] if best else max(speeds[1:])
         expected = self._acceptance_for(gain)
         if told and not told.depth and not depth and _alike(told, needed, expected):
             return None
-        why = self._why(depth, gain / speeds[0], needed, expected)
+        why = self._why(depth, best, gain / speeds[0], needed, expected)
         self._told = Decision(depth=depth, why=why, needed=needed, expected=expected)
         return self._told
 
-    def _why(self, depth: int, gain: float, needed: float | None, expected: float | None) -> str:
+    def _why(
+        self, depth: int, best: int, gain: float, needed: float | None, expected: float | None
+    ) -> str:
         has = f"{expected or 0:.0%}".replace("%", " %")
         if depth:
             tokens = "1 token" if depth == 1 else f"{depth} tokens"
-            return f"drafting {tokens} a round: {gain:.2f} times as fast at {has} acceptance"
+            growing = f", up to {best} while they stand" if best > depth else ""
+            return (
+                f"drafting {tokens} a round{growing}: {gain:.2f} times as fast at {has} acceptance"
+            )
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
         return f"drafting paused: needs {needed:.0%} acceptance, has {has}".replace("%", " %", 1)

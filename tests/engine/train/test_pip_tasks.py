@@ -30,7 +30,9 @@ from engine.train.pip.phrasings import Phrasings, phrasings
 Generator = Callable[[random.Random, bool], Example]
 
 GENERATORS = pytest.mark.parametrize(
-    "generate", [records.generate, rewrites.generate], ids=["records", "rewrites"]
+    "generate",
+    [records.generate, rewrites.generate, records.generate_changes, rewrites.generate_edits],
+    ids=["records", "rewrites", "changes", "edits"],
 )
 WORDINGS = {
     f"{task}.{name}": value
@@ -116,7 +118,7 @@ def test_every_request_has_many_wordings_and_some_reserved(name: str) -> None:
     wordings = WORDINGS[name]
     assert len(wordings.trained) >= 6
     assert wordings.reserved
-    assert not set(wordings.trained) & set(wordings.reserved)
+    assert not set(wordings.taught()) & set(wordings.reserved)
 
 
 def test_reserved_wordings_never_occur_in_training() -> None:
@@ -127,7 +129,7 @@ def test_reserved_wordings_never_occur_in_training() -> None:
         for message in example.prompt
     )
     all_trained = "\n".join(
-        wording for wordings in WORDINGS.values() for wording in wordings.trained
+        wording for wordings in WORDINGS.values() for wording in wordings.taught()
     )
     fragments = [fragment for wordings in WORDINGS.values() for fragment in reserved_only(wordings)]
     telling = [fragment for fragment in fragments if fragment not in all_trained]
@@ -286,6 +288,38 @@ def test_checks_tell_good_replies_from_bad(check: object, good: str, bad: str) -
 def test_wordings_need_enough_lines_to_keep_one_back() -> None:
     one = phrasings("a\nb\nc\nd\ne")
     assert one == Phrasings(("a", "b", "c", "e"), ("d",))
+
+
+def test_a_pattern_stands_for_its_forms_but_those_kept_back_and_is_not_counted() -> None:
+    some = phrasings("a\nb\nsay [x|y| ]now[|, please]\nc\nsay y\nd [ ] | e\n[say|tell] [x|y]")
+    assert some.reserved == ("say y",)
+    assert some.trained == ("a", "b", "c", "d [ ] | e")
+    assert some.patterns[0] == tuple(
+        f"say {part}now{end}" for part in ("x", "y", " ") for end in ("", ", please")
+    )
+    assert some.patterns[1] == ("say x", "tell x", "tell y")
+    rng = random.Random(1)
+    assert {some.pick(rng, False) for _ in range(400)} == set(some.taught())
+    assert {some.pick(rng, True) for _ in range(20)} == {"say y"}
+
+
+@pytest.mark.parametrize("name", WORDINGS)
+def test_a_pattern_has_blanks_that_its_request_fills(name: str) -> None:
+    def blanks(wording: str) -> frozenset[str]:
+        return frozenset(re.findall(r"\{(\w+)\}", wording))
+
+    wordings = WORDINGS[name]
+    known = {blanks(wording) for wording in wordings.trained}
+    for forms in wordings.patterns:
+        for form in forms:
+            assert blanks(form) in known
+            assert not re.search(r"  | [,;:]|^ | $", form), form
+
+
+def test_a_chat_of_edits_has_more_turns_than_people_ask_for() -> None:
+    turns = [len(example.messages) // 2 for example in examples(rewrites.generate_edits, 400)]
+    assert set(turns) == {1, 2, 3, 4}
+    assert 2 <= sum(turns) / len(turns) <= 3
 
 
 def test_minutes_are_spoken_of_in_the_plural() -> None:

@@ -4,7 +4,7 @@ Every edit has one right outcome, and the reply is that text and nothing else.
 """
 
 from .edit import SAY
-from .examples import generate
+from .examples import generate, generate_edits
 from .tasks import TASKS
 
-__all__ = ["SAY", "TASKS", "generate"]
+__all__ = ["SAY", "TASKS", "generate", "generate_edits"]
