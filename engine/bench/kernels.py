@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.verify_cost import ROWS, step_times
@@ -73,18 +74,28 @@ KERNELS = {
 """By the names of ``--quantization``."""
 
 
+UNBOUND = {
+    "torch fp32": Kernel(
+        lambda weight: functools.partial(F.linear, weight=weight), 4, torch.float32
+    ),
+    "torch bf16": Kernel(
+        lambda weight: functools.partial(F.linear, weight=weight.bfloat16()), 2, torch.bfloat16
+    ),
+}
+"""torch's own products, whose bits depend on the number of rows. What equal bits cost is the time of
+the others over theirs."""
+
+
 def kernels() -> dict[str, Kernel]:
-    """``KERNELS``, and those of the compiled step where it is built."""
+    """``UNBOUND`` and ``KERNELS``, and those of the compiled step where it is built."""
+    known = UNBOUND | KERNELS
     library = native.ready()
-    if library is None:
-        return KERNELS
-    sizes = {name: kernel.bytes_per_weight for name, kernel in KERNELS.items()}
-    return KERNELS | {
-        f"compiled {name}": Kernel(
-            functools.partial(native.Matrix, library, kind), sizes[name], torch.float32
-        )
-        for name, kind in library.kinds.items()
-    }
+    if library is not None:
+        for name, kind in library.kinds.items():
+            make = functools.partial(native.Matrix, library, kind)
+            size = KERNELS[name].bytes_per_weight
+            known[f"compiled {name}"] = Kernel(make, size, torch.float32)
+    return known
 
 
 class Memory:

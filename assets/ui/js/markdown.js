@@ -42,12 +42,38 @@ const inlineMath = {
   renderer: mathHtml,
 };
 
+// A reply that is JSON without a fence around it: in a paragraph its lines would lose their indentation.
+const bareJson = {
+  name: "bareJson",
+  level: "block",
+  start: (src) => src.match(/(^|\n)[{[]/)?.index,
+  tokenizer(src) {
+    if (!/^(?:\{\s*["}]|\[\s*[{[]|\[\n)/.test(src)) return undefined;
+    const end = endOfJson(src);
+    const after = /^[ \t]*(?:\n|$)/.exec(src.slice(end));
+    if (!after) return undefined;
+    return { type: "code", raw: src.slice(0, end + after[0].length), lang: "json", text: src.slice(0, end) };
+  },
+};
+
+// Where the bracket that opens `src` is closed; its length where that has not come yet.
+function endOfJson(src) {
+  let depth = 0;
+  for (const { 0: part, index } of src.matchAll(/"(?:\\.|[^"\\])*"|[{}[\]]/gs)) {
+    if ("{[".includes(part)) depth += 1;
+    else if ("}]".includes(part)) depth -= 1;
+    if (depth === 0) return index + 1;
+  }
+  return src.length;
+}
+
 const marked = new Marked({
   gfm: true,
+  breaks: true, // models end lines where they mean it
   extensions: [],
   renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") },
 });
-marked.use({ extensions: [blockMath, inlineMath] });
+marked.use({ extensions: [blockMath, inlineMath, bareJson] });
 
 // A reply may not load anything from elsewhere, nor draw controls of its own.
 const policy = {

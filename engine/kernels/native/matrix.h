@@ -29,6 +29,8 @@ constexpr int ROWS = 16;
 constexpr int CHUNK = 512;
 constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
 constexpr int BLOCK = 64;  // inputs that share a scale in NF4
+constexpr int LINE = 64;  // bytes that memory gives at once
+constexpr int AHEAD = 2048;  // bytes
 
 #if defined(__AVX512VNNI__)
 constexpr bool HAS_INT8 = true;
@@ -303,6 +305,14 @@ private:
         if constexpr (REST > 0) block<K, REST, P>(rows, FIRST, panel, to, stride);
     }
 
+    // How far behind a weight of `input` lies what to fetch while it is used: AHEAD, or, at a panel's end, where the next
+    // P panels begin. From memory, several rows take no longer than one only if they never wait for a weight.
+    template <Kind K, int P>
+    size_t ahead(int input) const {
+        const bool ends = bytes_of(K, size_t(input) * LANES) + AHEAD >= bytes_of(K, size_t(depth) * LANES);
+        return AHEAD + (ends ? bytes_of(K, size_t(P - 1) * depth * LANES) : 0);
+    }
+
     // P panels' outputs of R rows from `above` on.
     template <Kind K, int R, int P>
     void block(const Rows& rows, int above, int panel, float* to, int stride) const {
@@ -344,10 +354,11 @@ private:
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
             for (int block = start; block < end; block += LANES, at += rows.count * NUMBERS) {
                 const int width = block + LANES <= end ? LANES : end - block;
+                const size_t later = ahead<K, P>(block);
                 for (int k = 0; k < width; k += SIDE) {
                     Floats weight[SIDE][P];
                     FORETOKEN_UNROLL
-                    for (int p = 0; p < P; ++p) take<K, P>((size_t(panel + p) * depth + block + k) * LANES, p, weight);
+                    for (int p = 0; p < P; ++p) take<K, P>((size_t(panel + p) * depth + block + k) * LANES, later, p, weight);
                     FORETOKEN_UNROLL
                     for (int r = 0; r < R; ++r)
                         FORETOKEN_UNROLL
@@ -368,9 +379,10 @@ private:
         else return rows.values;
     }
 
-    // The weights of the next inputs, one or two, for the sixteen outputs of panel p.
+    // The weights of the next inputs, one or two, for the sixteen outputs of panel p; fetches those `later` bytes behind.
     template <Kind K, int P>
-    void take(size_t place, int p, Floats (&weight)[unit(K)][P]) const {
+    void take(size_t place, size_t later, int p, Floats (&weight)[unit(K)][P]) const {
+        __builtin_prefetch(weights_.as<char>() + bytes_of(K, place) + later);
         if constexpr (K == Kind::BF16) {
             Ints both;
             std::memcpy(&both, weights_.as<uint16_t>() + place, sizeof both);
@@ -408,13 +420,16 @@ private:
             for (int r = 0; r < R; ++r)
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int start = block * BLOCK; start < (block + 1) * BLOCK; start += LANES, at += rows.count * LANES)
+            for (int start = block * BLOCK; start < (block + 1) * BLOCK; start += LANES, at += rows.count * LANES) {
+                const size_t later = ahead<Kind::NF4, P>(start);
                 for (int step = 0; step < LANES; step += 2) {
                     Floats first[P], second[P];
                     FORETOKEN_UNROLL
                     for (int p = 0; p < P; ++p) {
                         const size_t place = (size_t(panel + p) * depth + start + step) * LANES / 2;
-                        const Ints both = widen(weights_.as<uint8_t>() + place);
+                        const uint8_t* codes = weights_.as<uint8_t>() + place;
+                        if (step % (LINE * 2 / LANES) == 0) __builtin_prefetch(codes + later);
+                        const Ints both = widen(codes);
                         first[p] = lookup(table, both);
                         second[p] = lookup(table, both >> 4);
                     }
@@ -429,6 +444,7 @@ private:
                         for (int p = 0; p < P; ++p)
                             part[r][p] = fused(second[p], all(number[r * LANES + 1]), part[r][p]);
                 }
+            }
             FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) {
                 const Floats scale = widen(peak(panel + p, block, 0));
@@ -448,13 +464,15 @@ private:
             for (int p = 0; p < P; ++p) part[r][p] = _mm512_setzero_si512();
         constexpr int STEPS = LANES / QUAD;
         const auto* at = rows.words + above * STEPS;
-        for (int block = 0; block < depth; block += LANES, at += rows.count * STEPS)
+        for (int block = 0; block < depth; block += LANES, at += rows.count * STEPS) {
+            const size_t later = ahead<Kind::INT8, P>(block);
             for (int step = 0; step < STEPS; ++step) {
                 __m512i weight[P];
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) {
-                    size_t place = (size_t(panel + p) * depth + block + step * QUAD) * LANES;
-                    weight[p] = _mm512_loadu_si512(weights_.as<int8_t>() + place);
+                    const int8_t* from = weights_.as<int8_t>() + (size_t(panel + p) * depth + block + step * QUAD) * LANES;
+                    weight[p] = _mm512_loadu_si512(from);
+                    __builtin_prefetch(from + later);
                 }
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) {
@@ -464,6 +482,7 @@ private:
                         part[r][p] = _mm512_dpbusd_epi32(part[r][p], value, weight[p]);
                 }
             }
+        }
         FORETOKEN_UNROLL
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;

@@ -61,6 +61,7 @@ def expected(alpha: float, depth: int) -> float:
 - accepted tokens are free
 - a rejected one costs its place, and `p` says why
 """,
+    "record": '{\n  "name": "Ada {1}",\n  "tags": ["a", "b"]\n}\n\nIts lines:\nfirst=1\nsecond=2',
     "hostile": 'Look: <img src=x onerror="window.hacked=1"> <script>window.hacked=2</script> '
     '<a href="javascript:window.hacked=3">link</a> and <b onclick="window.hacked=4">bold</b> end.',
     "plain": "Speculative decoding lets a small, cheap draft guess the next few tokens, and then the "
@@ -70,7 +71,7 @@ def expected(alpha: float, depth: int) -> float:
 
 
 def reply_to(text: str) -> str:
-    """``N tokens`` asks for that many; ``markdown`` and ``hostile`` for those texts."""
+    """``N tokens`` asks for that many; ``markdown``, ``record`` and ``hostile`` for those texts."""
     long = re.search(r"(\d+) tokens", text)
     if long:
         return " ".join(f"word{n}" for n in range(int(long[1]) // 2 + 1))

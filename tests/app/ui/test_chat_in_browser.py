@@ -144,6 +144,19 @@ def test_markdown_code_tables_and_latex_are_drawn(page):
     assert body.locator("li").count() == 2
 
 
+def test_lines_of_a_reply_stay_lines_and_bare_json_is_code(page):
+    ask(page, "a record please")
+    body = page.locator(".msg.assistant .body")
+    record = '{\n  "name": "Ada {1}",\n  "tags": ["a", "b"]\n}'
+    assert body.locator("pre code").inner_text().rstrip("\n") == record
+    assert body.locator("pre .hljs-attr").count() == 2
+    assert body.locator("p").inner_text() == "Its lines:\nfirst=1\nsecond=2"
+    page.get_by_label("Mark origins in the message").check()
+    page.wait_for_function("document.body.classList.contains('show-marks')")
+    assert body.locator("pre code").inner_text().rstrip("\n") == record
+    assert body.locator("pre .mark").count() > 0
+
+
 def test_nothing_in_a_reply_can_run_or_load(page):
     ask(page, "hostile please")
     assert page.evaluate("window.hacked") is None
