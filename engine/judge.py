@@ -13,7 +13,7 @@ from engine.context import Context
 from engine.events import Tree
 from engine.kernels.native import library as native
 from engine.kernels.native import likeliest
-from engine.noise import Stream, sample, uniform
+from engine.noise import Stream, uniform
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule
 from engine.sampling import Sampler
@@ -62,7 +62,7 @@ class Judge:
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
-            return int(sample(weights[None], seed, stream, (position + row,)))
+            return self.sampler.draw(weights[None], (position + row,), stream)[0]
 
         return judge(p, proposal.q, proposal.tree, accept, draw)
 

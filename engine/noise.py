@@ -34,7 +34,7 @@ class Stream(IntEnum):
 def uniform(seed: int, stream: Stream, position: int) -> float:
     """A number in (0, 1)."""
     # 52 bits and a half are exact in float64; 53 would round up to 1 once in a long while.
-    return ((_mix(_key(seed, stream, position)) >> 12) + 0.5) * 2.0**-52
+    return ((_mix(key(seed, stream, position)) >> 12) + 0.5) * 2.0**-52
 
 
 def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
@@ -45,7 +45,7 @@ def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary:
 
 def random_bits(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
     """The hash all noise is made of: int64 (positions, vocabulary), 52 random bits each."""
-    keys = [_signed(_key(seed, stream, position)) for position in positions]
+    keys = [_signed(key(seed, stream, position)) for position in positions]
     x = torch.tensor(keys, dtype=torch.long)[:, None] + _steps(vocabulary)
     x.bitwise_xor_(_shift(x, 30)).mul_(_signed(_MIX_1))
     x.bitwise_xor_(_shift(x, 27)).mul_(_signed(_MIX_2))
@@ -80,7 +80,7 @@ def ranking(weights: Tensor, seed: int, stream: Stream, position: int, count: in
     return found
 
 
-def _key(seed: int, stream: Stream, position: int) -> int:
+def key(seed: int, stream: Stream, position: int) -> int:
     return _mix(_mix(_mix(seed & _MASK) ^ stream) ^ position)
 
 

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from engine.context import Context
-from engine.noise import Stream, ranking, sample
+from engine.kernels.native import library as native
+from engine.kernels.native import race
+from engine.noise import Stream, key, ranking, sample
 from engine.request import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
@@ -35,6 +37,7 @@ class Sampler:
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
+        self._library = native.ready()
 
     @property
     def may_recall(self) -> bool:
@@ -86,8 +89,15 @@ class Sampler:
         if self.rule is AcceptanceRule.GREEDY:
             chosen: list[int] = adjusted.argmax(-1).tolist()
             return chosen
-        sampled: list[int] = sample(p, self.seed, stream, positions).tolist()
-        return sampled
+        return self.draw(p, positions, stream)
+
+    def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
+        """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
+        if self._library is not None and weights.device.type == "cpu":
+            keys = [key(self.seed, stream, position) for position in positions]
+            return race.sample(self._library, weights, keys)
+        drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
+        return drawn
 
     def rank(
         self, adjusted: Tensor, p: Tensor, position: int, stream: Stream, count: int

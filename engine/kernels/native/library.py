@@ -169,6 +169,7 @@ class Library:
             pointer,
             pointer,
         )
+        self.race = _typed(brief.foretoken_race, None, pointer, number, number, pointer, pointer)
         self.new_tape = _typed(found.foretoken_tape, pointer, c.POINTER(Op), number, pointer)
         self.free_tape = _typed(found.foretoken_free_tape, None, pointer)
         self.run = _typed(found.foretoken_run, None, pointer, number, number)

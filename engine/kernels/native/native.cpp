@@ -4,6 +4,7 @@
 
 #include "decoder.h"
 #include "likeliest.h"
+#include "race.h"
 #include "tape.h"
 
 using namespace foretoken;
@@ -105,6 +106,11 @@ void foretoken_likeliest(const float* logits, int rows, int width, int64_t strid
         peaks[r] = found.value;
         masses[r] = found.mass;
     }
+}
+
+// A token for each of `rows` rows of `width` weights; see race.h.
+void foretoken_race(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
+    for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, width, keys[r]);
 }
 
 Tape* foretoken_tape(const Op* ops, int count, Pool* pool) {
