@@ -11,8 +11,6 @@ from torch import Tensor
 from engine.acceptance import Acceptance, follow, reject, verify_block
 from engine.context import Context
 from engine.events import Tree
-from engine.kernels.native import library as native
-from engine.kernels.native import likeliest
 from engine.noise import Stream, uniform
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule
@@ -33,22 +31,20 @@ class Judge:
 
     def __init__(self, sampler: Sampler) -> None:
         self.sampler = sampler
-        self._library = native.ready() if sampler.takes_likeliest else None
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
         """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
-        tree = proposal.tree
-        if self._library is not None and logits.device.type == "cpu":
-            found = likeliest.of(self._library, logits[:, : self.sampler.vocabulary])
+        tree, position = proposal.tree, len(context.tokens)
+        # Branches at the same place see the same noise: whichever is right is judged as in a chain.
+        positions = [position, *(position + depth for depth in tree.depths)]
+        found = self.sampler.read(logits, positions, Stream.CHOICE)
+        if found is not None:
             return _judgement(follow(found.tokens, tree), found.chances, tree)
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
-        position = len(context.tokens)
         if self.sampler.rule.weighs_q:
             acceptance = self._weigh(p, proposal, position)
         else:
-            # Branches at the same place see the same noise: whichever is right is judged as in a chain.
-            positions = [position, *(position + depth for depth in tree.depths)]
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = follow(choices, tree)
         return _judgement(acceptance, partial(_read_off, p), tree)

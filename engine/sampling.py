@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from engine.context import Context
+from engine.kernels.native import choices, race
 from engine.kernels.native import library as native
-from engine.kernels.native import race
+from engine.kernels.native.choices import Choices
 from engine.noise import Stream, key, ranking, sample
 from engine.request import AcceptanceRule, Sampling
 
@@ -38,6 +39,7 @@ class Sampler:
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
         self._library = native.ready()
+        self._reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
 
     @property
     def may_recall(self) -> bool:
@@ -58,6 +60,19 @@ class Sampler:
     def penalises(self) -> bool:
         """Whether a token's logits depend on the tokens before it beyond what the model made of them."""
         return _penalises(self.sampling)
+
+    def read(self, logits: Tensor, positions: Sequence[int], stream: Stream) -> Choices | None:
+        """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
+
+        None where it takes more: penalties, cuts, a rule that weighs q, or no compiled step.
+        """
+        if self._library is None or not self._reads or not choices.reads(logits):
+            return None
+        logits = logits[:, : self.vocabulary]
+        if self.rule is AcceptanceRule.GREEDY:
+            return choices.likeliest(self._library, logits)
+        keys = self._keys(positions, stream)
+        return choices.drawn(self._library, logits, self.sampling.temperature, keys)
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
@@ -94,8 +109,7 @@ class Sampler:
     def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
         """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
         if self._library is not None and weights.device.type == "cpu":
-            keys = [key(self.seed, stream, position) for position in positions]
-            return race.sample(self._library, weights, keys)
+            return race.sample(self._library, weights, self._keys(positions, stream))
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
@@ -107,6 +121,16 @@ class Sampler:
             ranked: list[int] = adjusted[0].topk(min(count, adjusted.shape[1])).indices.tolist()
             return ranked
         return ranking(p, self.seed, stream, position, count)
+
+    @property
+    def _cuts(self) -> bool:
+        """Whether tokens are drawn from a part of the distribution; the likeliest is in every part."""
+        sampling = self.sampling
+        cuts = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
+        return bool(cuts) and self.rule is not AcceptanceRule.GREEDY
+
+    def _keys(self, positions: Sequence[int], stream: Stream) -> list[int]:
+        return [key(self.seed, stream, position) for position in positions]
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
         """One row; drafted tokens count as if the text held them already."""

@@ -29,7 +29,7 @@ class DraftProposal:
     """Drafted tokens and how likely the drafter thought them.
 
     ``q``: (nodes, vocabulary), the distributions the nodes were drawn from, or None when they were
-    drafted without chance. ``chosen_q``: each node's own probability, for display.
+    drafted without chance or no rule weighs it. ``chosen_q``: each node's own probability, for display.
     """
 
     tree: Tree

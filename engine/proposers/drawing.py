@@ -35,6 +35,7 @@ class Chain:
         self._sampler, self._known, self._stream = sampler, known, stream_of(sampler)
         self.tokens: list[int] = []
         self._rows: list[Tensor] = []
+        self._likely: list[float] = []  # of each token, where rows are not kept
 
     def draw(self, logits: Tensor) -> int:
         """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
@@ -48,17 +49,24 @@ class Chain:
             self._draw(rows)
 
     def _draw(self, logits: Tensor) -> None:
-        adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
-        p = self._sampler.probabilities(adjusted)
         first = self._known + len(self.tokens)
         positions = range(first, first + len(logits))
+        found = self._sampler.read(logits, positions, self._stream)
+        if found is not None:
+            self.tokens += found.tokens
+            self._likely += found.chances(enumerate(found.tokens))
+            return
+        adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
+        p = self._sampler.probabilities(adjusted)
         self.tokens += self._sampler.choose(adjusted, p, positions, self._stream)
         self._rows.append(p)
 
     def proposal(self) -> DraftProposal:
-        """What was drawn, with its q."""
+        """What was drawn, with its q where a rule may weigh it."""
         if not self.tokens:
             return NOTHING
+        if not self._rows:
+            return DraftProposal(Tree.chain(self.tokens), None, tuple(self._likely))
         q = torch.cat(self._rows)  # (nodes, vocabulary)
         chosen = q[range(len(self.tokens)), self.tokens].tolist()
         return DraftProposal(Tree.chain(self.tokens), q, tuple(chosen))

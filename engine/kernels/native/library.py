@@ -159,16 +159,13 @@ class Library:
             pointer,
         )
         self.likeliest = _typed(
-            brief.foretoken_likeliest,
-            None,
-            pointer,
-            number,
-            number,
-            c.c_int64,
-            pointer,
-            pointer,
-            pointer,
-        )
+            brief.foretoken_likeliest, None,
+            pointer, number, number, c.c_int64, pointer, pointer, pointer,
+        )  # fmt: skip
+        self.drawn = _typed(
+            brief.foretoken_drawn, None,
+            pointer, number, number, c.c_int64, c.c_float, pointer, pointer, pointer, pointer,
+        )  # fmt: skip
         self.race = _typed(brief.foretoken_race, None, pointer, number, number, pointer, pointer)
         self.new_tape = _typed(found.foretoken_tape, pointer, c.POINTER(Op), number, pointer)
         self.free_tape = _typed(found.foretoken_free_tape, None, pointer)

@@ -1,4 +1,4 @@
-// The likeliest of tokens, and how likely it is.
+// The likeliest of tokens, and how likely each is.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,19 @@ struct alignas(64) Candidate {
     float probability() const { return mass > 0 ? 1.0f / mass : 0.0f; }
 };
 
-inline Candidate best(const float* logits, int first, int end) {
-    Candidate found{-INFINITY, 0, first};
+// The largest of logits first .. end - 1.
+inline float highest(const float* logits, int first, int end) {
     const int whole = first + (end - first) / LANES * LANES;
-    Floats highest = all(-INFINITY);
-    for (int n = first; n < whole; n += LANES) highest = maximum(highest, load(logits + n));
-    found.value = largest(highest);
-    for (int n = whole; n < end; ++n) found.value = std::max(found.value, logits[n]);
+    Floats lanes = all(-INFINITY);
+    for (int n = first; n < whole; n += LANES) lanes = maximum(lanes, load(logits + n));
+    float found = largest(lanes);
+    for (int n = whole; n < end; ++n) found = std::max(found, logits[n]);
+    return found;
+}
+
+inline Candidate best(const float* logits, int first, int end) {
+    Candidate found{highest(logits, first, end), 0, first};
+    const int whole = first + (end - first) / LANES * LANES;
     if (found.value == -INFINITY) return {-INFINITY, 0, first};
     while (found.place < end && !(logits[found.place] == found.value)) ++found.place;
     if (found.place == end) return {-INFINITY, 0, first};
@@ -32,6 +38,22 @@ inline Candidate best(const float* logits, int first, int end) {
     found.mass = total(mass);
     for (int n = whole; n < end; ++n) found.mass += std::exp(logits[n] - found.value);
     return found;
+}
+
+// e^(sharpness * (logit - peak)) of `width` logits to `weights`, and their sum; zeros where `peak` is no number.
+inline float weigh(const float* logits, int width, float peak, float sharpness, float* weights) {
+    std::fill_n(weights, width, 0.0f);
+    if (peak == -INFINITY) return 0;
+    const int whole = width / LANES * LANES;
+    Floats mass{};
+    for (int n = 0; n < whole; n += LANES) {
+        const Floats weight = exponential((load(logits + n) - all(peak)) * all(sharpness));
+        store(weights + n, weight);
+        mass = mass + weight;
+    }
+    float sum = total(mass);
+    for (int n = whole; n < width; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
+    return sum;
 }
 
 }  // namespace foretoken

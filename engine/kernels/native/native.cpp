@@ -1,6 +1,7 @@
 // What Python calls, through ctypes (see library.py). Objects are made and freed by the caller; null or -1 is a failure.
 #include <algorithm>
 #include <new>
+#include <vector>
 
 #include "decoder.h"
 #include "likeliest.h"
@@ -105,6 +106,19 @@ void foretoken_likeliest(const float* logits, int rows, int width, int64_t strid
         tokens[r] = found.place;
         peaks[r] = found.value;
         masses[r] = found.mass;
+    }
+}
+
+// As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are race.h's.
+void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness, const uint64_t* keys,
+                     int64_t* tokens, float* peaks, float* masses) {
+    static thread_local std::vector<float> weights;
+    weights.resize(width);
+    for (int r = 0; r < rows; ++r) {
+        const float* row = logits + r * stride;
+        peaks[r] = highest(row, 0, width);
+        masses[r] = weigh(row, width, peaks[r], sharpness, weights.data());
+        tokens[r] = winner(weights.data(), width, keys[r]);
     }
 }
 

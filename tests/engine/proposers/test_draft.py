@@ -64,8 +64,8 @@ def play(proposer: DraftModelProposer, context: Context, rounds: list[tuple[int,
 
 def assert_same(first: DraftProposal, second: DraftProposal) -> None:
     assert first.tree == second.tree
-    assert first.q is not None and second.q is not None
-    assert torch.equal(first.q, second.q)
+    assert (first.q is None) == (second.q is None)
+    assert first.q is None or second.q is None or torch.equal(first.q, second.q)
     assert first.chosen_q == second.chosen_q
 
 

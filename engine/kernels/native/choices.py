@@ -1,0 +1,90 @@
+"""A token for each row of logits, and how likely any token is, without a softmax over all.
+
+This is all that judging a round needs, and drafting a token, where nothing is added to the logits or
+cut from their distribution. In torch it is a division, a softmax, a choice and an indexing of tensors;
+for small vocabularies the calls cost more than what they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.kernels.native.library import Library
+
+Numbers = ctypes.Array[ctypes.c_float]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What ``likeliest`` or ``drawn`` found.
+
+    tokens       one for each row
+    _logits      (rows, width) float32
+    _sharpness   what logits are multiplied with: 1 / temperature
+    _peaks       the largest logit of each row
+    _masses      the sum of e^(sharpness * (logit - peak)) of each row; 0 where no logit is a number
+    """
+
+    tokens: list[int]
+    _logits: Tensor
+    _sharpness: float
+    _peaks: Numbers
+    _masses: Numbers
+
+    def chances(self, places: Iterable[tuple[int, int]]) -> list[float]:
+        """The probabilities of some (row, token), 0 for a token that the logits do not reach."""
+        start, (stride, _), width = (
+            self._logits.data_ptr(),
+            self._logits.stride(),
+            self._logits.shape[1],
+        )
+        found = []
+        for row, token in places:
+            mass = self._masses[row]
+            if not mass or token >= width:
+                found.append(0.0)
+                continue
+            logit = ctypes.c_float.from_address(start + 4 * (row * stride + token)).value
+            found.append(math.exp((logit - self._peaks[row]) * self._sharpness) / mass)
+        return found
+
+
+def reads(logits: Tensor) -> bool:
+    """Whether the functions below take these: float32 on the CPU, the logits of a row side by side."""
+    near = logits.device.type == "cpu" and logits.stride(-1) == 1
+    return near and logits.dtype is torch.float32
+
+
+def likeliest(library: Library, logits: Tensor) -> Choices:
+    """The first token with the largest logit, for each row of ``logits (rows, width)``."""
+    assert reads(logits)
+    rows, width = logits.shape
+    tokens, peaks, masses = _room(rows)
+    library.likeliest(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
+    return Choices(list(tokens), logits, 1.0, peaks, masses)
+
+
+def drawn(library: Library, logits: Tensor, temperature: float, keys: Sequence[int]) -> Choices:
+    """A token for each row of ``logits (rows, width)``, drawn at ``temperature`` as by ``race.sample``.
+
+    ``keys``: as there.
+    """
+    assert reads(logits)
+    rows, width = logits.shape
+    tokens, peaks, masses = _room(rows)
+    given = (ctypes.c_uint64 * rows)(*keys)
+    library.drawn(
+        logits.data_ptr(), rows, width, logits.stride(0), 1 / temperature, given,
+        tokens, peaks, masses,
+    )  # fmt: skip
+    return Choices(list(tokens), logits, 1 / temperature, peaks, masses)
+
+
+def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers]:
+    return (ctypes.c_int64 * rows)(), (ctypes.c_float * rows)(), (ctypes.c_float * rows)()

@@ -1,0 +1,161 @@
+"""The compiled step's reading of logits beside torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.context import Context
+from engine.events import Tree
+from engine.judge import Judge, Judgement
+from engine.kernels.native import choices
+from engine.kernels.native import library as native
+from engine.noise import Stream, exponential, key
+from engine.proposers.base import DraftProposal
+from engine.request import AcceptanceRule, Sampling
+from engine.sampling import Sampler
+
+
+@pytest.fixture(scope="module")
+def library() -> native.Library:
+    found = native.ready()
+    if found is None:
+        pytest.skip("no compiled step: no C++ compiler, or it is turned off")
+    return found
+
+
+@given(
+    rows=st.integers(1, 16),
+    width=st.integers(1, 200),
+    extra=st.integers(0, 20),
+    seed=st.integers(0, 999),
+)
+def test_tokens_and_chances_are_torchs(
+    library: native.Library, rows: int, width: int, extra: int, seed: int
+) -> None:
+    """Also where the rows are part of wider ones, and where ties and impossible tokens are among them."""
+    generator = torch.Generator().manual_seed(seed)
+    whole = torch.randn(rows, width + extra, generator=generator).mul(4).round()  # many ties
+    whole[torch.rand(whole.shape, generator=generator) < 0.2] = float("-inf")
+    whole[:, 0] = 1.0
+    logits = whole[:, :width]
+    found = choices.likeliest(library, logits)
+    assert found.tokens == logits.argmax(-1).tolist()
+    places = [(row, (seed + 7 * row) % width) for row in range(rows)]
+    expected = torch.softmax(logits.double(), -1)
+    for (row, token), chance in zip(places, found.chances(places), strict=True):
+        assert chance == pytest.approx(float(expected[row, token]), rel=1e-5, abs=1e-12)
+
+
+def test_a_row_reads_the_same_beside_others(library: native.Library) -> None:
+    logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
+    together = choices.likeliest(library, logits)
+    for row in range(16):
+        alone = choices.likeliest(library, logits[row : row + 1])
+        assert alone.tokens == together.tokens[row : row + 1]
+        assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
+
+
+def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
+    library: native.Library,
+) -> None:
+    logits = torch.full((2, 40), float("-inf"))
+    logits[1, 3] = 0.0
+    found = choices.likeliest(library, logits)
+    assert found.tokens == [0, 3]
+    assert found.chances([(0, 0), (1, 3), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rows=st.integers(1, 16),
+    width=st.integers(1, 300),
+    extra=st.integers(0, 20),
+    temperature=st.floats(0.05, 5.0),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_tokens_are_drawn_as_from_a_softmax(
+    library: native.Library, rows: int, width: int, extra: int, temperature: float, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed & 0xFFFF)
+    whole = torch.randn(rows, width + extra, generator=generator) * 3
+    whole[torch.rand(whole.shape, generator=generator) < 0.2] = float("-inf")
+    whole[:, 0] = 0.5
+    logits = whole[:, :width]
+    keys = [key(seed, Stream.CHOICE, position) for position in range(rows)]
+    found = choices.drawn(library, logits, temperature, keys)
+    expected = torch.softmax(logits.double() / temperature, -1)
+    # Two that finish together to the last bits may change places: the winner is as good as first.
+    times = exponential(seed, Stream.CHOICE, range(rows), width) / expected
+    for row, token in enumerate(found.tokens):
+        assert times[row, token] <= times[row].min() * (1 + 1e-4)
+    places = list(enumerate(found.tokens))
+    exact = [float(expected[place]) for place in places]
+    assert found.chances(places) == pytest.approx(exact, rel=1e-4)
+
+
+def test_a_row_is_drawn_the_same_beside_others(library: native.Library) -> None:
+    logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
+    keys = list(range(16))
+    together = choices.drawn(library, logits, 0.8, keys)
+    for row in range(16):
+        alone = choices.drawn(library, logits[row : row + 1], 0.8, keys[row : row + 1])
+        assert alone.tokens == together.tokens[row : row + 1]
+        assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
+
+
+def test_nothing_is_drawn_where_no_logit_is_a_number(library: native.Library) -> None:
+    logits = torch.full((2, 40), float("-inf"))
+    logits[1, 39] = 0.0
+    found = choices.drawn(library, logits, 1.0, [1, 2])
+    assert found.tokens == [0, 39]
+    assert found.chances([(0, 0), (1, 39), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "cut"),
+    [
+        (AcceptanceRule.COUPLED, {"top_k": 5}),
+        (AcceptanceRule.COUPLED, {"top_p": 0.9}),
+        (AcceptanceRule.COUPLED, {"min_p": 0.1}),
+        (AcceptanceRule.COUPLED, {"repetition_penalty": 1.2}),
+        (AcceptanceRule.GREEDY, {"presence_penalty": 0.5}),
+        (AcceptanceRule.REJECTION, {}),
+        (AcceptanceRule.BLOCK, {}),
+    ],
+)
+def test_what_takes_more_than_the_logits_is_left_to_the_rest(
+    library: native.Library, rule: AcceptanceRule, cut: dict[str, float]
+) -> None:
+    logits = torch.randn(2, 40)
+    sampling = Sampling(temperature=0.7, **cut)  # type: ignore[arg-type]
+    sampler = Sampler(sampling, rule, 1, Context([1]), 40)
+    assert sampler.read(logits, (3, 4), Stream.CHOICE) is None
+    free = Sampler(Sampling(temperature=0.7), AcceptanceRule.COUPLED, 1, Context([1]), 40)
+    assert free.read(logits, (3, 4), Stream.CHOICE) is not None
+    assert free.read(logits.double(), (3, 4), Stream.CHOICE) is None
+
+
+def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> Judgement:
+    context = Context([1, 2, 3])
+    sampler = Sampler(Sampling(temperature=0), AcceptanceRule.GREEDY, 1, context, logits.shape[1])
+    judge = Judge(sampler)
+    if not compiled:
+        sampler._library = None
+    tree = Tree.chain(tokens)
+    return judge(logits, DraftProposal(tree, None, (None,) * len(tokens)), context)
+
+
+@given(seed=st.integers(0, 999), right=st.integers(0, 5))
+def test_a_round_is_judged_as_with_torch(library: native.Library, seed: int, right: int) -> None:
+    logits = torch.randn(6, 300, generator=torch.Generator().manual_seed(seed))
+    best = logits.argmax(-1).tolist()
+    tokens = tuple(best[:right] + [(token + 1) % 300 for token in best[right:5]])
+    quick, plain = (judged(tokens, logits, compiled=compiled) for compiled in (True, False))
+    assert quick.acceptance == plain.acceptance
+    assert len(quick.acceptance.path) == right
+    assert quick.next_p == pytest.approx(plain.next_p, rel=1e-5)
+    assert [p is None for p in quick.p] == [p is None for p in plain.p]
+    assert [p for p in quick.p if p] == pytest.approx([p for p in plain.p if p], rel=1e-5)
