@@ -25,8 +25,9 @@ from torch import Tensor
 from engine.across.transcript import Transcript, respelled
 from engine.across.vocabulary_map import VocabularyMap
 from engine.context import Context
-from engine.models.base import GreedyModel, Model
+from engine.models.base import Model, WritingModel
 from engine.models.cuda.cache import DeviceCache
+from engine.noise import Draws
 from engine.prefix import common_prefix, parts
 from engine.sampling import Sampler
 
@@ -62,9 +63,12 @@ class Reader(Protocol):
         """Whether ``write_on`` drafts, rather than draws from ``catch_up`` and ``write``."""
 
     def write_on(
-        self, context: Context, depth: int, limit: int
+        self, context: Context, depth: int, limit: int, draws: Draws | None
     ) -> tuple[list[int], list[float | None]]:
-        """At most ``depth`` tokens drafted without chance, all below ``limit``, and their q."""
+        """At most ``depth`` tokens, all below ``limit``, and their q.
+
+        ``draws`` as in ``WritingModel``.
+        """
 
     def catch_up(self, context: Context) -> Tensor:
         """The draft's logits behind the text."""
@@ -100,11 +104,16 @@ class _Draft:
         rows = self.model.info.vocabulary
         return [token if token < rows else 0 for token in tokens]
 
-    def likeliest(
-        self, model: GreedyModel, new: Sequence[int], count: int, limit: int
+    def written_on(
+        self,
+        model: WritingModel,
+        new: Sequence[int],
+        count: int,
+        limit: int,
+        draws: Draws | None = None,
     ) -> tuple[list[int], list[float]]:
         """Feeds ``new`` and writes ``count`` tokens in one call; the last one is not fed."""
-        chosen, likely = model.continue_greedily(self.known(new), self.cache, count, limit)
+        chosen, likely = model.write_on(self.known(new), self.cache, count, limit, draws)
         self.tokens += [*new, *chosen[:-1]]
         return chosen, likely
 
@@ -115,7 +124,7 @@ class SameVocabulary(_Draft):
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         # Asked once: isinstance looks up all of a protocol's members each time.
-        self._greedy = model if isinstance(model, GreedyModel) else None
+        self._writing = model if isinstance(model, WritingModel) else None
         self._known = 0  # how many tokens of the cache were text, not draft, in the last proposal
 
     def begin(self, context: Context) -> None:
@@ -133,15 +142,15 @@ class SameVocabulary(_Draft):
         return self.model.info.context - self._known
 
     def writes_on(self, sampler: Sampler) -> bool:
-        return sampler.takes_likeliest and self._greedy is not None
+        return sampler.reads and self._writing is not None
 
     def write_on(
-        self, context: Context, depth: int, limit: int
+        self, context: Context, depth: int, limit: int, draws: Draws | None
     ) -> tuple[list[int], list[float | None]]:
-        """What would be drawn where nothing is left to chance, in one call."""
-        assert self._greedy is not None
+        """What would be drawn from ``catch_up`` and ``write``, in one call."""
+        assert self._writing is not None
         new = context.tokens[len(self.tokens) :]
-        drafted, likely = self.likeliest(self._greedy, new, depth, limit)
+        drafted, likely = self.written_on(self._writing, new, depth, limit, draws)
         return drafted, list(likely)
 
     def catch_up(self, context: Context) -> Tensor:
@@ -202,9 +211,10 @@ class OtherVocabulary(_Draft):
         return self.across is Across.SLEM
 
     def write_on(
-        self, context: Context, depth: int, limit: int
+        self, context: Context, depth: int, limit: int, draws: Draws | None
     ) -> tuple[list[int], list[float | None]]:
-        """SLEM: writes until there is text for ``depth`` tokens of the target and one more."""
+        """SLEM, always the likeliest: writes until there is text for ``depth`` tokens of the target
+        and one more."""
         most = min(_STEPS * (depth + 1), self.room(context))
         spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
@@ -238,8 +248,8 @@ class OtherVocabulary(_Draft):
 
     def _greedily(self, new: Sequence[int], count: int) -> list[int]:
         """Feeds ``new`` and writes ``count`` of the draft's own tokens, each the likeliest."""
-        if isinstance(self.model, GreedyModel):
-            return self.likeliest(self.model, new, count, self.model.info.vocabulary)[0]
+        if isinstance(self.model, WritingModel):
+            return self.written_on(self.model, new, count, self.model.info.vocabulary)[0]
         chosen: list[int] = []
         while len(chosen) < count:
             chosen.append(int(self.feed(new).argmax()))

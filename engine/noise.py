@@ -8,6 +8,7 @@ finaliser (Steele, Lea, Flood 2014), on int64 tensors with wrap-around.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
@@ -29,6 +30,14 @@ class Stream(IntEnum):
     DRAFT = 2
     ACCEPT = 3
     RESIDUAL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """How tokens are drawn at some positions: at a temperature, each by the noise of its key."""
+
+    temperature: float
+    keys: tuple[int, ...]
 
 
 def uniform(seed: int, stream: Stream, position: int) -> float:

@@ -15,7 +15,7 @@ from engine.context import Context
 from engine.kernels.native import choices, race
 from engine.kernels.native import library as native
 from engine.kernels.native.choices import Choices
-from engine.noise import Stream, key, ranking, sample
+from engine.noise import Draws, Stream, key, ranking, sample
 from engine.request import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
@@ -39,7 +39,8 @@ class Sampler:
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
         self._library = native.ready()
-        self._reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
+        self.reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
+        """Whether a token can be chosen from a model's logits as they are."""
 
     @property
     def may_recall(self) -> bool:
@@ -66,13 +67,19 @@ class Sampler:
 
         None where it takes more: penalties, cuts, a rule that weighs q, or no compiled step.
         """
-        if self._library is None or not self._reads or not choices.reads(logits):
+        if self._library is None or not self.reads or not choices.reads(logits):
             return None
         logits = logits[:, : self.vocabulary]
-        if self.rule is AcceptanceRule.GREEDY:
+        draws = self.draws(positions, stream)
+        if draws is None:
             return choices.likeliest(self._library, logits)
-        keys = self._keys(positions, stream)
-        return choices.drawn(self._library, logits, self.sampling.temperature, keys)
+        return choices.drawn(self._library, logits, draws)
+
+    def draws(self, positions: Sequence[int], stream: Stream) -> Draws | None:
+        """How tokens are drawn at ``positions``; None where each is the likeliest."""
+        if self.rule is AcceptanceRule.GREEDY:
+            return None
+        return Draws(self.sampling.temperature, self._keys(positions, stream))
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Logits after penalties: float32 (rows, vocabulary of the target).
@@ -129,8 +136,8 @@ class Sampler:
         cuts = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
         return bool(cuts) and self.rule is not AcceptanceRule.GREEDY
 
-    def _keys(self, positions: Sequence[int], stream: Stream) -> list[int]:
-        return [key(self.seed, stream, position) for position in positions]
+    def _keys(self, positions: Sequence[int], stream: Stream) -> tuple[int, ...]:
+        return tuple(key(self.seed, stream, position) for position in positions)
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
         """One row; drafted tokens count as if the text held them already."""

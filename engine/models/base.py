@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from engine.features import Ends, Features, Tap
+from engine.noise import Draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,22 @@ class TappableModel(Model, Protocol):
 
 
 @runtime_checkable
-class GreedyModel(Model, Protocol):
+class WritingModel(Model, Protocol):
     """A model that writes on by itself, without a call for each token."""
 
-    def continue_greedily(
-        self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
+    def write_on(
+        self,
+        tokens: Sequence[int],
+        cache: Cache,
+        depth: int,
+        limit: int,
+        draws: Draws | None = None,
     ) -> tuple[list[int], list[float]]:
-        """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens, each the likeliest one.
+        """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens.
 
-        Returns them and their probabilities, both among the first ``limit`` tokens of the vocabulary.
-        The last one is not appended.
+        Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
+        and their probabilities, both among the first ``limit`` tokens of the vocabulary. The last one
+        is not appended.
         """
 
 

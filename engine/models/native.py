@@ -26,6 +26,7 @@ from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.rotation import cosines
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+from engine.noise import Draws
 
 
 def keeps_stored(architecture: Architecture, kind: str) -> bool:
@@ -213,17 +214,27 @@ class NativeDecoder:
         self._library.forward(self._pointer, ctypes.byref(step))
         return self._capped(logits)
 
-    def continue_greedily(
-        self, tokens: Sequence[int], cache: Cache, depth: int, limit: int
+    def write_on(
+        self,
+        tokens: Sequence[int],
+        cache: Cache,
+        depth: int,
+        limit: int,
+        draws: Draws | None = None,
     ) -> tuple[list[int], list[float]]:
-        """See ``GreedyModel``."""
+        """See ``WritingModel``."""
         assert isinstance(cache, NativeCache)
         logits = torch.empty(1, self.architecture.vocabulary)
         ids = _ids(tokens)
         chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
         step = self._step(ids, cache, 1, logits)
         limit = min(limit, self.architecture.vocabulary)
-        self._library.continue_(self._pointer, ctypes.byref(step), depth, limit, chosen, likely)
+        sharpness, keys = 1.0, None
+        if draws is not None:
+            sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
+        self._library.continue_(
+            self._pointer, ctypes.byref(step), depth, limit, sharpness, keys, chosen, likely
+        )
         cache.length += len(tokens) + depth - 1
         return list(chosen), list(likely)
 

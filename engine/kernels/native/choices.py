@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from engine.kernels.native.library import Library
+from engine.noise import Draws
 
 Numbers = ctypes.Array[ctypes.c_float]
 
@@ -70,20 +71,17 @@ def likeliest(library: Library, logits: Tensor) -> Choices:
     return Choices(list(tokens), logits, 1.0, peaks, masses)
 
 
-def drawn(library: Library, logits: Tensor, temperature: float, keys: Sequence[int]) -> Choices:
-    """A token for each row of ``logits (rows, width)``, drawn at ``temperature`` as by ``race.sample``.
-
-    ``keys``: as there.
-    """
+def drawn(library: Library, logits: Tensor, draws: Draws) -> Choices:
+    """A token for each row of ``logits (rows, width)``, drawn as by ``race.sample``."""
     assert reads(logits)
     rows, width = logits.shape
     tokens, peaks, masses = _room(rows)
-    given = (ctypes.c_uint64 * rows)(*keys)
+    sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * rows)(*draws.keys)
     library.drawn(
-        logits.data_ptr(), rows, width, logits.stride(0), 1 / temperature, given,
+        logits.data_ptr(), rows, width, logits.stride(0), sharpness, keys,
         tokens, peaks, masses,
     )  # fmt: skip
-    return Choices(list(tokens), logits, 1 / temperature, peaks, masses)
+    return Choices(list(tokens), logits, sharpness, peaks, masses)
 
 
 def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers]:

@@ -149,15 +149,9 @@ class Library:
         self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
         self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
         self.continue_ = _typed(
-            found.foretoken_continue,
-            None,
-            pointer,
-            c.POINTER(Step),
-            number,
-            number,
-            pointer,
-            pointer,
-        )
+            found.foretoken_continue, None,
+            pointer, c.POINTER(Step), number, number, c.c_float, pointer, pointer, pointer,
+        )  # fmt: skip
         self.likeliest = _typed(
             brief.foretoken_likeliest, None,
             pointer, number, number, c.c_int64, pointer, pointer, pointer,

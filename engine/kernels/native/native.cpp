@@ -1,7 +1,6 @@
 // What Python calls, through ctypes (see library.py). Objects are made and freed by the caller; null or -1 is a failure.
 #include <algorithm>
 #include <new>
-#include <vector>
 
 #include "decoder.h"
 #include "likeliest.h"
@@ -82,16 +81,23 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
     }
 }
 
-// Appends the tokens of `step`, then chooses `depth` tokens, each the likeliest of the first `limit` ones
-// after all before it. The last one is not appended. `step` has one row of logits for scratch.
-void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, int64_t* tokens,
-                        float* probabilities) {
+// Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
+// `limit` ones or, with `keys`, one drawn among them as in race.h, `sharpness` being 1 / temperature. The last one is not
+// appended. `step` has one row of logits for scratch.
+void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, float sharpness, const uint64_t* keys,
+                        int64_t* tokens, float* probabilities) {
     Step next = *step;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
-        const Candidate found = best(next.logits, 0, limit);
-        tokens[index] = found.place;
-        probabilities[index] = found.probability();
+        if (keys) {
+            const Drawn found = draw(next.logits, limit, sharpness, keys[index]);
+            tokens[index] = found.token;
+            probabilities[index] = found.chance;
+        } else {
+            const Candidate found = best(next.logits, 0, limit);
+            tokens[index] = found.place;
+            probabilities[index] = found.probability();
+        }
         next.start += next.rows;
         next.rows = 1;
         next.tokens = tokens + index;
@@ -112,13 +118,11 @@ void foretoken_likeliest(const float* logits, int rows, int width, int64_t strid
 // As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are race.h's.
 void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness, const uint64_t* keys,
                      int64_t* tokens, float* peaks, float* masses) {
-    static thread_local std::vector<float> weights;
-    weights.resize(width);
     for (int r = 0; r < rows; ++r) {
-        const float* row = logits + r * stride;
-        peaks[r] = highest(row, 0, width);
-        masses[r] = weigh(row, width, peaks[r], sharpness, weights.data());
-        tokens[r] = winner(weights.data(), width, keys[r]);
+        const Drawn found = draw(logits + r * stride, width, sharpness, keys[r]);
+        tokens[r] = found.token;
+        peaks[r] = found.peak;
+        masses[r] = found.mass;
     }
 }
 

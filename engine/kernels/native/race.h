@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
+
+#include "likeliest.h"
 
 namespace foretoken {
 
@@ -53,6 +56,21 @@ inline int64_t winner(const float* weights, int width, uint64_t key) {
         }
     }
     return place;
+}
+
+// A token of `width` logits drawn at the temperature 1 / sharpness: the largest logit, the mass beside it, and the token.
+// `chance` is the token's probability.
+struct Drawn {
+    float peak, mass, chance;
+    int64_t token;
+};
+
+inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key) {
+    static thread_local std::vector<float> weights;
+    weights.resize(width);
+    const float peak = highest(logits, 0, width), mass = weigh(logits, width, peak, sharpness, weights.data());
+    const int64_t token = winner(weights.data(), width, key);
+    return {peak, mass, mass > 0 ? weights[token] / mass : 0.0f, token};
 }
 
 }  // namespace foretoken

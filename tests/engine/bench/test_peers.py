@@ -230,13 +230,13 @@ def test_drafting_costs_the_drafts_time(
         assert isinstance(simulated, SimulatedContender)
         model = simulated.proposer.draft.reader.model
         drafted = 0
-        alone = model.continue_greedily
+        alone = model.write_on
 
-        def counted(tokens: object, cache: object, depth: int, limit: int) -> object:
+        def counted(tokens: object, cache: object, depth: int, *rest: object) -> object:
             nonlocal drafted
             drafted += depth
-            return alone(tokens, cache, depth, limit)
+            return alone(tokens, cache, depth, *rest)
 
-        monkeypatch.setattr(model, "continue_greedily", counted)
+        monkeypatch.setattr(model, "write_on", counted)
         simulated.answer(prompts[0], 20)
     assert drafted >= 3 * (20 // 4)

@@ -12,7 +12,7 @@ from engine.events import Tree
 from engine.judge import Judge, Judgement
 from engine.kernels.native import choices
 from engine.kernels.native import library as native
-from engine.noise import Stream, exponential, key
+from engine.noise import Draws, Stream, exponential, key
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
@@ -84,8 +84,8 @@ def test_tokens_are_drawn_as_from_a_softmax(
     whole[torch.rand(whole.shape, generator=generator) < 0.2] = float("-inf")
     whole[:, 0] = 0.5
     logits = whole[:, :width]
-    keys = [key(seed, Stream.CHOICE, position) for position in range(rows)]
-    found = choices.drawn(library, logits, temperature, keys)
+    keys = tuple(key(seed, Stream.CHOICE, position) for position in range(rows))
+    found = choices.drawn(library, logits, Draws(temperature, keys))
     expected = torch.softmax(logits.double() / temperature, -1)
     # Two that finish together to the last bits may change places: the winner is as good as first.
     times = exponential(seed, Stream.CHOICE, range(rows), width) / expected
@@ -98,10 +98,10 @@ def test_tokens_are_drawn_as_from_a_softmax(
 
 def test_a_row_is_drawn_the_same_beside_others(library: native.Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
-    keys = list(range(16))
-    together = choices.drawn(library, logits, 0.8, keys)
+    keys = tuple(range(16))
+    together = choices.drawn(library, logits, Draws(0.8, keys))
     for row in range(16):
-        alone = choices.drawn(library, logits[row : row + 1], 0.8, keys[row : row + 1])
+        alone = choices.drawn(library, logits[row : row + 1], Draws(0.8, keys[row : row + 1]))
         assert alone.tokens == together.tokens[row : row + 1]
         assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
 
@@ -109,7 +109,7 @@ def test_a_row_is_drawn_the_same_beside_others(library: native.Library) -> None:
 def test_nothing_is_drawn_where_no_logit_is_a_number(library: native.Library) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 39] = 0.0
-    found = choices.drawn(library, logits, 1.0, [1, 2])
+    found = choices.drawn(library, logits, Draws(1.0, (1, 2)))
     assert found.tokens == [0, 39]
     assert found.chances([(0, 0), (1, 39), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.kernels.native import build
+from engine.kernels.native import build, choices
 from engine.kernels.native.library import KINDS, Library
 from engine.models.base import Model
 from engine.models.decoder import Decoder
 from engine.models.loader import load_model
 from engine.models.native import NativeDecoder
+from engine.noise import Draws
 from engine.testing.checkpoints import VOCABULARY
 from engine.testing.families import LONGROPE, MODELS, OTHERS, write_family
 from engine.testing.sameness import check_parts, check_rollback, check_rows, check_tree
@@ -141,7 +142,7 @@ def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None
     model = compiled(PIP / "draft", "fp32")
     prompt = tokens(20)
     one, other = model.new_cache(512), model.new_cache(512)
-    chosen, likely = model.continue_greedily(prompt, one, 7, model.info.vocabulary)
+    chosen, likely = model.write_on(prompt, one, 7, model.info.vocabulary)
     new, expected = prompt, []
     for _ in range(7):
         p = torch.softmax(model.forward(new, other, last=1)[0], dim=-1)
@@ -152,9 +153,30 @@ def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None
     assert one.length == other.length
 
 
-def test_writing_on_keeps_to_the_vocabulary_it_is_told(library: Library) -> None:
+def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     model = compiled(PIP / "draft", "fp32")
-    chosen, likely = model.continue_greedily(tokens(20), model.new_cache(512), 9, 100)
+    prompt, limit = tokens(20), 3000
+    one, other = model.new_cache(512), model.new_cache(512)
+    draws = Draws(1.3, tuple(range(50, 59)))
+    chosen, likely = model.write_on(prompt, one, 9, limit, draws)
+    new, expected, p = prompt, list[int](), list[float]()
+    for number in draws.keys:
+        logits = model.forward(new, other, last=1)[:, :limit]
+        found = choices.drawn(library, logits, Draws(1.3, (number,)))
+        expected += found.tokens
+        p += found.chances([(0, found.tokens[0])])
+        new = found.tokens
+    assert chosen == expected
+    assert likely == pytest.approx(p, rel=1e-5)
+    assert one.length == other.length
+
+
+@pytest.mark.parametrize("draws", [None, Draws(2.0, tuple(range(9)))])
+def test_writing_on_keeps_to_the_vocabulary_it_is_told(
+    library: Library, draws: Draws | None
+) -> None:
+    model = compiled(PIP / "draft", "fp32")
+    chosen, likely = model.write_on(tokens(20), model.new_cache(512), 9, 100, draws)
     assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
 
 
