@@ -11,19 +11,11 @@ from engine.context import Context
 from engine.events import Tree
 from engine.judge import Judge, Judgement
 from engine.kernels.native import choices
-from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
 from engine.noise import Draws, Stream, exponential, key
 from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
-
-
-@pytest.fixture(scope="module")
-def library() -> native.Library:
-    found = native.ready()
-    if found is None:
-        pytest.skip("no compiled step: no C++ compiler, or it is turned off")
-    return found
 
 
 @given(
@@ -33,7 +25,7 @@ def library() -> native.Library:
     seed=st.integers(0, 999),
 )
 def test_tokens_and_chances_are_torchs(
-    library: native.Library, rows: int, width: int, extra: int, seed: int
+    library: Library, rows: int, width: int, extra: int, seed: int
 ) -> None:
     """Also where the rows are part of wider ones, and where ties and impossible tokens are among them."""
     generator = torch.Generator().manual_seed(seed)
@@ -49,7 +41,7 @@ def test_tokens_and_chances_are_torchs(
         assert chance == pytest.approx(float(expected[row, token]), rel=1e-5, abs=1e-12)
 
 
-def test_a_row_reads_the_same_beside_others(library: native.Library) -> None:
+def test_a_row_reads_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
     together = choices.likeliest(library, logits)
     for row in range(16):
@@ -59,7 +51,7 @@ def test_a_row_reads_the_same_beside_others(library: native.Library) -> None:
 
 
 def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
-    library: native.Library,
+    library: Library,
 ) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 3] = 0.0
@@ -77,7 +69,7 @@ def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
     seed=st.integers(0, 2**64 - 1),
 )
 def test_tokens_are_drawn_as_from_a_softmax(
-    library: native.Library, rows: int, width: int, extra: int, temperature: float, seed: int
+    library: Library, rows: int, width: int, extra: int, temperature: float, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed & 0xFFFF)
     whole = torch.randn(rows, width + extra, generator=generator) * 3
@@ -96,7 +88,7 @@ def test_tokens_are_drawn_as_from_a_softmax(
     assert found.chances(places) == pytest.approx(exact, rel=1e-4)
 
 
-def test_a_row_is_drawn_the_same_beside_others(library: native.Library) -> None:
+def test_a_row_is_drawn_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
     keys = tuple(range(16))
     together = choices.drawn(library, logits, Draws(0.8, keys))
@@ -106,7 +98,7 @@ def test_a_row_is_drawn_the_same_beside_others(library: native.Library) -> None:
         assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
 
 
-def test_nothing_is_drawn_where_no_logit_is_a_number(library: native.Library) -> None:
+def test_nothing_is_drawn_where_no_logit_is_a_number(library: Library) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 39] = 0.0
     found = choices.drawn(library, logits, Draws(1.0, (1, 2)))
@@ -127,7 +119,7 @@ def test_nothing_is_drawn_where_no_logit_is_a_number(library: native.Library) ->
     ],
 )
 def test_what_takes_more_than_the_logits_is_left_to_the_rest(
-    library: native.Library, rule: AcceptanceRule, cut: dict[str, float]
+    library: Library, rule: AcceptanceRule, cut: dict[str, float]
 ) -> None:
     logits = torch.randn(2, 40)
     sampling = Sampling(temperature=0.7, **cut)  # type: ignore[arg-type]
@@ -149,7 +141,7 @@ def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> 
 
 
 @given(seed=st.integers(0, 999), right=st.integers(0, 5))
-def test_a_round_is_judged_as_with_torch(library: native.Library, seed: int, right: int) -> None:
+def test_a_round_is_judged_as_with_torch(library: Library, seed: int, right: int) -> None:
     logits = torch.randn(6, 300, generator=torch.Generator().manual_seed(seed))
     best = logits.argmax(-1).tolist()
     tokens = tuple(best[:right] + [(token + 1) % 300 for token in best[right:5]])

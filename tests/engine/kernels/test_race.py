@@ -8,22 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.context import Context
-from engine.kernels.native import library as native
 from engine.kernels.native import race
+from engine.kernels.native.library import Library
 from engine.noise import Stream, key, sample
 from engine.request import AcceptanceRule, Sampling
 from engine.sampling import Sampler
 
 
-@pytest.fixture(scope="module")
-def library() -> native.Library:
-    found = native.ready()
-    if found is None:
-        pytest.skip("no compiled step: no C++ compiler, or it is turned off")
-    return found
-
-
-def drawn(library: native.Library, weights: torch.Tensor, seed: int, first: int = 0) -> list[int]:
+def drawn(library: Library, weights: torch.Tensor, seed: int, first: int = 0) -> list[int]:
     positions = range(first, first + len(weights))
     return race.sample(library, weights, [key(seed, Stream.CHOICE, at) for at in positions])
 
@@ -38,7 +30,7 @@ def drawn(library: native.Library, weights: torch.Tensor, seed: int, first: int 
     first=st.integers(0, 2**20),
 )
 def test_the_same_token_wins(
-    library: native.Library, rows: int, width: int, flat: float, zeros: float, seed: int, first: int
+    library: Library, rows: int, width: int, flat: float, zeros: float, seed: int, first: int
 ) -> None:
     """Also among few tokens, nearly equal ones, or where hardly any has a weight."""
     generator = torch.Generator().manual_seed(seed & 0xFFFF)
@@ -50,7 +42,7 @@ def test_the_same_token_wins(
 
 
 @pytest.mark.parametrize("width", [4096, 151_936])
-def test_the_same_token_wins_in_whole_vocabularies(library: native.Library, width: int) -> None:
+def test_the_same_token_wins_in_whole_vocabularies(library: Library, width: int) -> None:
     generator = torch.Generator().manual_seed(1)
     for spread in (0.0, 1.0, 6.0):
         weights = torch.softmax(torch.randn(8, width, generator=generator) * spread, -1)
@@ -59,19 +51,19 @@ def test_the_same_token_wins_in_whole_vocabularies(library: native.Library, widt
             assert drawn(library, weights, seed) == expected
 
 
-def test_a_part_of_wider_rows_is_drawn_from_as_it_is(library: native.Library) -> None:
+def test_a_part_of_wider_rows_is_drawn_from_as_it_is(library: Library) -> None:
     whole = torch.rand(3, 70)
     assert drawn(library, whole[:, :41], 5) == drawn(library, whole[:, :41].contiguous(), 5)
 
 
-def test_what_has_no_weight_never_wins_against_what_has(library: native.Library) -> None:
+def test_what_has_no_weight_never_wins_against_what_has(library: Library) -> None:
     weights = torch.zeros(2, 40)
     weights[1, 33] = 1e-38
     weights[1, 7] = float("nan")
     assert drawn(library, weights, 3) == [0, 33]
 
 
-def test_a_request_draws_the_same_with_and_without_it(library: native.Library) -> None:
+def test_a_request_draws_the_same_with_and_without_it(library: Library) -> None:
     context = Context([1, 2, 3])
     compiled, plain = (
         Sampler(Sampling(temperature=0.9), AcceptanceRule.COUPLED, 5, context, 500) for _ in "ab"
