@@ -87,7 +87,7 @@ def test_without_a_depth_the_best_one_is_computed() -> None:
 
 
 def test_vllm_streams_tokens(pair: tuple[Path, Path], pretend: Pretend, tmp_path: Path) -> None:
-    with line_up([Vllm(pretend("vllm"))], case(pair), tmp_path) as line:
+    with line_up([Vllm(pretend("vllm", "python"))], case(pair), tmp_path) as line:
         reply = line.contenders[0].answer((3, 4), 4)
     assert reply.tokens == (5, 6, 7, 1)
     assert reply.decoded == 3
