@@ -138,7 +138,7 @@ class Auto:
         # After plain rounds a draft model first reads what it missed, once.
         if round.budget.depth and self._warm:
             steps.append((experience.drafter.drafts, drafted, timing.draft_s))
-        experience.pace.observe(steps)
+        experience.pace.observe(steps, experience.waits)
 
     def _learn_costs(self) -> None:
         """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
@@ -147,9 +147,12 @@ class Auto:
             verify = self.experience.verify.table(1 + MAX_DEPTH)
             drafter = self.experience.drafter
             drafts = drafter.drafts.table(self.deepest)
-            self._plain = verify[1] + between
+            # At the usual pace, as the others are. Verifying waits once, and so does drafting.
+            wait = self.experience.waits.mean / self.experience.pace.value
+            always = between + wait
+            self._plain = verify[1] + always
             self._takes = [
-                verify[1 + drafter.nodes(drafted)] + drafts[drafted] + between
+                verify[1 + drafter.nodes(drafted)] + drafts[drafted] + always + wait * bool(drafted)
                 for drafted in range(self.deepest + 1)
             ]
 

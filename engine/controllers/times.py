@@ -9,6 +9,8 @@ _SLOWEST = 0.1
 _MANY, _HARDLY = 10, 0.1
 """How often a size was seen, where that counts: no more than so often; and if it never was."""
 _PACE = 0.2
+_WAITS = 0.03
+"""What a call counts for among the last ones: about thirty."""
 _OUTLIER = 2.0
 """A measurement counts as at most this much above or below what was expected."""
 
@@ -91,6 +93,23 @@ def _levelled(
     return (lower[0] * lower[1] + upper[0] * upper[1]) / seen, seen, lower[2] + upper[2]
 
 
+class Waits:
+    """What a call waits on average for something that it does not compute: a core, mostly.
+
+    Where something else has the cores, one call in a few takes many times as long as it computes, whatever
+    it computes. As a slower pace that would make large steps dear, as the time of one size that size.
+    """
+
+    def __init__(self) -> None:
+        self.mean = 0.0  # seconds
+
+    def without(self, seconds: float, expected: float) -> float:
+        """``seconds`` of a call as far as they may be work; learns the rest. ``expected`` 0: unknown."""
+        work = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
+        self.mean += _WAITS * (seconds - work - self.mean)
+        return work
+
+
 class Pace:
     """How slow the machine is just now, 1 being its usual pace.
 
@@ -101,8 +120,12 @@ class Pace:
     def __init__(self) -> None:
         self.value = 1.0
 
-    def observe(self, steps: list[tuple[Times, int, float]]) -> None:
+    def observe(self, steps: list[tuple[Times, int, float]], waits: Waits) -> None:
         """Measured seconds of (times, size) in one round: first the pace, then the times learn."""
+        steps = [
+            (times, size, waits.without(seconds, times(size) * self.value))
+            for times, size, seconds in steps
+        ]
         if all(times.known for times, _, _ in steps):
             expected = sum(times(size) for times, size, _ in steps)
             measured = sum(seconds for _, _, seconds in steps)

@@ -24,6 +24,7 @@ class Machine:
     """Seconds for drafting n tokens and for verifying M rows; the chance that a token stands.
 
     ``finds`` is the chance that anything is drafted, ``most`` the longest draft. ``pace`` slows all.
+    Each call waits ``wait`` seconds with the chance ``waits``.
     """
 
     verify: Callable[[int], float] = FLAT
@@ -33,6 +34,8 @@ class Machine:
     most: int = 15
     pace: float = 1.0
     noise: float = 0.05
+    wait: float = 0.0
+    waits: float = 0.0
     chance: random.Random = field(default_factory=lambda: random.Random(1))
 
     def round(self, index: int, budget: Budget) -> Round:
@@ -41,8 +44,8 @@ class Machine:
         accepted = 0
         while accepted < drafted and self.chance.random() < self.acceptance:
             accepted += 1
-        drafts = drafted * self.draft_step * self._jitter()
-        total = drafts + self.verify(1 + drafted) * self._jitter()
+        drafts = drafted * self.draft_step * self._jitter() + (self._waited() if drafted else 0.0)
+        total = drafts + self.verify(1 + drafted) * self._jitter() + self._waited()
         return Round(
             index=index,
             proposer="it",
@@ -58,13 +61,17 @@ class Machine:
             emitted=accepted + 1,
         )
 
+    def _waited(self) -> float:
+        return self.wait if self.waits and self.chance.random() < self.waits else 0.0
+
     def _jitter(self) -> float:
         return self.pace * (1 + self.noise * self.chance.gauss(0, 1))
 
     def speed(self, depth: int) -> float:
         """Tokens a second that a fixed depth has in the long run, if something is always found."""
         tokens = sum(self.acceptance**j for j in range(depth + 1))
-        return tokens / (depth * self.draft_step + self.verify(1 + depth))
+        waited = self.wait * self.waits * (1 + bool(depth))
+        return tokens / (depth * self.draft_step + self.verify(1 + depth) + waited)
 
 
 def play(machine: Machine, controller: Controller, rounds: int) -> list[Round]:
@@ -283,6 +290,24 @@ def test_a_text_that_cannot_be_foreseen_costs_little_after_texts_that_could() ->
         lost.append(1 - speed_of(rounds) / machine.speed(0))
     assert sum(lost) / len(lost) < 0.04
     assert max(lost) < 0.09
+
+
+@pytest.mark.parametrize(("acceptance", "least"), [(0.8, 1.4), (0.65, 1.1), (0.3, 0.93)])
+@pytest.mark.parametrize(("waits", "wait"), [(0.1, 10.0), (0.3, 10.0), (0.4, 6.0)])
+def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
+    waits: float, wait: float, acceptance: float, least: float
+) -> None:
+    """Beside a browser: one wait in a draft of one token paused drafting for a whole tale."""
+    gains = []
+    for seed in range(12):
+        machine = Machine(
+            lambda rows: 0.9 + 0.1 * rows, 0.12, acceptance, wait=wait, waits=waits,
+            chance=random.Random(seed),
+        )  # fmt: skip
+        experience = warm(machine)
+        rounds = [one for _ in range(6) for one in answered(machine, experience, 120)]
+        gains.append(speed_of(rounds) / machine.speed(0))
+    assert sum(gains) / len(gains) > least
 
 
 def test_a_new_text_begins_with_short_drafts_that_grow_while_they_stand() -> None:
