@@ -96,8 +96,9 @@ def _levelled(
 class Waits:
     """What a call waits on average for something that it does not compute: a core, mostly.
 
-    Where something else has the cores, one call in a few takes many times as long as it computes, whatever
-    it computes. As a slower pace that would make large steps dear, as the time of one size that size.
+    Where something else has the cores, one call in a few takes many times as long as it computes,
+    whatever it computes. As a slower pace that would make large steps dear, as the time of one size
+    that size.
     """
 
     def __init__(self) -> None:
