@@ -138,7 +138,7 @@ class Auto:
         # After plain rounds a draft model first reads what it missed, once.
         if round.budget.depth and self._warm:
             steps.append((experience.drafter.drafts, drafted, timing.draft_s))
-        experience.pace.observe(steps, experience.waits)
+        experience.pace.observe(steps)
 
     def _learn_costs(self) -> None:
         """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
@@ -147,12 +147,16 @@ class Auto:
             verify = self.experience.verify.table(1 + MAX_DEPTH)
             drafter = self.experience.drafter
             drafts = drafter.drafts.table(self.deepest)
-            # At the usual pace, as the others are. Verifying waits once, and so does drafting.
-            wait = self.experience.waits.mean / self.experience.pace.value
-            always = between + wait
+            # At the usual pace, as the times are. While drafting pauses, only verifying tells of waits.
+            pace, waits = self.experience.pace.value, self.experience.verify.waits.mean
+            always = between + waits / pace
+            asking = min(drafter.drafts.waits.mean, waits) / pace
             self._plain = verify[1] + always
             self._takes = [
-                verify[1 + drafter.nodes(drafted)] + drafts[drafted] + always + wait * bool(drafted)
+                verify[1 + drafter.nodes(drafted)]
+                + drafts[drafted]
+                + always
+                + asking * bool(drafted)
                 for drafted in range(self.deepest + 1)
             ]
 

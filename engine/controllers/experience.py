@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from engine.controllers.times import Pace, Times, Waits
+from engine.controllers.times import Pace, Times
 from engine.events import Round
 from engine.request import MAX_DEPTH
 
@@ -132,9 +132,8 @@ class Experience:
     verify: Times = field(default_factory=lambda: Times(proportional=False))
     between: Times = field(default_factory=lambda: Times(proportional=False))
     pace: Pace = field(default_factory=Pace)
-    waits: Waits = field(default_factory=Waits)
     drafter: Drafter = field(default_factory=Drafter)
 
     def of(self, drafter: Drafter) -> Experience:
         """The same machine and model with another drafter."""
-        return Experience(self.verify, self.between, self.pace, self.waits, drafter)
+        return Experience(self.verify, self.between, self.pace, drafter)

@@ -15,11 +15,29 @@ _OUTLIER = 2.0
 """A measurement counts as at most this much above or below what was expected."""
 
 
+class Waits:
+    """What a call waits on average for something that it does not compute: a core, mostly.
+
+    Where something else has the cores, one call in a few takes many times as long as it computes,
+    whatever it computes. As a slower pace that would make large steps dear, as the time of one size
+    that size.
+    """
+
+    def __init__(self) -> None:
+        self.mean = 0.0  # seconds
+
+    def without(self, seconds: float, expected: float) -> float:
+        """``seconds`` of a call as far as they may be work; learns the rest. ``expected`` 0: unknown."""
+        work = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
+        self.mean += _WAITS * (seconds - work - self.mean)
+        return work
+
+
 class Times:
     """Seconds for each size, at pace 1. Sizes that were never seen lie on lines between others.
 
     ``proportional``: below the smallest known size the line goes through zero, as for drafting
-    token by token; else it is flat, as for verifying many tokens in one pass.
+    token by token; else it is flat, as for verifying many tokens in one pass. ``waits`` come on top.
     """
 
     def __init__(self, *, proportional: bool) -> None:
@@ -27,6 +45,7 @@ class Times:
         self._seconds: dict[int, float] = {}
         self._seen: dict[int, int] = {}
         self._sizes: list[int] = []
+        self.waits = Waits()
 
     @property
     def known(self) -> bool:
@@ -93,24 +112,6 @@ def _levelled(
     return (lower[0] * lower[1] + upper[0] * upper[1]) / seen, seen, lower[2] + upper[2]
 
 
-class Waits:
-    """What a call waits on average for something that it does not compute: a core, mostly.
-
-    Where something else has the cores, one call in a few takes many times as long as it computes,
-    whatever it computes. As a slower pace that would make large steps dear, as the time of one size
-    that size.
-    """
-
-    def __init__(self) -> None:
-        self.mean = 0.0  # seconds
-
-    def without(self, seconds: float, expected: float) -> float:
-        """``seconds`` of a call as far as they may be work; learns the rest. ``expected`` 0: unknown."""
-        work = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
-        self.mean += _WAITS * (seconds - work - self.mean)
-        return work
-
-
 class Pace:
     """How slow the machine is just now, 1 being its usual pace.
 
@@ -121,10 +122,10 @@ class Pace:
     def __init__(self) -> None:
         self.value = 1.0
 
-    def observe(self, steps: list[tuple[Times, int, float]], waits: Waits) -> None:
+    def observe(self, steps: list[tuple[Times, int, float]]) -> None:
         """Measured seconds of (times, size) in one round: first the pace, then the times learn."""
         steps = [
-            (times, size, waits.without(seconds, times(size) * self.value))
+            (times, size, times.waits.without(seconds, times(size) * self.value))
             for times, size, seconds in steps
         ]
         if all(times.known for times, _, _ in steps):

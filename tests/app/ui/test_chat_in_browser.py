@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 
 import pytest
 
+from tests.app.ui.chatting import DONE, ask, last_trace, send
+
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-DONE = ".msg.assistant[data-status=done]"
-
-
-def send(page, text: str) -> None:
-    page.fill(".composer textarea", text)
-    page.keyboard.press("Enter")
-
-
-def ask(page, text: str, status: str = "done") -> None:
-    """Send and wait for the end of the reply."""
-    before = page.locator(".msg.assistant").count()
-    send(page, text)
-    page.wait_for_function(
-        "([n, status]) => document.querySelectorAll('.msg.assistant').length > n &&"
-        " [...document.querySelectorAll('.msg.assistant')].at(-1).dataset.status === status",
-        arg=[before, status],
-    )
-
-
-def last_trace(app) -> list[dict]:
-    """The kept trace of the newest reply."""
-    store = app.store
-    chat = store.chats()[0]
-    message = store.messages(chat.id)[-1]
-    return [json.loads(line) for line in store.trace(message.id)]
 
 
 def test_a_message_is_answered_with_its_statistics_below(page):
@@ -133,48 +108,6 @@ def test_clear_asks_once_and_empties_the_chat(page):
     page.click("[data-action=clear]")
     page.wait_for_selector(".empty")
     assert page.locator(".msg").count() == 0
-
-
-def test_markdown_code_tables_and_latex_are_drawn(page):
-    ask(page, "markdown please")
-    body = page.locator(".msg.assistant .body")
-    page.wait_for_selector(".msg.assistant .katex-display")
-    assert body.locator("table tr").count() == 3
-    assert body.locator("pre .hljs-keyword").count() > 0
-    assert body.locator("li").count() == 2
-
-
-def test_lines_of_a_reply_stay_lines_and_bare_json_is_code(page):
-    ask(page, "a record please")
-    body = page.locator(".msg.assistant .body")
-    record = '{\n  "name": "Ada {1}",\n  "tags": ["a", "b"]\n}'
-    assert body.locator("pre code").inner_text().rstrip("\n") == record
-    assert body.locator("pre .hljs-attr").count() == 2
-    assert body.locator("p").inner_text() == "Its lines:\nfirst=1\nsecond=2"
-    page.get_by_label("Mark origins in the message").check()
-    page.wait_for_function("document.body.classList.contains('show-marks')")
-    assert body.locator("pre code").inner_text().rstrip("\n") == record
-    assert body.locator("pre .mark").count() > 0
-
-
-def test_nothing_in_a_reply_can_run_or_load(page):
-    ask(page, "hostile please")
-    assert page.evaluate("window.hacked") is None
-    body = page.locator(".msg.assistant .body")
-    assert body.locator("img, script, [onclick]").count() == 0
-    assert body.locator("a[href^=javascript]").count() == 0
-
-
-def test_origin_marks_switch_on_finished_messages_at_once(page, app):
-    ask(page, "What is it?")
-    text = page.locator(".msg.assistant .body").inner_text()
-    page.get_by_label("Mark origins in the message").check()
-    page.wait_for_function("document.body.classList.contains('show-marks')")
-    assert page.locator(".msg.assistant .body").inner_text() == text
-    pieces = [p for e in last_trace(app) if e["type"] == "emitted" for p in e["pieces"]]
-    for origin, kind in (("draft", "accepted"), ("correction", "correction"), ("bonus", "bonus")):
-        shown = "".join(page.locator(f".msg.assistant .mark.{kind}").all_text_contents())
-        assert shown == "".join(piece["text"] for piece in pieces if piece["origin"] == origin)
 
 
 def test_a_reload_keeps_the_conversation_with_its_rounds(page):
