@@ -18,7 +18,7 @@ from engine.heads.compiled import compiled
 from engine.heads.compiled.block import BlockDraft
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain
+from engine.proposers.drawing import Chain, draws_of
 from engine.sampling import Sampler
 
 
@@ -120,8 +120,8 @@ class BlockProposer:
         start, read, pending = len(self.text), self.target.length, context.tokens[-1]
         self.text += context.tokens[start:read]
         draft = block.begin(start, read, pending, depth)
-        if self.sampler.takes_likeliest:
-            tokens, likely = draft.likeliest(depth)
+        if self.sampler.reads:
+            tokens, likely = draft.write(depth, draws_of(self.sampler, read + 1, depth))
             kept = self._confident(block.states[:depth], [pending, *tokens])
             return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
         chain = Chain(self.sampler, len(context.tokens))

@@ -14,7 +14,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.base import Model
 from engine.proposers.base import DRAFT, NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain, stream_of
+from engine.proposers.drawing import Chain, draws_of
 from engine.sampling import Sampler
 
 
@@ -56,8 +56,7 @@ class DraftModelProposer:
         if depth < 1:
             return NOTHING
         if self.reader.writes_on(self.sampler):
-            first = len(context.tokens)
-            draws = self.sampler.draws(range(first, first + depth), stream_of(self.sampler))
+            draws = draws_of(self.sampler, len(context.tokens), depth)
             drafted, likely = self.reader.write_on(context, depth, self.sampler.vocabulary, draws)
             return DraftProposal(Tree.chain(drafted), None, tuple(likely))
         chain = Chain(self.sampler, len(context.tokens))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.events import Tree
 from engine.heads.compiled.unrolled import Unrolled
-from engine.noise import Stream
+from engine.noise import Draws, Stream
 from engine.proposers.base import NOTHING, DraftProposal
 from engine.sampling import Sampler
 
@@ -21,6 +21,11 @@ def stream_of(sampler: Sampler) -> Stream:
     ``block`` another, because there the draws must be independent.
     """
     return Stream.DRAFT if sampler.rule.weighs_q else Stream.CHOICE
+
+
+def draws_of(sampler: Sampler, known: int, depth: int) -> Draws | None:
+    """How a draft of ``depth`` tokens behind ``known`` ones is drawn; None: each is the likeliest."""
+    return sampler.draws(range(known, known + depth), stream_of(sampler))
 
 
 class Chain:
@@ -83,8 +88,8 @@ def written_out(
 
     ``on_target`` widens a head's logits to the target's vocabulary.
     """
-    if sampler.takes_likeliest:
-        tokens, likely = draft.likeliest(depth)
+    if sampler.reads:
+        tokens, likely = draft.write(depth, draws_of(sampler, known, depth))
         return DraftProposal(Tree.chain(tokens), None, tuple(likely))
     chain = Chain(sampler, known)
     for step in range(depth):

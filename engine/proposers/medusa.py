@@ -52,7 +52,7 @@ class MedusaProposer:
             logits = self.head(self.target.features(NORMED, read - 1, read), depth)
         else:
             draft = self.compiled.begin(read, context.tokens[-1])
-            if self.sampler.takes_likeliest and not nodes:
+            if self.sampler.reads and not nodes:
                 return written_out(draft, self.sampler, known, depth)
             logits = self.compiled.all_logits(depth)
         if nodes:

@@ -56,7 +56,7 @@ class BlockDraft:
 
     def all_logits(self, depth: int) -> Tensor:
         """(depth, vocabulary) of a head whose rows do not depend on the tokens named."""
-        self._draft.likeliest(depth)
+        self._draft.write(depth)
         return self.rows[:depth]
 
     def close(self) -> None:

@@ -6,7 +6,9 @@ import ctypes as c
 
 from torch import Tensor
 
+from engine.kernels.native.library import Draws as DrawsView
 from engine.kernels.native.tape import Program, Tape
+from engine.noise import Draws
 
 
 class Steps:
@@ -16,12 +18,14 @@ class Steps:
         self.tape = tape
         self.chain = (c.c_int64 * (most + 1))()
         self.likely = (c.c_float * most)()
+        self.draws = DrawsView()
         self.logits: list[Tensor] = []
         self.ends: list[int] = []
 
     def name(self, logits: Tensor, numbers: Tensor | None = None) -> None:
-        """Ends a step: its token is the likeliest by ``logits (1, vocabulary of the draft)``."""
-        self.tape.likeliest(logits, self.chain, self.likely, len(self.ends), numbers)
+        """Ends a step, which chooses a token by ``logits (1, vocabulary of the draft)``."""
+        at = len(self.ends)
+        self.tape.choose(logits, self.chain, self.likely, at, numbers, self.draws)
         self.logits.append(logits)
         self.ends.append(len(self.tape))
 
@@ -33,13 +37,14 @@ class Steps:
 class Unrolled:
     """Drafts behind the token in ``chain[0]``; the beginning of a deep draft is a shallow one.
 
-    Either all at once, each token the likeliest, or step by step with tokens drawn outside. What stands
-    in the program before the first step runs with that.
+    Either all at once, or step by step with tokens drawn outside. What stands in the program before the
+    first step runs with that.
     """
 
     def __init__(self, program: Program, steps: Steps, begin: int) -> None:
         self.program, self.chain, self.begin = program, steps.chain, begin
         self._likely, self._logits, self._ends = steps.likely, steps.logits, steps.ends
+        self._draws = steps.draws
 
     def pend(self, token: int, begin: int | None = None) -> None:
         """A new draft, behind ``token``; ``begin`` where it starts at another operation."""
@@ -47,8 +52,15 @@ class Unrolled:
         if begin is not None:
             self.begin = begin
 
-    def likeliest(self, depth: int) -> tuple[list[int], list[float]]:
-        """The first ``depth`` tokens, and their probabilities."""
+    def write(self, depth: int, draws: Draws | None = None) -> tuple[list[int], list[float]]:
+        """The first ``depth`` tokens, and their probabilities.
+
+        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``.
+        """
+        self._draws.keys = None
+        if draws is not None:
+            keys = (c.c_uint64 * depth)(*draws.keys)
+            self._draws.keys, self._draws.sharpness = c.addressof(keys), 1 / draws.temperature
         self.program.run(self.begin, self._ends[depth - 1])
         return self.chain[1 : depth + 1], self._likely[:depth]
 

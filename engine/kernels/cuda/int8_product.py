@@ -92,7 +92,8 @@ def int8_product(
         part = tl.load(values + place, mask=there, other=0)
         there = (column < outputs)[:, None] & (inputs < width)[None, :]
         tile = tl.load(weight + inputs[None, :], mask=there, other=0)
-        sums = tl.dot(part, tl.trans(tile), sums)
+        # Triton 3.6 takes the sums for float32 unless it is told.
+        sums = tl.dot(part, tl.trans(tile), sums, out_dtype=tl.int32)
     last = True
     if SPLITS > 1:
         publish_sums(partial, sums, row, column, rows, outputs)

@@ -110,6 +110,12 @@ class Store(c.Structure):
     ]
 
 
+class Draws(c.Structure):
+    """See tape.h."""
+
+    _fields_ = [("keys", c.c_void_p), ("sharpness", c.c_float)]
+
+
 class Op(c.Structure):
     """See tape.h."""
 
@@ -119,7 +125,7 @@ class Op(c.Structure):
         *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
         *((name, c.c_int32) for name in ("heads", "kv_heads")),
         *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "store")),
-        *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability")),
+        *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability", "draws")),
         *((name, c.c_float) for name in ("scale", "epsilon")),
     ]
 

@@ -40,19 +40,19 @@ inline Candidate best(const float* logits, int first, int end) {
     return found;
 }
 
-// e^(sharpness * (logit - peak)) of `width` logits to `weights`, and their sum; zeros where `peak` is no number.
-inline float weigh(const float* logits, int width, float peak, float sharpness, float* weights) {
-    std::fill_n(weights, width, 0.0f);
+// e^(sharpness * (logit - peak)) of logits first .. end - 1 to `weights`, and their sum; zeros where `peak` is no number.
+inline float weigh(const float* logits, int first, int end, float peak, float sharpness, float* weights) {
+    std::fill(weights + first, weights + end, 0.0f);
     if (peak == -INFINITY) return 0;
-    const int whole = width / LANES * LANES;
+    const int whole = first + (end - first) / LANES * LANES;
     Floats mass{};
-    for (int n = 0; n < whole; n += LANES) {
+    for (int n = first; n < whole; n += LANES) {
         const Floats weight = exponential((load(logits + n) - all(peak)) * all(sharpness));
         store(weights + n, weight);
         mass = mass + weight;
     }
     float sum = total(mass);
-    for (int n = whole; n < width; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
+    for (int n = whole; n < end; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
     return sum;
 }
 

@@ -128,7 +128,7 @@ void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, f
 
 // A token for each of `rows` rows of `width` weights; see race.h.
 void foretoken_race(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
-    for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, width, keys[r]);
+    for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, 0, width, keys[r]).place;
 }
 
 Tape* foretoken_tape(const Op* ops, int count, Pool* pool) {

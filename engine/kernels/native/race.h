@@ -26,36 +26,48 @@ inline Words mixed(Words x) {
     return x ^ (x >> 31);
 }
 
-// Of `width` tokens, the one with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and the token. The
-// first of equals; tokens without a weight do not run, and 0 wins where none does.
+// Who came first of some tokens, and when. On a line of the cache of its own, since threads find one each.
+struct alignas(64) Runner {
+    double time = std::numeric_limits<double>::infinity();
+    int place = 0;
+};
+
+// Some of `numbers`, zeros behind `end`.
+inline Words some(const int64_t* numbers, int first, int end) {
+    Words found{};
+    if (first + RUNNERS <= end) std::memcpy(&found, numbers + first, sizeof found);
+    else std::memcpy(&found, numbers + first, sizeof(int64_t) * (end - first));
+    return found;
+}
+
+// Of tokens first .. end - 1, the one with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and what the
+// token is called: as it is counted, or as `numbers` say. The first of equals; tokens without a weight do not run, and the
+// place is `first` where none does.
 //
 // Since -log(u) >= 1 - u, most tokens have lost before their logarithm is taken.
-inline int64_t winner(const float* weights, int width, uint64_t key) {
+inline Runner winner(const float* weights, int first, int end, uint64_t key, const int64_t* numbers = nullptr) {
     constexpr double ROUNDING = 1 + 1e-12;
-    double best = std::numeric_limits<double>::infinity();
-    int64_t place = 0;
-    Words steps;
-    for (int lane = 0; lane < RUNNERS; ++lane) steps[lane] = key + GOLDEN * uint64_t(lane + 1);
-    for (int first = 0; first < width; first += RUNNERS, steps += GOLDEN * RUNNERS) {
+    Runner best{.place = first};
+    Words counted;
+    for (int lane = 0; lane < RUNNERS; ++lane) counted[lane] = key + GOLDEN * uint64_t(first + lane + 1);
+    for (; first < end; first += RUNNERS, counted += GOLDEN * RUNNERS) {
         Weights weight{};
-        if (first + RUNNERS <= width) std::memcpy(&weight, weights + first, sizeof weight);
-        else std::memcpy(&weight, weights + first, sizeof(float) * (width - first));
+        if (first + RUNNERS <= end) std::memcpy(&weight, weights + first, sizeof weight);
+        else std::memcpy(&weight, weights + first, sizeof(float) * (end - first));
         const Doubles wide = __builtin_convertvector(weight, Doubles);
+        const Words steps = numbers ? key + (some(numbers, first, end) + 1) * GOLDEN : counted;
         const Doubles u = (__builtin_convertvector(mixed(steps) >> 12, Doubles) + 0.5) * 0x1p-52;
-        const auto runs = (wide > 0) & (1.0 - u < wide * (best * ROUNDING));
+        const auto runs = (wide > 0) & (1.0 - u < wide * (best.time * ROUNDING));
         uint64_t any = 0;
         for (int lane = 0; lane < RUNNERS; ++lane) any |= runs[lane];
         if (!any) continue;
         for (int lane = 0; lane < RUNNERS; ++lane) {
             if (!runs[lane]) continue;
             const double time = -std::log(u[lane]) / wide[lane];
-            if (time < best) {
-                best = time;
-                place = first + lane;
-            }
+            if (time < best.time) best = {time, first + lane};
         }
     }
-    return place;
+    return best;
 }
 
 // A token of `width` logits drawn at the temperature 1 / sharpness: the largest logit, the mass beside it, and the token.
@@ -68,8 +80,8 @@ struct Drawn {
 inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key) {
     static thread_local std::vector<float> weights;
     weights.resize(width);
-    const float peak = highest(logits, 0, width), mass = weigh(logits, width, peak, sharpness, weights.data());
-    const int64_t token = winner(weights.data(), width, key);
+    const float peak = highest(logits, 0, width), mass = weigh(logits, 0, width, peak, sharpness, weights.data());
+    const int64_t token = winner(weights.data(), 0, width, key).place;
     return {peak, mass, mass > 0 ? weights[token] / mass : 0.0f, token};
 }
 

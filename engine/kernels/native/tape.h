@@ -15,6 +15,7 @@
 #include "likeliest.h"
 #include "matrix.h"
 #include "pool.h"
+#include "race.h"
 
 namespace foretoken {
 
@@ -28,7 +29,7 @@ enum class Code : int32_t {
     CAP = 6,       // to = scale * tanh(from / scale)
     REMEMBER = 7,  // keys in `from`, normed and turned, and values in `second`, into `store`
     ATTEND = 8,    // to = what the queries in `from` take from `store`
-    LIKELIEST = 9, // the token with the largest of `from`, and its probability
+    CHOOSE = 9,    // a token of the logits in `from`, and its probability: the likeliest, or one drawn
 };
 
 // What a table holds.
@@ -45,16 +46,22 @@ struct Store {
     int32_t room;           // positions, a multiple of sixteen
 };
 
+// How a run draws its tokens, each by a key of its own as in race.h; no keys: each is the likeliest.
+struct Draws {
+    const uint64_t* keys;
+    float sharpness;  // 1 / temperature
+};
+
 // Filled in by Python (see tape.py). What an operation does not use is null or 0. Numbers that a run decides
 // stand behind pointers.
 struct Op {
     Code code;
-    int32_t width;         // numbers of a row; of LIKELIEST all that count
+    int32_t width;         // numbers of a row; of CHOOSE all that count
     int32_t choice;        // ACTIVATE: its function. TAKE, EMBED: the kind of table. ATTEND: whether rows see
                            // only what is not behind them
     int32_t across;        // whether threads share a row's columns instead of the rows
     int32_t barrier;       // whether threads wait for each other behind it
-    int32_t ahead;         // added to `start`
+    int32_t ahead;         // added to `start`. CHOOSE: the place of its key
     const int32_t* rows;   // how many there are
     const int32_t* start;  // the first row's position
     const void* from;
@@ -66,9 +73,10 @@ struct Op {
     const float *weight, *bias;
     const Store* store;
     const int64_t* tokens;   // EMBED: of each row
-    const int64_t* numbers;  // LIKELIEST: what the tokens are called; null: as they are
+    const int64_t* numbers;  // CHOOSE: what the tokens are called; null: as they are counted
     int64_t* chosen;
     float* probability;
+    const Draws* draws;
     float scale, epsilon;
 };
 
@@ -80,12 +88,14 @@ inline float widen_half(uint16_t half) {
 
 class Tape {
 public:
-    Tape(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()) {
-        int widest = LANES, head = LANES;
+    Tape(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), first_to_come_(pool.count()) {
+        int widest = LANES, head = LANES, choice = 0;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
+            if (op.code == Code::CHOOSE) choice = std::max(choice, op.width);
         }
+        weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
             scratch_.push_back(std::make_unique<Own>(widest, size_t(TILE) * head));
     }
@@ -129,7 +139,7 @@ private:
             case Code::CAP: return cap(op, thread);
             case Code::REMEMBER: return remember(op, own, thread);
             case Code::ATTEND: return attend_to(op, own, thread);
-            case Code::LIKELIEST: return likeliest(op, thread);
+            case Code::CHOOSE: return op.draws && op.draws->keys ? draw(op, thread) : likeliest(op, thread);
         }
     }
 
@@ -284,12 +294,21 @@ private:
         }
     }
 
+    Range logits_of(const Op& op, int thread) const {
+        const Range vectors = part((op.width + LANES - 1) / LANES, thread);
+        return {vectors.first * LANES, std::min(vectors.end * LANES, op.width)};
+    }
+
+    static void name(const Op& op, int place, float probability) {
+        *op.chosen = op.numbers ? op.numbers[place] : place;
+        *op.probability = probability;
+    }
+
     // The first of several; its probability is that among all. Each thread finds its part's, the first of
     // the threads the best of these.
     void likeliest(const Op& op, int thread) {
-        const Range vectors = part((op.width + LANES - 1) / LANES, thread);
-        const float* logits = from_of(op, 0);
-        likeliest_[thread] = best(logits, vectors.first * LANES, std::min(vectors.end * LANES, op.width));
+        const Range logits = logits_of(op, thread);
+        likeliest_[thread] = best(from_of(op, 0), logits.first, logits.end);
         pool_.barrier();
         if (thread) return;
         Candidate found = likeliest_[0];
@@ -298,8 +317,28 @@ private:
         found.mass = 0;
         for (const Candidate& other : likeliest_)
             if (other.mass > 0) found.mass += other.mass * std::exp(other.value - found.value);
-        *op.chosen = op.numbers ? op.numbers[found.place] : found.place;
-        *op.probability = found.probability();
+        name(op, found.place, found.probability());
+    }
+
+    // As `draw` in race.h, each thread with its part of the tokens.
+    void draw(const Op& op, int thread) {
+        const float* logits = from_of(op, 0);
+        const auto [first, end] = logits_of(op, thread);
+        Candidate& own = likeliest_[thread];
+        own.value = highest(logits, first, end);
+        pool_.barrier();
+        float peak = -INFINITY;
+        for (const Candidate& other : likeliest_) peak = std::max(peak, other.value);
+        own.mass = weigh(logits, first, end, peak, op.draws->sharpness, weights_.data());
+        first_to_come_[thread] = winner(weights_.data(), first, end, op.draws->keys[op.ahead], op.numbers);
+        pool_.barrier();
+        if (thread) return;
+        Runner found = first_to_come_[0];
+        for (const Runner& other : first_to_come_)
+            if (other.time < found.time) found = other;
+        float mass = 0;
+        for (const Candidate& other : likeliest_) mass += other.mass;
+        name(op, found.place, mass > 0 ? weights_[found.place] / mass : 0.0f);
     }
 
     const std::vector<Op> ops_;
@@ -307,6 +346,8 @@ private:
     int first_ = 0, end_ = 0;
     std::vector<std::unique_ptr<Own>> scratch_;
     std::vector<Candidate> likeliest_;
+    std::vector<Runner> first_to_come_;
+    std::vector<float> weights_;
 };
 
 }  // namespace foretoken

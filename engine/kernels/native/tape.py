@@ -47,7 +47,7 @@ class Code(IntEnum):
     CAP = 6
     REMEMBER = 7
     ATTEND = 8
-    LIKELIEST = 9
+    CHOOSE = 9
 
 
 class Store:
@@ -207,17 +207,25 @@ class Tape:
         op = Op(code=Code.ATTEND, choice=causal)
         self._attention(op, queries, heads.heads, heads, norm, where, to=to)
 
-    def likeliest(
-        self, logits: Tensor, tokens: Tokens, likely: Likely, at: int, numbers: Tensor | None = None
+    def choose(
+        self,
+        logits: Tensor,
+        tokens: Tokens,
+        likely: Likely,
+        at: int,
+        numbers: Tensor | None = None,
+        draws: native.Draws | None = None,
     ) -> None:
-        """The likeliest token of one row to ``tokens[at + 1]``, its probability to ``likely[at]``.
+        """A token of one row to ``tokens[at + 1]``, its probability to ``likely[at]``.
 
+        The likeliest, or one drawn by the key at ``at`` where ``draws`` holds keys when it runs.
         ``numbers`` int64: what the tokens are called; None: as they are counted.
         """
-        op = Op(code=Code.LIKELIEST, numbers=None if numbers is None else numbers.data_ptr())
+        op = Op(code=Code.CHOOSE, numbers=None if numbers is None else numbers.data_ptr(), ahead=at)
         op.chosen = c.addressof(tokens) + (at + 1) * c.sizeof(c.c_int64)
         op.probability = c.addressof(likely) + at * c.sizeof(c.c_float)
-        self._record(op, None, x=logits, kept=(numbers, tokens, likely))
+        op.draws = None if draws is None else c.addressof(draws)
+        self._record(op, None, x=logits, kept=(numbers, tokens, likely, draws))
 
     def _each(
         self, op: Op, x: Tensor, to: Tensor, rows: Number | None, second: Tensor | None = None

@@ -32,7 +32,8 @@ CPU = torch.device("cpu")
 TARGET = FakeShape(hidden=64, vocabulary=1037, layers=8, context=400)
 SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate": 48}
 GREEDY = Sampling(), AcceptanceRule.GREEDY
-DRAWN = Sampling(temperature=0.9, top_p=0.95, seed=4), AcceptanceRule.COUPLED
+DRAWN = Sampling(temperature=0.9, seed=4), AcceptanceRule.COUPLED
+CUT = Sampling(temperature=0.9, top_p=0.95, seed=4), AcceptanceRule.COUPLED
 PENALISED = Sampling(temperature=0.0, repetition_penalty=1.3), AcceptanceRule.GREEDY
 
 Made = tuple[dict[str, Any], dict[str, Tensor]]
@@ -203,7 +204,14 @@ def test_drafts_are_those_of_torch_round_after_round(
     compiled, torch_alone = (Desk(head, Shown(threads, head.taps, torch.bfloat16)) for _ in "ab")
     torch_alone.in_torch()
     assert compiled.proposer.compiled is not None
-    for wanted, length in ((GREEDY, 5), (DRAWN, 40), (PENALISED, 300), (GREEDY, 12)):
+    for wanted, length in (
+        (GREEDY, 5),
+        (CUT, 40),
+        (DRAWN, 7),
+        (PENALISED, 300),
+        (DRAWN, 9),
+        (GREEDY, 12),
+    ):
         both = [desk.begin(text(length), wanted) for desk in (compiled, torch_alone)]
         for depth, accepted in ((3, 0), (15, 2), (1, 1), (4, 3), (2, 0)):
             found, expected = (desk.draft(depth) for desk in both)
@@ -225,7 +233,7 @@ def test_a_text_that_is_all_read_is_drafted_behind_again(
     same(desk.draft(4), first)
 
 
-@pytest.mark.parametrize("wanted", [GREEDY, DRAWN])
+@pytest.mark.parametrize("wanted", [GREEDY, DRAWN, CUT])
 @pytest.mark.parametrize("least", [0.3, 0.5, 0.9])
 def test_doubted_tokens_are_cut_likewise(
     least: float, wanted: tuple[Sampling, AcceptanceRule], threads: Library, tmp_path: Path

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from engine.kernels.cpu.linear import Biased, make_linear
 from engine.kernels.native import build
-from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.native.library import Draws, Kind, Library, Matrix
 from engine.kernels.native.tape import Heads, Number, Store, Tape, Unfit, Where
+from engine.noise import Stream, key, sample
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one thread", "three"])
@@ -134,17 +135,47 @@ def test_the_first_of_the_likeliest_is_named(
     numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
     tape, tokens, likely = Tape(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
     given = filled(tape, logits)
-    tape.likeliest(given, tokens, likely, 0)
-    tape.likeliest(given, tokens, likely, 1, numbers)
+    tape.choose(given, tokens, likely, 0)
+    tape.choose(given, tokens, likely, 1, numbers)
     run(tape)
     assert list(tokens) == [0, high, int(numbers[high])]
     p = float(torch.softmax(logits, dim=1)[0, high])
     assert list(likely) == pytest.approx([p, p], rel=1e-5)
 
 
-def test_logits_that_are_no_numbers_name_a_token(threads: Library) -> None:
+KEYS = (c.c_uint64 * 40)(*(key(5, Stream.CHOICE, position) for position in range(40)))
+
+
+@pytest.mark.parametrize("vocabulary", [1, 9, 37, 640])
+@pytest.mark.parametrize("called", [False, True], ids=["counted", "called otherwise"])
+def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Library) -> None:
+    """As if the target's tokens that the draft lacks were drawn among, with no chance."""
+    temperature, count = 0.8, len(KEYS)
+    wide = 3 * vocabulary if called else vocabulary
+    numbers = torch.randperm(wide, generator=torch.Generator().manual_seed(1))[:vocabulary]
+    names = numbers if called else torch.arange(vocabulary)
+    tape, tokens, likely = Tape(threads), (c.c_int64 * (count + 1))(), (c.c_float * count)()
+    draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
+    for at, row in enumerate(rows.split(1)):
+        tape.choose(filled(tape, row), tokens, likely, at, numbers if called else None, draws)
+    run(tape)
+    p = torch.zeros(count, wide)
+    p[:, names] = torch.softmax(rows / temperature, dim=1)
+    expected = sample(p, 5, Stream.CHOICE, range(count)).tolist()
+    assert tokens[1:] == expected
+    assert list(likely) == pytest.approx(p[range(count), expected].tolist(), rel=1e-5)
+    draws.keys = None  # from now on the likeliest
+    run(tape)
+    assert tokens[1:] == names[rows.argmax(dim=1)].tolist()
+
+
+@pytest.mark.parametrize("keys", [None, KEYS], ids=["likeliest", "drawn"])
+def test_logits_that_are_no_numbers_name_a_token(
+    keys: c.Array[c.c_uint64] | None, threads: Library
+) -> None:
     tape, tokens, likely = Tape(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
-    tape.likeliest(filled(tape, torch.full((1, 70), torch.nan)), tokens, likely, 0)
+    draws = Draws(None if keys is None else c.addressof(keys), 1.0)
+    tape.choose(filled(tape, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
     run(tape)
     assert 0 <= tokens[1] < 70
 
@@ -204,7 +235,7 @@ def test_a_part_of_a_tape_goes_on_where_another_ended(threads: Library) -> None:
         tape.embed(table, tokens, told, first=step)
         tape.add(x, told, x)
         tape.norm(x, x, 1e-6)
-        tape.likeliest(tape.product(matrix, x), tokens, likely, step)
+        tape.choose(tape.product(matrix, x), tokens, likely, step)
         ends.append(len(tape))
     program = tape.done()
     tokens[0] = 4
