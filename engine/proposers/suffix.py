@@ -4,6 +4,9 @@ SuffixDecoding (Oliaro et al. 2024, arXiv 2411.04975; Arctic Inference): the lon
 text that occurred before, here or in past replies of the same model, is continued by its commonest
 followers. The longer the match, the longer the draft; it ends where it becomes unlikely. Strong for
 agents, code and chats that repeat earlier answers.
+
+A reply that rewrites its prompt is followed across the changes that it makes (see engine.copying), which
+a match is not.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import ClassVar
 
 from engine.acceptance import Acceptance
 from engine.context import Context
+from engine.copying import Copy
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.past_replies import PastReplies
@@ -43,6 +47,13 @@ class SuffixProposer:
         )
         min_token_prob: float = field(
             default=0.1, metadata={"help": "a draft ends where it is less likely than this"}
+        )
+        edits: bool = field(
+            default=True,
+            metadata={
+                "help": "where a text is rewritten, go on copying behind each change, and make the "
+                "same changes again"
+            },
         )
         remember: bool = field(
             default=False,
@@ -78,7 +89,9 @@ class SuffixProposer:
             None if folder is None else folder / "replies",
         )
         self.own = SuffixAutomaton(options.max_tree_depth)
-        self._read: list[int] = []  # the part of the text that ``own`` holds
+        self.copy = Copy()
+        self._read: list[int] = []  # the part of the text that these hold
+        self._prompt = 0  # tokens of it that were there before the reply
         self._context: Context | None = None
         self._found: list[tuple[SuffixAutomaton, Match]] = []  # the text's end in past replies
 
@@ -87,7 +100,10 @@ class SuffixProposer:
         self._context = context
         if common_prefix(self._read, context.tokens) < len(self._read):
             self.own = SuffixAutomaton(self.options.max_tree_depth)
+            self.copy = Copy()
             self._read = []
+        self.copy.begin()
+        self._prompt = len(context.tokens)
         recalled = self.past.automata if sampler.may_recall else ()
         recent = context.tokens[-self.options.max_tree_depth :]
         behind = len(context.tokens) - len(recent)
@@ -105,7 +121,9 @@ class SuffixProposer:
     def recall(self, context: Context, depth: int) -> Continuation:
         """Reads what is new in the text; what most likely follows it, ``depth`` tokens at most."""
         self._take_in(context.tokens[len(self._read) :])
-        best = Continuation()
+        copied = self.copy.draft(depth)
+        # Counted as sure, as a match is that only ever went on in one way.
+        best = Continuation(copied, float(len(copied)))
         if depth:
             for automaton, match in ((self.own, self.own.repeated()), *self._found):
                 best = max(best, self._likeliest(automaton, match, depth), key=_score)
@@ -119,6 +137,10 @@ class SuffixProposer:
 
     def _take_in(self, new: Sequence[int]) -> None:
         """The text went on with ``new``."""
+        if self.options.edits:
+            source = max(self._prompt - len(self._read), 0)
+            self.copy.read(new[:source])
+            self.copy.extend(new[source:])
         self.own.extend(new)
         self._read += new
         self._follow(new)

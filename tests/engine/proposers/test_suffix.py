@@ -129,7 +129,9 @@ def test_however_the_text_grew_the_draft_is_that_of_the_whole_text(
         context.tokens += burst
     fresh = made()
     say(fresh, [9], past)
-    assert drafted(grown, context) == drafted(fresh, begin(fresh, context.tokens))
+    at_once = begin(fresh, prompt)
+    at_once.tokens += context.output
+    assert drafted(grown, context) == drafted(fresh, at_once)
     grown.own.check()
 
 
@@ -240,3 +242,31 @@ def test_the_defaults_are_those_the_interfaces_rely_on() -> None:
     assert (options.max_tree_depth, options.max_cached_requests) == (24, 1000)
     assert (options.max_spec_factor, options.min_token_prob) == (1.0, 0.1)
     assert not options.remember
+
+
+NOTE = [*range(20, 30), 7, 30, 31, 32, 7, 33, 34, 7, 35]
+CHANGED = [*range(20, 30), 8, 9, 30, 31]
+
+
+def test_a_change_is_copied_past_and_made_again() -> None:
+    """7 becomes 8, 9: after the first time drafts do it too. A match is lost at each change."""
+    context = begin(made(), [1, *NOTE, 2])
+    context.tokens += CHANGED
+    assert once_more(made(), context) == [32, 8, 9, 33, 34, 8, 9]
+    assert once_more(made(edits=False), context) == [32, 7]
+
+
+def test_a_copy_is_followed_anew_in_each_reply() -> None:
+    proposer = made(max_cached_requests=0)
+    context = begin(proposer, [1, *NOTE, 2])
+    context.tokens += CHANGED
+    assert drafted(proposer, context)[:3] == [32, 8, 9]
+    context = begin(proposer, [*context.tokens, 3])
+    context.tokens += [31, 32]
+    assert drafted(proposer, context)[:2] == [7, 33]
+
+
+def once_more(proposer: SuffixProposer, said: Context) -> list[int]:
+    context = begin(proposer, said.tokens[: said.prompt_length])
+    context.tokens += said.output
+    return drafted(proposer, context)
