@@ -34,7 +34,8 @@ def decode(
     """Yields rounds until ``ending``; each appends its tokens to ``context``.
 
     The target's cache must hold ``context.tokens[:-1]``. Between two rounds the caller may stop
-    iterating; cache and context agree then. ``name`` is the proposer's, for the record.
+    iterating; cache and context agree then. ``name`` is the proposer's, for the record; one that has
+    several to choose from says which.
     """
     index, done = 0, False
     while not done and context.generated < ending.limit:
@@ -54,7 +55,7 @@ def decode(
         context.tokens.extend(tokens[:emitted])
         round = Round(
             index=index,
-            proposer=name,
+            proposer=proposal.by or name,
             budget=budget,
             tree=proposal.tree,
             accepted_path=acceptance.path,
@@ -73,7 +74,12 @@ def decode(
 
 def _within(budget: Budget, room: int) -> Budget:
     """No deeper than the tokens still wanted: the target adds one of its own."""
-    return replace(budget, depth=min(budget.depth, room), nodes=budget.nodes if room else 0)
+    return replace(
+        budget,
+        depth=min(budget.depth, room),
+        nodes=budget.nodes if room else 0,
+        most=min(budget.most, room),
+    )
 
 
 def cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:

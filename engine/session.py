@@ -18,7 +18,9 @@ import torch
 
 from engine import controllers, proposers
 from engine.context import Context
+from engine.controllers.auto import Auto
 from engine.controllers.base import Controller
+from engine.controllers.choice import Choice
 from engine.controllers.experience import Drafter, Experience
 from engine.controllers.warm_up import warm_up
 from engine.decode import Ending, decode
@@ -41,6 +43,8 @@ from engine.models.cuda.decoder import CudaDecoder
 from engine.models.cuda.failures import told
 from engine.prefix import parts
 from engine.proposers.base import Proposer, Resources
+from engine.proposers.best import BestProposer
+from engine.proposers.suffix import RECALLING
 from engine.request import AcceptanceRule, Control, Request
 from engine.sampling import Sampler, resolve_rule
 from engine.target import Target
@@ -138,12 +142,13 @@ class Session:
         ending: Ending,
     ) -> Generator[Round]:
         """Rounds on the device where the target is there."""
-        controller, name = self._controller(request, sampler), request.speculation.proposer
+        name = request.speculation.proposer
         if not self._on_device:
-            judge = Judge(sampler)
+            judge, controller = Judge(sampler), self._controller(request, sampler, proposer)
             return decode(context, self.target, proposer, controller, judge, ending, name)
         from engine.device_decode import decode_on_device, runner_for  # it needs Triton
 
+        controller = self._controller(request, sampler)
         runner = self._runner = runner_for(self.target, proposer, self._runner)
         return decode_on_device(
             context, self.target, proposer, controller, sampler, runner, ending, name
@@ -183,15 +188,29 @@ class Session:
         if not self._on_device and not self._experience.verify.known:
             warm_up(self.target.model, self._experience.verify)
 
-    def _controller(self, request: Request, sampler: Sampler) -> Controller:
-        """Starts from what earlier requests with this proposer and rule have taught."""
-        speculation = request.speculation
-        key = speculation.proposer, sampler.rule
-        drafter = self._drafters.setdefault(key, Drafter())
+    def _controller(
+        self, request: Request, sampler: Sampler, proposer: Proposer | None = None
+    ) -> Controller:
+        """Starts from what earlier requests with this proposer and rule have taught.
+
+        ``proposer``: given where the controller may choose among those that it has.
+        """
+        wanted = request.speculation
+        members = tuple(proposer.members) if isinstance(proposer, BestProposer) else ()
+        if members and wanted.control is Control.AUTO:
+            recall, *autos = (
+                Auto(wanted.deepest, self._experience_of(name, sampler))
+                for name in (RECALLING, *members)
+            )
+            return Choice(dict(zip(members, autos, strict=True)), (RECALLING, recall))
+        experience = self._experience_of(wanted.proposer, sampler)
+        return controllers.create(wanted.control, wanted.deepest, experience)
+
+    def _experience_of(self, proposer: str, sampler: Sampler) -> Experience:
+        drafter = self._drafters.setdefault((proposer, sampler.rule), Drafter())
         if not sampler.may_recall:
             drafter = Drafter(drafter.drafts)
-        experience = self._experience.of(drafter)
-        return controllers.create(speculation.control, speculation.deepest, experience)
+        return self._experience.of(drafter)
 
     def _ending(self, request: Request, prompt_length: int) -> Ending:
         room = self.target.context - prompt_length

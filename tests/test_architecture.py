@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "engine.threads",
         "engine.devices",
         "engine.context",
+        "engine.copying",
         "engine.prefix",
         "engine.suffix_automaton",
         "engine.features",

@@ -6,6 +6,7 @@ The page's own scripts draw these values; keys are short because one goes out fo
     started    model, proposer, acceptance, prompt (tokens)
     prefilled  tokens, reused, seconds
     round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text,
+               o: who drafted, where anything was drafted,
                w: what the controller decided and why, where it changed its mind,
                b: the parent of each of d (-1: the text), where they are not a single chain
     finished   reason, tail
@@ -88,6 +89,7 @@ def show_round(event: Emitted) -> View:
         "n": [event.next_text, MARKS[turn.origin], shorten(turn.next_p), whole],
         "k": marks(event.pieces),
         "s": event.text,
+        **({"o": turn.proposer} if event.drafted else {}),
         **({"w": decision.why} if decision else {}),
         **({} if turn.tree.is_chain else {"b": turn.tree.parents}),
     }

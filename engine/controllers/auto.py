@@ -58,6 +58,7 @@ class Auto:
         self._reach = _TRY  # how far this text let drafts stand as a whole, and as far again
         # The last budget's, while no round told anything new: deciding costs time too.
         self._depth: int | None = None
+        self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
         experience.drafter.begin()
 
     def budget(self) -> Budget:
@@ -72,6 +73,7 @@ class Auto:
         self._learn_costs()
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
+        self._promised = speeds[best]
         if speeds[best] <= self._gain_needed * speeds[0]:
             best = 0
         self._settle(best)
@@ -100,11 +102,39 @@ class Auto:
             self._reach = 2 * drafted
         self._rounds += 1
         if self._rounds % _COSTS_AFTER == 0:
-            self._takes = []
+            self.look_again()
         if drafted or self._paused or not self._takes:
-            self._depth = None
+            self._depth, self._promised = None, 0.0
         self._warm = asked
         self._ended = self._clock()
+
+    # -- beside others, see choice.py
+
+    def promise(self) -> float:
+        """Tokens a second expected of the best depth, plain decoding included."""
+        if not self._promised:
+            self._learn_costs()
+            self._promised = max(self._speeds(self.experience.drafter.stands()))
+        return self._promised
+
+    def sure_speeds(self) -> list[float]:
+        """Tokens a second where 0, 1, ... tokens are drafted for sure."""
+        self._learn_costs()
+        return self._speeds(self.experience.drafter.stands(), repeat(1.0))
+
+    def look_again(self) -> None:
+        """What rounds take may have changed."""
+        self._takes, self._promised = [], 0.0
+
+    def sit_out(self) -> None:
+        """A round has ended that this had no part in."""
+        self._warm = False
+        self._ended = self._clock()
+
+    def take_over(self) -> None:
+        """From the next round on, where another drafted; what it decides is news."""
+        self.sit_out()
+        self._told, self._depth = None, None
 
     @property
     def _gain_needed(self) -> float:
@@ -160,12 +190,17 @@ class Auto:
                 for drafted in range(self.deepest + 1)
             ]
 
-    def _speeds(self, stands: Iterable[float]) -> list[float]:
-        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand."""
+    def _speeds(
+        self, stands: Iterable[float], goes_on: Iterable[float] | None = None
+    ) -> list[float]:
+        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand.
+
+        ``goes_on``: the probability that one more token is drafted; None: as it was of late.
+        """
         speeds = [1 / self._plain]
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
         takes = self._takes[0]
-        goes_on = self.experience.drafter.goes_on()
+        goes_on = self.experience.drafter.goes_on() if goes_on is None else goes_on
         for now, on, stand in zip(self._takes[1:], goes_on, stands, strict=False):
             stopped += reached * (1 - on) * takes  # drafts that end before this token
             reached *= on

@@ -29,10 +29,12 @@ _REGISTRY = {
     "mlp": "engine.proposers.recurrent:MlpProposer",
     "lstm": "engine.proposers.recurrent:LstmProposer",
     "hybrid": "engine.proposers.hybrid:HybridProposer",
+    "best": "engine.proposers.best:BestProposer",
 }
 _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
     "suffix": {"max_cached_requests": 0},
     "hybrid": {"max_cached_requests": 0},
+    "best": {"max_cached_requests": 0},
 }
 
 

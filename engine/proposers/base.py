@@ -30,11 +30,13 @@ class DraftProposal:
 
     ``q``: (nodes, vocabulary), the distributions the nodes were drawn from, or None when they were
     drafted without chance or no rule weighs it. ``chosen_q``: each node's own probability, for display.
+    ``by``: the name of the proposer that drafted, where that is not the one that was asked.
     """
 
     tree: Tree
     q: Tensor | None
     chosen_q: tuple[float | None, ...]
+    by: str | None = None
 
 
 NOTHING = DraftProposal(Tree(), None, ())

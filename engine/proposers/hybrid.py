@@ -9,7 +9,7 @@ whole runs are drafted for nothing; elsewhere the model drafts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from engine.context import Context
 from engine.errors import InvalidRequest
 from engine.events import Budget
 from engine.proposers.base import DraftProposal, Proposer, Resources
-from engine.proposers.suffix import SuffixProposer, as_proposal
+from engine.proposers.suffix import RECALLING, SuffixProposer, as_proposal
 from engine.request import FIXED_DEPTH, MAX_DEPTH
 from engine.sampling import Sampler
 
@@ -67,6 +67,7 @@ class HybridProposer:
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.neural_depth = options.neural_depth
+        self.drafting = options.neural
         self.neural: Proposer = proposers.create(options.neural, {}, resources)
         self.suffix = SuffixProposer(options, resources)
 
@@ -84,10 +85,12 @@ class HybridProposer:
             # To the other this is a round in which it may draft nothing: it takes note of the text,
             # and is told below what stood, so that it catches up when its turn comes.
             self.neural.propose(context, _LOOKING_ON)
-            return as_proposal(recalled)
+            return replace(as_proposal(recalled), by=RECALLING)
         drafted = self.neural.propose(context, Budget(length, budget.nodes))
         # It drafts nothing where its own context ends; that too is known before anything is drawn.
-        return drafted if len(drafted.tree) else as_proposal(recalled)
+        if len(drafted.tree):
+            return replace(drafted, by=self.drafting)
+        return replace(as_proposal(recalled), by=RECALLING)
 
     def observe(self, acceptance: Acceptance) -> None:
         self.neural.observe(acceptance)

@@ -26,6 +26,9 @@ from engine.proposers.base import DraftProposal, Resources
 from engine.sampling import Sampler
 from engine.suffix_automaton import Continuation, Match, SuffixAutomaton
 
+RECALLING = "suffix"
+"""By what name rounds go in which this drafted for another (see hybrid, best)."""
+
 
 class SuffixProposer:
     """Of all continuations in this text and past replies, the one with most right tokens expected.

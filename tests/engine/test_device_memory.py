@@ -170,7 +170,7 @@ def test_the_context_is_what_the_gpu_has_room_for(
     some = plan((tmp_path, None), "fp32")
     assert 3500 < some.context < 8192
     assert "more does not fit in memory" in some.notes[-1]
-    gpu_of(whole.fit.needed - whole.fit.kv)
+    gpu_of(whole.fit.weights)
     with pytest.raises(OutOfMemory, match=r"a context of 8,192 tokens; .* free on the GPU"):
         plan((tmp_path, None), "fp32")
 

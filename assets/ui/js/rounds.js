@@ -30,13 +30,14 @@ function columns(round, drawn, last) {
   return places.map((place) => h("span", { class: "place" }, ...place));
 }
 
-function lane(round) {
+// `drafter` is told where it is another one than in the lane before.
+function lane(round, drafter) {
   const drawn = round.d.map(([text, fate, p, q]) => chip(fates[fate], tellings[fate], text, p, q));
   const [text, origin, p, emitted] = round.n;
   const kind = origin === "c" ? "correction" : "bonus";
   const last = chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined);
   const chips = h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, drawn, last) : [...drawn, last]));
-  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
+  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(drafter ? [h("span", { class: "drafter", title: words.drafter }, drafter)] : []), ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
 }
 
 // The probabilities of the chip under the pointer or the focus.
@@ -105,6 +106,7 @@ export class RoundsView {
 
   clear(title = words.rounds, empty = words.roundsEmpty) {
     this.waiting = [];
+    this.drafter = null;
     this.title.textContent = title;
     this.empty.textContent = empty;
     this.empty.hidden = false;
@@ -124,7 +126,11 @@ export class RoundsView {
     this.frame = null;
     if (!this.waiting.length) return;
     this.empty.hidden = true;
-    this.list.append(...this.waiting.map(lane));
+    for (const round of this.waiting) {
+      const changed = round.o && this.drafter && round.o !== this.drafter;
+      this.drafter = round.o ?? this.drafter;
+      this.list.append(lane(round, changed ? round.o : null));
+    }
     this.waiting = [];
     this.follow.grown();
   }

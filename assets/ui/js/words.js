@@ -12,6 +12,7 @@ export const words = {
   noP: "no p",
   target: "target",
   draft: "draft",
+  drafter: "who drafts from this round on",
   legend: { accepted: "accepted", rejected: "rejected", unseen: "not judged", correction: "correction", bonus: "bonus" },
   rounds: "Rounds",
   roundsOf: (n) => `Rounds of reply ${n}`,

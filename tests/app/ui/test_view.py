@@ -70,6 +70,7 @@ def test_a_round_carries_chips_marks_and_text():
         "d": [[" a", "a", 0.25, 0.75], [" b", "r", 0.25, 0.75], [" c", "u", 0.25, 0.75]],
         "n": [" d", "c", 0.5, True],
         "k": "a2 c2",
+        "o": "draft",
         "s": " a d",
     }
 

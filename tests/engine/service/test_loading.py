@@ -35,13 +35,13 @@ def test_what_is_loaded_is_described(
     assert loaded is not None
     assert (loaded.name, loaded.target, loaded.draft) == ("Random", "target", "draft")
     assert (loaded.context, loaded.vocabulary, loaded.dtype) == (512, 320, "fp32")
-    assert loaded.proposers == ("none", "draft", "ngram", "suffix", "hybrid")
+    assert loaded.proposers == ("none", "draft", "ngram", "suffix", "hybrid", "best")
     assert loaded.parameters > 0
     whole = service.load(*pair, name="All", heads=pair_heads)
     assert whole.proposers == proposers.names()
     assert whole.heads == tuple(folder.name for folder in pair_heads)
     alone = service.load(pair[0], None, name="Alone")
-    assert (alone.draft, alone.proposers) == (None, ("none", "ngram", "suffix"))
+    assert (alone.draft, alone.proposers) == (None, ("none", "ngram", "suffix", "best"))
     assert service.loaded == alone
 
 
