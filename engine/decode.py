@@ -78,7 +78,7 @@ def _within(budget: Budget, room: int) -> Budget:
         budget,
         depth=min(budget.depth, room),
         nodes=budget.nodes if room else 0,
-        most=min(budget.most, room),
+        needed=budget.needed[:room],
     )
 
 

@@ -98,17 +98,16 @@ class Budget:
     ``depth`` bounds the longest branch, ``nodes`` the whole tree. ``decision`` is there in rounds
     where the controller changed its mind; a single try while drafting is paused is no such change.
 
-    For a proposer with several to choose from: ``proposer`` names which drafts, and recalled text takes
-    its place where it goes on for ``least`` tokens, ``most`` of which are drafted. None and 0: its own
-    choice.
+    For a proposer with several to choose from: ``proposer`` names which drafts. Recalled text takes its
+    place where more tokens of it are expected to stand than ``needed`` says for drafts of 1, 2, ...
+    tokens. Without these it is the proposer's own choice.
     """
 
     depth: int
     nodes: int
     decision: Decision | None = None
     proposer: str | None = None
-    least: int = 0
-    most: int = 0
+    needed: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

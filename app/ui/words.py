@@ -57,7 +57,7 @@ class Words:
         "mlp": "mlp: a small recurrence behind the target",
         "lstm": "lstm: a small recurrence with memory cells",
         "hybrid": "hybrid: repeats, else a small model",
-        "best": "best: of all these, what is fastest just now",
+        "best": "best: the fastest just now",
     }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"

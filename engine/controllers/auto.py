@@ -7,8 +7,9 @@ it stands; each is estimated from judged tokens of the last rounds, so it is cal
 which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
 decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
 
-Every text is foreseen as well or badly in its own way. So each begins with short drafts, which grow as
-they stand as a whole, and what earlier texts taught is soon outweighed.
+Every text is foreseen as well or badly in its own way. So each begins with short drafts (less so where
+drafts usually stand), which grow as they stand as a whole, and what earlier texts taught is soon
+outweighed.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ _GAIN, _RESUME = 1.02, 1.05
 nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
-"""Tokens of a try while drafting is paused, at most."""
+"""Tokens of a try while drafting is paused, at most; and of a text's first draft."""
+_GOOD = 0.7
+"""Where the first token stands so often in the long run, first drafts are twice as long."""
 _COSTS_AFTER = 8
 """Rounds after which what a round takes is looked up again."""
+_TELL_AFTER = 16
+"""Rounds after which another depth is told: who reads it cannot follow faster, and reasons take longer
+to find than depths."""
 _HARDLY_EVER = 1e-3
 _SETTLED = 16
 """Rounds of drafting after which a pause before them is forgotten."""
@@ -51,11 +57,13 @@ class Auto:
         self._warm = False  # the last round drafted: the next draft has nothing to catch up with
         self._steady = 0  # rounds since drafting began
         self._told: Decision | None = None
+        self._told_at = 0  # by ``_rounds``
         self._tried = False  # since the last budget, while paused
         self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
         self._plain = 0.0  # seconds of a round that asks for no draft
         self._rounds = 0
-        self._reach = _TRY  # how far this text let drafts stand as a whole, and as far again
+        # How far this text let drafts stand as a whole, and as far again.
+        self._reach = 2 * _TRY if experience.drafter.usual > _GOOD else _TRY
         # The last budget's, while no round told anything new: deciding costs time too.
         self._depth: int | None = None
         self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
@@ -117,14 +125,19 @@ class Auto:
             self._promised = max(self._speeds(self.experience.drafter.stands()))
         return self._promised
 
-    def sure_speeds(self) -> list[float]:
-        """Tokens a second where 0, 1, ... tokens are drafted for sure."""
+    def costs(self) -> list[float]:
+        """Seconds of a round by drafted tokens."""
         self._learn_costs()
-        return self._speeds(self.experience.drafter.stands(), repeat(1.0))
+        return self._takes
 
     def look_again(self) -> None:
         """What rounds take may have changed."""
         self._takes, self._promised = [], 0.0
+
+    def doubt(self) -> None:
+        """What was seen of late counts less, and what rounds take may have changed."""
+        self.experience.drafter.doubt()
+        self.look_again()
 
     def sit_out(self) -> None:
         """A round has ended that this had no part in."""
@@ -190,17 +203,12 @@ class Auto:
                 for drafted in range(self.deepest + 1)
             ]
 
-    def _speeds(
-        self, stands: Iterable[float], goes_on: Iterable[float] | None = None
-    ) -> list[float]:
-        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand.
-
-        ``goes_on``: the probability that one more token is drafted; None: as it was of late.
-        """
+    def _speeds(self, stands: Iterable[float]) -> list[float]:
+        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand."""
         speeds = [1 / self._plain]
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
         takes = self._takes[0]
-        goes_on = self.experience.drafter.goes_on() if goes_on is None else goes_on
+        goes_on = self.experience.drafter.goes_on()
         for now, on, stand in zip(self._takes[1:], goes_on, stands, strict=False):
             stopped += reached * (1 - on) * takes  # drafts that end before this token
             reached *= on
@@ -218,7 +226,10 @@ class Auto:
         Its gain is that of ``best``, which ``depth`` is on its way to: the first steps alone may lose.
         """
         told = self._told
-        same = told and bool(depth) == bool(told.depth) and abs(depth - told.depth) < 2
+        alike = told is not None and bool(depth) == bool(told.depth)
+        if alike and depth and self._rounds - self._told_at < _TELL_AFTER:
+            return None
+        same = alike and told is not None and abs(depth - told.depth) < 2
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
@@ -227,6 +238,7 @@ class Auto:
         if told and not told.depth and not depth and _alike(told, needed, expected):
             return None
         why = self._why(depth, best, gain / speeds[0], needed, expected)
+        self._told_at = self._rounds
         self._told = Decision(depth=depth, why=why, needed=needed, expected=expected)
         return self._told
 
@@ -261,9 +273,9 @@ def _alike(told: Decision, needed: float | None, expected: float | None) -> bool
 
 
 def _least(holds: Callable[[float], bool]) -> float:
-    """The least number in 0..1, to a thousandth, from which ``holds`` is true."""
+    """The least number in 0..1, to half a hundredth, from which ``holds`` is true."""
     low, high = 0.0, 1.0
-    while high - low > 0.001:
+    while high - low > 0.005:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high

@@ -2,30 +2,30 @@
 
 Each is judged by an ``Auto`` of its own, from what its drafts took and how they stood. What was never
 tried promises much, since nothing is known against it, so each gets its turn; and in every text anew,
-since what others taught counts for little in the next one. Recalled text costs nothing to look up: it is
-looked at in every round, and drafted where there is so much of it that it is expected to be faster.
+since what others taught counts for little in the next one. Recalled text costs nothing to look up: the
+proposer looks in every round, and is told how good it has to be to be faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import inf
 
 from engine.controllers.auto import Auto
 from engine.events import Budget, Round
-from engine.request import MAX_DEPTH
 
 _BETTER = 1.05
 """How much more another must promise: what it missed of the text takes time to read."""
 _STAY = 3
-"""Rounds until another may take over: the first one says nothing about times."""
-_LOOK = 8
-"""Rounds after which those that sit out are looked at again."""
-_NEVER = MAX_DEPTH + 1
+"""Rounds of one's own until another may take over: the first one says nothing about times."""
+_LOOK = 16
+"""Rounds after which those that sit out are looked at again: times have changed, and what was seen of
+them in this text may have been bad luck."""
 
 
 class Choice:
-    """One of ``members`` drafts; ``recall`` judges what past text offers."""
+    """One of ``members`` drafts; ``recall`` knows what drafts of past text take."""
 
     def __init__(self, members: Mapping[str, Auto], recall: tuple[str, Auto]) -> None:
         assert members
@@ -33,7 +33,7 @@ class Choice:
         self._recalling, self._recall = recall
         self._active = max(self._members, key=self._promise_of)
         self._stayed = self._rounds = 0
-        self._least = 0  # recalled tokens from which on they are drafted; 0 is out of date
+        self._needed: tuple[float, ...] = ()  # see ``Budget``; () is out of date
 
     def budget(self) -> Budget:
         if self._stayed >= _STAY:
@@ -43,9 +43,11 @@ class Choice:
         decision = budget.decision
         if decision is not None:
             decision = replace(decision, why=f"{name}: {decision.why}")
-        if not self._least:
-            self._least = self._least_worth(auto.promise())
-        return replace(budget, decision=decision, proposer=name, least=self._least, most=MAX_DEPTH)
+        if not self._needed:
+            # Whoever has just begun is not interrupted: what it can do is still to be seen.
+            promised = auto.promise() if self._stayed >= _STAY else inf
+            self._needed = tuple(promised * took - 1 for took in self._recall.costs()[1:])
+        return replace(budget, decision=decision, proposer=name, needed=self._needed)
 
     def observe(self, round: Round) -> None:
         active = self._members[self._active]
@@ -57,25 +59,21 @@ class Choice:
         else:
             active.observe(round)
             self._recall.sit_out()
-        self._stayed += 1
+            self._stayed += 1
         self._rounds += 1
-        if round.tree.tokens or self._rounds % _LOOK == 0:
-            self._least = 0
+        if round.tree.tokens:
+            self._needed = ()
         if self._rounds % _LOOK == 0:
-            for one in (*self._members.values(), self._recall):
-                one.look_again()
+            self._recall.look_again()
+            for name, auto in self._members.items():
+                if name != self._active:
+                    auto.doubt()
 
     def _choose(self) -> None:
         best = max(self._members, key=self._promise_of)
         if self._promise_of(best) > _BETTER * self._promise_of(self._active):
-            self._active, self._stayed, self._least = best, 0, 0
+            self._active, self._stayed, self._needed = best, 0, ()
             self._members[best].take_over()
 
     def _promise_of(self, name: str) -> float:
         return self._members[name].promise()
-
-    def _least_worth(self, promised: float) -> int:
-        """How many recalled tokens promise more."""
-        speeds = self._recall.sure_speeds()
-        worth = (depth for depth in range(1, len(speeds)) if speeds[depth] > promised)
-        return next(worth, _NEVER)

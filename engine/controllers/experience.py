@@ -92,9 +92,19 @@ class Drafter:
             self._usual.fade(_FORGET_USUAL)
             self._usual.add(accepted > 0)
 
+    def doubt(self) -> None:
+        """Half of what was seen is forgotten: estimates move to what is usual."""
+        for share in (*self._drafted, *self._accepted):
+            share.fade(0.5)
+
     def nodes(self, depth: int) -> int:
         """How many tokens a draft so deep has, its branches included."""
         return self._nodes[depth]
+
+    @property
+    def usual(self) -> float:
+        """How often the first token stands, in the long run; 0 before anything is known."""
+        return self._usual.estimate(0.0)
 
     def stands(self) -> Iterator[float]:
         """The probability that a drafted token stands, for each position.

@@ -2,24 +2,63 @@
 
 A draft model and several heads may be loaded at once, and past text is always there. Which of them pays
 depends on the machine, the model and the text at hand. The controller measures (see
-engine.controllers.choice) and names one for each round; text that is recalled takes its place where
-there is enough of it. Under a fixed depth the usual one drafts, and so does text that goes on as far.
+engine.controllers.choice) and names one for each round; text that is recalled takes its place where it is
+good enough. Under a fixed depth the usual one drafts, and so does text that goes on as far.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import accumulate, chain, repeat
+from operator import mul
 from typing import ClassVar
 
 from engine import proposers
 from engine.acceptance import Acceptance
 from engine.context import Context
 from engine.events import Budget
-from engine.proposers.base import NOTHING, DraftProposal, Proposer, Resources
+from engine.proposers.base import DraftProposal, Proposer, Resources
 from engine.proposers.suffix import RECALLING, SuffixProposer, as_proposal
 from engine.sampling import Sampler
+from engine.suffix_automaton import Continuation
+
+_FORGET = 0.9
+"""What a judged recollection still counts for one later: about the last ten of its length matter."""
+_PRIOR_WEIGHT = 4.0
+"""Tokens that what is expected before anything was seen counts for."""
+
+
+class Foresight:
+    """How much of recalled text comes true, judged in every round, whoever drafted in it.
+
+    A recollection is as long as the text behind it is alike, so long ones are surer than short ones.
+    """
+
+    def __init__(self) -> None:
+        # Right and judged tokens, by the length's number of binary digits.
+        self._seen = [[p * _PRIOR_WEIGHT, _PRIOR_WEIGHT] for p in (0.0, 0.4, 0.6, 0.75, 0.9)]
+        self._first = [tuple(pair) for pair in self._seen]
+
+    def learn(self, recalled: Sequence[int], came: Sequence[int]) -> None:
+        """``came`` are the tokens that stand now where ``recalled`` ones might have stood."""
+        if not recalled:
+            return
+        kind = len(recalled).bit_length()
+        seen, (right, judged) = self._seen[kind], self._first[kind]
+        # What was expected at first never fades.
+        seen[0] = right + _FORGET * (seen[0] - right)
+        seen[1] = judged + _FORGET * (seen[1] - judged)
+        for token, wanted in zip(recalled, came, strict=False):
+            seen[0] += token == wanted
+            seen[1] += 1
+            if token != wanted:
+                break
+
+    def expected(self, length: int) -> list[float]:
+        """Of the first 1, 2, ... ``length`` tokens of a recollection so long, those that come true."""
+        right, judged = self._seen[length.bit_length()]
+        return list(accumulate(accumulate(repeat(right / judged, length), mul)))
 
 
 class BestProposer:
@@ -39,11 +78,16 @@ class BestProposer:
             if name in offered
         }
         self.suffix = SuffixProposer(options, resources)
+        self.foresight = Foresight()
         self._usual = proposers.preferred(self.members) if self.members else None
         self._drafting: Proposer | None = None
+        self._recalled = Continuation()
+        self._drafted: tuple[int, ...] = ()
 
     def begin(self, context: Context, sampler: Sampler) -> None:
-        self._drafting = None
+        self._drafting, self._recalled, self._drafted = None, Continuation(), ()
+        if not sampler.may_recall:
+            self.foresight = Foresight()
         for proposer in self._all:
             proposer.begin(context, sampler)
 
@@ -52,20 +96,24 @@ class BestProposer:
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         name = budget.proposer or self._usual
-        if name is None:
-            return self._recalled(context, 1, budget.depth)
-        self._drafting = None
-        recalled = self._recalled(
-            context, budget.least or budget.depth, budget.most or budget.depth
-        )
-        if recalled.tree.tokens or not budget.depth:
-            return recalled
-        self._drafting = self.members[name]
-        return replace(self._drafting.propose(context, budget), by=name)
+        most = max(budget.depth, len(budget.needed))
+        self._recalled = self.suffix.recall(context, most)
+        self._drafting = None if name is None else self.members[name]
+        depth = self._worth(budget)
+        if depth or self._drafting is None or not budget.depth:
+            tokens = self._recalled.tokens[: depth or (budget.depth if name is None else 0)]
+            proposal = replace(as_proposal(Continuation(tokens)), by=RECALLING)
+            self._drafting = None
+        else:
+            proposal = replace(self._drafting.propose(context, budget), by=name)
+        self._drafted = proposal.tree.tokens
+        return proposal
 
     def observe(self, acceptance: Acceptance) -> None:
         if self._drafting is not None:
             self._drafting.observe(acceptance)
+        stood = [self._drafted[node] for node in acceptance.path]
+        self.foresight.learn(self._recalled.tokens, [*stood, acceptance.next_token])
 
     def close(self) -> None:
         for proposer in self._all:
@@ -75,9 +123,16 @@ class BestProposer:
     def _all(self) -> tuple[Proposer | SuffixProposer, ...]:
         return (*self.members.values(), self.suffix)
 
-    def _recalled(self, context: Context, least: int, most: int) -> DraftProposal:
-        """Nothing where the text does not go on for ``least`` tokens."""
-        if not least <= most:
-            return NOTHING
-        found = as_proposal(self.suffix.recall(context, most))
-        return replace(found, by=RECALLING) if len(found.tree) >= least else NOTHING
+    def _worth(self, budget: Budget) -> int:
+        """How many of the recalled tokens are worth drafting in place of a member's."""
+        length = len(self._recalled.tokens)
+        if not budget.needed:
+            return budget.depth if 0 < budget.depth <= length else 0
+        expected = self.foresight.expected(length)
+        # As fast as needed, or by how much faster.
+        gains = [
+            (1 + found) / (1 + wanted)
+            for found, wanted in zip(expected, budget.needed, strict=False)
+        ]
+        best = max(range(len(gains)), key=gains.__getitem__, default=0)
+        return best + 1 if gains and gains[best] > 1 else 0

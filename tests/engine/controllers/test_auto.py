@@ -331,17 +331,23 @@ def test_a_new_text_begins_with_short_drafts_that_grow_while_they_stand() -> Non
     experience = warm(machine := Machine(acceptance=1.0, noise=0.0))
     depths = [one.budget.depth for one in answered(machine, experience, 200)]
     assert depths[:4] == [2, 4, 8, 15]
-    assert [one.budget.depth for one in answered(machine, experience, 60)][:3] == [2, 4, 8]
+    assert [one.budget.depth for one in answered(machine, experience, 60)][:3] == [4, 8, 15]
+
+
+def test_where_drafts_seldom_stood_a_new_text_begins_with_the_shortest() -> None:
+    experience = warm(machine := Machine(acceptance=0.5, draft_step=0.01))
+    answered(machine, experience, 200)
+    assert answered(machine, experience, 5)[0].budget.depth == 2
 
 
 def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
-    """Two tokens of a costly draft lose, ten win: the sentence said "0.58 times as fast"."""
-    machine = Machine(lambda rows: 4.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
+    """Four tokens of a costly draft lose, fifteen win: the sentence said "0.58 times as fast"."""
+    machine = Machine(lambda rows: 6.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
     experience = warm(machine)
     answered(machine, experience, 200)
     first = told(answered(machine, experience, 200))[0]
-    assert machine.speed(2) < machine.speed(0)
-    assert first.why.startswith("drafting 2 tokens a round, up to 15 while they stand: 3.")
+    assert machine.speed(4) < machine.speed(0)
+    assert first.why.startswith("drafting 4 tokens a round, up to 15 while they stand: 2.")
 
 
 def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
