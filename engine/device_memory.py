@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from engine.devices import ran_out
+from engine.devices import is_lost, ran_out
 from engine.errors import OutOfMemory
 from engine.models import loader
 
@@ -24,15 +24,20 @@ def gpu_free_bytes() -> int | None:
 
     What torch keeps of freed memory for later is given back first, so it counts as free.
     """
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+    _give_back()
     return loader.gpu_free_bytes()
 
 
 def release() -> None:
     """Gives back what nothing refers to any more, cycles included."""
     gc.collect()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    _give_back()
+
+
+def _give_back() -> None:
+    """What torch keeps of freed memory for later. A GPU that is lost refuses this call too."""
+    usable = torch.cuda.is_available() and not is_lost("cuda")
+    if usable and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 

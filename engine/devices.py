@@ -105,11 +105,16 @@ def lose(device: torch.device) -> None:
     _lost.add(device.type)
 
 
+def is_lost(kind: str) -> bool:
+    """Whether a device of this kind, as ``cuda``, failed in this process."""
+    return kind in _lost
+
+
 def look() -> Facts:
     """Asks torch and the system; some milliseconds."""
     import torch
 
-    built, lost = torch.version.cuda is not None, "cuda" in _lost
+    built, lost = torch.version.cuda is not None, is_lost("cuda")
     driver = shutil.which("nvidia-smi") is not None or Path("/proc/driver/nvidia/version").exists()
     problem = ""
     # The driver's words: as warnings from a torch that is not asked to use it, else as an error.

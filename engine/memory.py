@@ -40,7 +40,10 @@ GPU_OVERHEAD = 300_000_000
 """The kernels' code, cuBLAS's own buffers, and what the allocator cannot fill."""
 
 GPU_ROWS = 16
-"""Rows of a round at most; all that a round works in is allocated for so many."""
+"""Rows of a round at most; what turns logits into tokens is allocated for so many."""
+
+GPU_PROMPT_ROWS = 64
+"""Rows of a prompt that attention takes at once; a round's are fewer."""
 
 GPU_GRAPHS = 9
 GPU_GRAPH_BYTES = 24_000_000
@@ -121,9 +124,9 @@ class ModelSize:
         return 2 * self.layers * self.kv_heads * position + self.features * feature
 
     def attention_bytes(self, context: int) -> int:
-        """What a GPU's attention leaves of a round between its two launches; all layers share it."""
+        """What a GPU's attention leaves between its two launches; all layers share it."""
         splits = -(-min(context, self.context) // GPU_SPLIT)
-        return GPU_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
+        return GPU_PROMPT_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
 
     def sampling_bytes(self) -> int:
         """What a GPU turns logits into tokens in."""

@@ -34,10 +34,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m gpu`` runs where the pages' libraries may be absent: only files with such tests are read."""
-    if not _for_gpu(config) or not collection_path.name.startswith("test_"):
+    """``-m gpu`` runs where the pages' libraries may be absent: only files with such tests are read,
+    and no folder's conftest.py where there are none."""
+    if not _for_gpu(config):
         return None
-    return b"mark.gpu" not in collection_path.read_bytes() or None
+    if collection_path.is_dir():
+        return not any(map(_has_gpu_tests, collection_path.rglob("test_*.py"))) or None
+    return (
+        collection_path.name.startswith("test_") and not _has_gpu_tests(collection_path)
+    ) or None
+
+
+def _has_gpu_tests(file: Path) -> bool:
+    return b"mark.gpu" in file.read_bytes()
 
 
 def _for_gpu(config: pytest.Config) -> bool:

@@ -64,6 +64,15 @@ class Clock:
         if self.cuda:
             torch.cuda.synchronize(self.device)
 
+    def check(self) -> None:
+        """Raises RuntimeError where the device refuses what comes next.
+
+        After an error of its own that is everything; after a capture that broke, random numbers.
+        """
+        self.wait()
+        if self.cuda:
+            torch.rand(1, device=self.device)
+
     def time(self, call: Call, repeats: int) -> Times:
         """Of one call."""
         return self.interleaved({0: call}, repeats)[0]
@@ -104,9 +113,11 @@ class Clock:
 
         if not self.cuda:
             return Captured(all_of_them)
+        stream = torch.cuda.current_stream(self.device)
         try:
             return self._graph(all_of_them)
         except RuntimeError as error:  # something in it waits for the host
+            torch.cuda.set_stream(stream)  # the capture has left its own in place
             self.wait()
             return Captured(all_of_them, problem=str(error).splitlines()[0])
 

@@ -31,7 +31,8 @@ from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 ROWS = tuple(range(1, 17))
 COLD_BYTES = 2**28
 """Four times the largest cache of a GPU today."""
-MOST_COPIES = 16
+MOST_COPIES = 128
+"""Enough for 2 MB each, as a layer of the smallest model reads of a short cache."""
 PAST = (1024, 8192)
 """Positions behind which attention is timed."""
 

@@ -161,7 +161,9 @@ class Run:
         """Whether the device still answers afterwards."""
         self.say(name)
         if self.state is not None:
-            self.state.begin(self.report, name, self.budget.expected(estimate))
+            # Never less: that a quick part went before says little of one that compiles.
+            most = max(estimate, self.budget.expected(estimate))
+            self.state.begin(self.report, name, most)
         try:
             self.budget.run(
                 estimate,
@@ -173,9 +175,9 @@ class Run:
             self._failed(name, error)
         self._write()
         try:
-            self.clock.wait()
+            self.clock.check()
             device_memory.release()
-        except RuntimeError:  # after an error of its own, CUDA refuses every call
+        except RuntimeError:
             return False
         return True
 

@@ -33,7 +33,6 @@ EXACT_WIDTH = 1024
 LONGEST = 2**31 // (255 * WEIGHT_LEVELS)
 """The widest input whose sum fits in 32 bits."""
 
-_CENTRES = {levels: torch.tensor(levels + 1.5) for levels in ACTIVATION_LEVELS}
 # Keeps a row of zeros from dividing by zero; far below any scale that matters.
 _TINY = torch.tensor(1e-30)
 
@@ -66,7 +65,14 @@ def quantise_rows(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
     """``x (rows, in)`` as bytes around ``levels + 1``, and each row's scale ``(rows, 1)`` float32."""
     scale = torch.add(_TINY, x.abs().amax(-1, keepdim=True).float(), alpha=1 / levels)
     # Truncation after adding a half rounds to the nearest; the result is 1 .. 2 * levels + 1.
-    return torch.addcdiv(_CENTRES[levels], x.float(), scale).to(torch.uint8), scale
+    centre = _centre_on(x.device, levels)
+    return torch.addcdiv(centre, x.float(), scale).to(torch.uint8), scale
+
+
+@functools.cache
+def _centre_on(device: torch.device, levels: int) -> Tensor:
+    """There: ``addcdiv`` takes no number of the CPU beside a GPU's tensors, as ``add`` does."""
+    return torch.tensor(levels + 1.5, device=device)
 
 
 class Int8Reference:

@@ -103,7 +103,9 @@ def collect_squares(
 @triton.jit
 def norm_factor(square: tl.tensor, width: tl.tensor, epsilon: tl.tensor) -> tl.tensor:
     """1 / sqrt(mean square + epsilon) of each row: (16,) float32."""
-    return tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(square, width.to(tl.float32)) + epsilon))
+    # A width of 1 is compiled in, and no tensor.
+    mean = tl.div_rn(square, tl.cast(width, tl.float32))
+    return tl.div_rn(1.0, tl.sqrt_rn(mean + epsilon))
 
 
 @triton.jit

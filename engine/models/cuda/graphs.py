@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 
 _AHEAD = 2
 """Rounds whose results the host may not have read yet."""
+_kept: list[Tensor] = []
+"""Pinned memory of all runners, some hundred bytes each. Never freed: to free it, torch asks the device,
+and where that is lost the answer ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Runner:
             torch.empty(round.result.shape, dtype=torch.int32, pin_memory=pinned)
             for _ in range(_AHEAD)
         ]
+        if pinned:
+            _kept.extend(self._copies)
         self._launched = 0
 
     def launch(self, mode: Mode) -> Pending:
@@ -93,12 +98,13 @@ class Runner:
 
     def _capture(self, mode: Mode) -> None:
         """Where it fails, for lack of memory say, rounds run as they stand from here on."""
-        graph = torch.cuda.CUDAGraph()
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self.round.run(mode)
         except RuntimeError as error:  # a device that is lost says so again at its next call
             log.warning("No CUDA graph of %s, so rounds run without, slower: %s", mode, error)
             self.captures = False
+            torch.cuda.set_stream(stream)  # a capture that broke leaves its own in place
             return
         self._graphs[mode] = graph

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -205,3 +207,46 @@ def test_running_out_of_memory_is_survived() -> None:
         taken.clear()
     cache.crop(0)
     assert torch.equal(model.forward(text, cache, last=3), before)
+
+
+LOSES_THE_GPU = """
+import sys
+from pathlib import Path
+import torch
+from engine.events import Failed, Finished
+from engine.models.cuda.graphs import Runner
+from engine.request import Request, Speculation
+from engine.service import EngineService
+
+service, launch, alone = EngineService(threads=1), Runner.launch, Speculation(proposer="none")
+asked = Request(token_ids=(5, 6, 7), max_tokens=4, ignore_eos=True, speculation=alone)
+
+def load():
+    return service.load(Path(sys.argv[1]), None, name="target", dtype="bf16")
+
+def last():
+    return list(service.submit(asked))[-1]
+
+def broken(self, mode):
+    torch.zeros(1, device="cuda")[torch.full((1,), 10**9, device="cuda")]
+    return launch(self, mode)
+
+assert load().device.startswith("cuda")
+assert isinstance(last(), Finished)
+Runner.launch = broken
+failed = last()
+assert isinstance(failed, Failed) and "stopped answering" in failed.message, failed
+assert load().device == "cpu"
+assert isinstance(last(), Finished)
+print("goes on", flush=True)
+"""
+
+
+def test_who_loses_the_gpu_goes_on_on_the_cpu(tmp_path: Path) -> None:
+    """In a process of its own, which has no GPU from then on; what it frees there must not end it."""
+    write_pair(tmp_path / "target", tmp_path / "draft")
+    done = subprocess.run(
+        [sys.executable, "-c", LOSES_THE_GPU, str(tmp_path / "target")],
+        cwd=Path(__file__).parents[4], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "goes on" in done.stdout, done.stderr[-3000:]
