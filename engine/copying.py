@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-RUNS = (4, 2)
-"""Lengths of the runs of tokens by which a source is found; the longest first."""
+SHORT, LONG = 2, 4
+"""Lengths of the runs of tokens by which a source is found. A long one is enough to leave another."""
 WINDOW = 24
 """How far behind the place where it was left a copy may take its source up again."""
 PATIENCE = 16
@@ -131,7 +131,7 @@ class Copy:
     def _take(self, token: int) -> None:
         at = len(self.text)
         self.text.append(token)
-        for size in RUNS:
+        for size in (SHORT, LONG):
             if at >= size:
                 self._latest[tuple(self.text[at - size : at])] = at
 
@@ -187,8 +187,15 @@ class Copy:
 
     def _look_for(self, token: int) -> None:
         """Notes where the copy may have come back with ``token``."""
-        text, end = self.text, min(self._left + WINDOW, self._began)
-        found = {place + 1: 1 for place in range(self._left, end) if text[place] == token}
+        text, left = self.text, self._left
+        window = text[left : min(left + WINDOW, self._began)]
+        # Most tokens are new ones; asking so is much faster than looking at each place.
+        places = (
+            [at for at, other in enumerate(window, left) if other == token]
+            if token in window
+            else ()
+        )
+        found = dict.fromkeys((place + 1 for place in places), 1)
         for place, count in self._returns.items():
             if text[place] == token:
                 found[place + 1] = count + 1
@@ -203,13 +210,20 @@ class Copy:
         if self._returns and self._returns[self._best_return()] >= SURE:
             return self._come_back(self._best_return())
         lost = self._away and len(self.text) - self._began > PATIENCE
-        for size in RUNS if lost or not self._away else RUNS[:1]:
-            place = self._latest.get(tuple(self.text[-size:]))
-            if place is not None:
-                self._trust = size
-                return self._go_on(Cursor(place))
-        if lost:
+        size, place = self._match()
+        if place is not None and (size == LONG or lost or not self._away):
+            self._trust = size
+            self._go_on(Cursor(place))
+        elif lost:
             self._go_on(None)
+
+    def _match(self) -> tuple[int, int | None]:
+        """The longest run at the end that stood before, and what followed it then."""
+        place = self._latest.get(tuple(self.text[-SHORT:]))
+        if place is None:  # no longer one did either
+            return 0, None
+        longer = self._latest.get(tuple(self.text[-LONG:]))
+        return (SHORT, place) if longer is None else (LONG, longer)
 
     def _come_back(self, place: int) -> None:
         count = self._returns[place]

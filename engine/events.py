@@ -48,6 +48,8 @@ class Tree:
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
             raise ValueError("a tree needs one parent for each token")
+        if self.is_chain:  # most are, and are soon told from others
+            return
         if any(not -1 <= parent < node for node, parent in enumerate(self.parents)):
             raise ValueError("a parent must come before its child")
 
@@ -63,6 +65,8 @@ class Tree:
     @property
     def depths(self) -> tuple[int, ...]:
         """Of each node: 1 for those behind the pending token."""
+        if self.is_chain:
+            return tuple(range(1, len(self.tokens) + 1))
         found: list[int] = []
         for parent in self.parents:
             found.append(1 if parent < 0 else found[parent] + 1)

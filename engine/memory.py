@@ -36,8 +36,9 @@ SHORTEST_CONTEXT = 512
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
-GPU_OVERHEAD = 300_000_000
-"""The kernels' code, cuBLAS's own buffers, and what the allocator cannot fill."""
+GPU_OVERHEAD = 500_000_000
+"""The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
+widest product of a 32B model), and what the allocator cannot fill."""
 
 GPU_ROWS = 16
 """Rows of a round at most; what turns logits into tokens is allocated for so many."""

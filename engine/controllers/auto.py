@@ -36,7 +36,9 @@ _COSTS_AFTER = 8
 _TELL_AFTER = 16
 """Rounds after which another depth is told: who reads it cannot follow faster, and reasons take longer
 to find than depths."""
-_HARDLY_EVER = 1e-3
+_HARDLY_EVER, _FALLEN = 1e-3, 0.8
+"""Deeper drafts are not looked at where their last token hardly ever stands, or where they are so much
+slower than shallower ones."""
 _SETTLED = 16
 """Rounds of drafting after which a pause before them is forgotten."""
 
@@ -204,8 +206,8 @@ class Auto:
             ]
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:
-        """Tokens a second at depth 0, 1, ... ``deepest``, or to where deeper tokens hardly ever stand."""
-        speeds = [1 / self._plain]
+        """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""
+        speeds, best = [1 / self._plain], 0.0
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
         takes = self._takes[0]
         goes_on = self.experience.drafter.goes_on()
@@ -215,9 +217,11 @@ class Auto:
             alive *= on * stand
             tokens += alive
             takes = now
-            speeds.append(tokens / (stopped + reached * takes))
-            if alive < _HARDLY_EVER:
+            speed = tokens / (stopped + reached * takes)
+            speeds.append(speed)
+            if alive < _HARDLY_EVER or speed < _FALLEN * best:
                 break
+            best = speed if speed > best else best
         return speeds
 
     def _news(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:

@@ -52,10 +52,9 @@ class Share:
         if self.chances > chances:
             self.fade(chances / self.chances)
 
-    def estimate(self, otherwise: float, weight: float = 1.0) -> float:
+    def estimate(self, otherwise: float) -> float:
         """The rate; ``otherwise`` where little was seen."""
-        prior = _PRIOR_WEIGHT * weight
-        return (self.times + prior * otherwise) / (self.chances + prior)
+        return (self.times + _PRIOR_WEIGHT * otherwise) / (self.chances + _PRIOR_WEIGHT)
 
 
 class Drafter:
@@ -111,17 +110,17 @@ class Drafter:
 
         Deep positions are seen seldom; where little is known, the position before tells.
         """
-        rate = self._usual.estimate(_PRIOR)
-        for share in self._accepted:
-            rate = share.estimate(rate, self._weight)
+        rate, prior = self._usual.estimate(_PRIOR), _PRIOR_WEIGHT * self._weight
+        for share in self._accepted:  # ``estimate`` written out: this is asked in every round
+            rate = (share.times + prior * rate) / (share.chances + prior)
             yield rate
 
     def goes_on(self) -> Iterator[float]:
         """The probability that one more token is drafted, for each position."""
-        rate = 1.0
+        rate, prior = 1.0, _PRIOR_WEIGHT * self._weight
         for share in self._drafted:
-            rate = share.estimate(rate, self._weight)
-            yield max(rate, _RARELY)
+            rate = (share.times + prior * rate) / (share.chances + prior)
+            yield rate if rate > _RARELY else _RARELY
 
     def _age(self, rounds: int) -> None:
         """What was seen before counts less than what comes."""

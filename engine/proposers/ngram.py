@@ -84,10 +84,12 @@ class NgramProposer:
         if not budget.depth:
             return NOTHING
         size, follow = self._match(tokens)
-        drafted = Tree.chain(
-            self._from_past(tokens, size, budget.depth) or _copied(tokens, follow, budget.depth)
+        drafted = self._from_past(tokens, size, budget.depth) or _copied(
+            tokens, follow, budget.depth
         )
-        return DraftProposal(drafted, None, (None,) * len(drafted))
+        if not drafted:
+            return NOTHING
+        return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
 
     def observe(self, acceptance: Acceptance) -> None: ...
 

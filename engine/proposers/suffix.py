@@ -22,7 +22,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.past_replies import PastReplies
 from engine.prefix import common_prefix, parts
-from engine.proposers.base import DraftProposal, Resources
+from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.sampling import Sampler
 from engine.suffix_automaton import Continuation, Match, SuffixAutomaton
 
@@ -127,7 +127,7 @@ class SuffixProposer:
         copied = self.copy.draft(depth)
         # Counted as sure, as a match is that only ever went on in one way.
         best = Continuation(copied, float(len(copied)))
-        if depth:
+        if len(copied) < depth:
             for automaton, match in ((self.own, self.own.repeated()), *self._found):
                 best = max(best, self._likeliest(automaton, match, depth), key=_score)
         return best
@@ -173,6 +173,8 @@ class SuffixProposer:
 
 def as_proposal(continuation: Continuation) -> DraftProposal:
     """Recalled without chance, so there is no q."""
+    if not continuation.tokens:
+        return NOTHING
     drafted = Tree.chain(continuation.tokens)
     return DraftProposal(drafted, None, (None,) * len(drafted))
 

@@ -268,13 +268,15 @@ REJECTION = AcceptanceRule.REJECTION
 WEIGHED = [
     *((name, Control.FIXED, REJECTION) for name in proposers.names() if name != "none"),
     *(("draft", Control(each), REJECTION) for each in controllers.names() if each != "fixed"),
+    ("best", Control.AUTO, REJECTION),
     *(
         ("draft", Control.FIXED, rule)
         for rule in AcceptanceRule
         if rule.weighs_q and rule != REJECTION
     ),
 ]
-"""Every proposer; every controller and every other such rule with the one that draws its drafts."""
+"""Every proposer; every controller and every other such rule with the one that draws its drafts; and
+the one that the controller chooses the proposer for."""
 
 
 @pytest.mark.parametrize(("name", "control", "rule"), WEIGHED)

@@ -45,11 +45,11 @@ def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, around: Around) -> Tensor
         inputs = inputs * norm_factor(x, around.norm) * around.norm.weight.float()
     inputs = inputs.bfloat16()
     outputs = weight.shape[0]
-    parts = [
-        F.linear(inputs, _widened(weight, start, min(start + PART, outputs))).float()
-        for start in range(0, outputs, PART)
-    ]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+    sums = torch.empty(len(x), outputs, device=x.device)
+    for start in range(0, outputs, PART):
+        stop = min(start + PART, outputs)
+        sums[:, start:stop] = F.linear(inputs, _widened(weight, start, stop))
+    return sums
 
 
 def _widened(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:

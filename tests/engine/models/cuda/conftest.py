@@ -6,6 +6,7 @@ Where there is no CUDA device they are skipped, and ``test_interpreted`` runs th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import torch
 from engine.devices import Place
 from engine.testing import interpreter
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
+from tests.engine.models.cuda.small import write_pair
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +31,11 @@ def device() -> Iterator[torch.device]:
         place = Place(DEVICE, kernels=True)
         patch.setattr("engine.devices.choose", lambda wanted=None: place)
         yield DEVICE
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Of a small target and its draft."""
+    root = tmp_path_factory.mktemp("pair")
+    write_pair(root / "target", root / "draft")
+    return root / "target", root / "draft"

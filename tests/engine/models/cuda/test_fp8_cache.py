@@ -23,7 +23,7 @@ from engine.session import Session
 from engine.testing.checkpoints import write_random
 from engine.text import TextCodec
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.engine.models.cuda.small import SIZES, load, tokens, write_pair
+from tests.engine.models.cuda.small import SIZES, load, tokens
 from tests.engine.models.cuda.test_decoder import distance
 from tests.engine.models.cuda.test_rounds import DRAWN, GREEDY, NONE, draft, words
 
@@ -38,13 +38,6 @@ APART = 0.12
 def capable(device: torch.device) -> None:
     if device.type == "cuda" and torch.cuda.get_device_capability() < devices.FP8_CAPABILITY:
         pytest.skip("this device knows no e4m3")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    root = tmp_path_factory.mktemp("pair")
-    write_pair(root / "target", root / "draft")
-    return root / "target", root / "draft"
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from engine.session import Session
 from engine.target import Target
 from engine.text import TextCodec
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.engine.models.cuda.small import CONTEXT, load, load_reference, write_pair
+from tests.engine.models.cuda.small import CONTEXT, load, load_reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -37,13 +37,6 @@ PROMPT = (5, 6, 7, 8)
 GREEDY = Sampling()
 DRAWN = Sampling(temperature=0.9, seed=3, top_p=0.95)
 PENALISED = Sampling(temperature=1.2, seed=4, top_k=40, repetition_penalty=1.3)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    root = tmp_path_factory.mktemp("pair")
-    write_pair(root / "target", root / "draft")
-    return root / "target", root / "draft"
 
 
 @pytest.fixture(scope="module")
