@@ -31,6 +31,8 @@ _TRY = 2
 """Tokens of a try while drafting is paused, at most; and of a text's first draft."""
 _GOOD = 0.7
 """Where the first token stands so often in the long run, first drafts are twice as long."""
+_DECIDE = 3
+"""Rounds after which it is decided anew, if nothing happened that asks for it at once."""
 _COSTS_AFTER = 8
 """Rounds after which what a round takes is looked up again."""
 _TELL_AFTER = 16
@@ -108,12 +110,15 @@ class Auto:
         if self._paused:
             self._judge_try(round) if drafted else self._pass_round(asked)
         self._steady += asked
-        if drafted and len(round.accepted_path) == drafted >= self._reach:
+        grown = 0 < len(round.accepted_path) == drafted >= self._reach
+        if grown:
             self._reach = 2 * drafted
         self._rounds += 1
         if self._rounds % _COSTS_AFTER == 0:
             self.look_again()
-        if drafted or self._paused or not self._takes:
+        # One round moves the estimates little, and to decide anew takes time that is the user's.
+        news = grown or (drafted and (not round.accepted_path or self._rounds % _DECIDE == 0))
+        if news or self._paused or not self._takes:
             self._depth, self._promised = None, 0.0
         self._warm = asked
         self._ended = self._clock()
