@@ -166,8 +166,9 @@ def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
     bytes_of = footprint(
         fetch(found.target), draft, found.heads, loaded.dtype, loaded.context, loaded.kv_cache_dtype
     )
+    drafting = bytes_of.keys() - {"target"}
     return lambda method: (
-        bytes_of["target"] + sum(bytes_of[need] for need in proposers.needs_of(method))
+        bytes_of["target"] + sum(bytes_of[one] for one in proposers.drafts_with(method, drafting))
     )
 
 

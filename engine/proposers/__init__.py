@@ -79,6 +79,11 @@ def needs_of(name: str) -> frozenset[str]:
     return needs
 
 
+def drafts_with(name: str, loaded: Collection[str]) -> frozenset[str]:
+    """Of what is ``loaded`` (``draft``, kinds of heads), what a proposer runs. Raises InvalidRequest."""
+    return frozenset(loaded) if name == "best" else needs_of(name)
+
+
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
     proposer = _proposer(name)

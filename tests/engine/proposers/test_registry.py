@@ -54,6 +54,13 @@ def test_who_loads_something_that_drafts_wants_it_used() -> None:
     assert proposers.preferred(("none", "ngram", "suffix")) == "ngram"
 
 
+def test_what_a_proposer_runs_is_what_it_needs_or_all_there_is() -> None:
+    loaded = ("draft", "eagle3", "mlp")
+    assert proposers.drafts_with("eagle3", loaded) == {"eagle3"}
+    assert proposers.drafts_with("suffix", loaded) == set()
+    assert proposers.drafts_with("best", loaded) == set(loaded)
+
+
 def test_every_head_has_a_proposer_and_every_need_can_be_met() -> None:
     needs = frozenset().union(*(proposers.needs_of(name) for name in proposers.names()))
     assert needs == {DRAFT, *kinds()} == {DRAFT, *WRITERS}
