@@ -56,7 +56,7 @@ def decode(
         round = Round(
             index=index,
             proposer=proposal.by or name,
-            budget=budget,
+            budget=replace(budget, needed=()),  # between these two; no more to be told of it
             tree=proposal.tree,
             accepted_path=acceptance.path,
             next_token=acceptance.next_token,

@@ -84,6 +84,7 @@ def _emitted(fields: dict[str, Any]) -> events.Emitted:
 def _budget(fields: dict[str, Any]) -> events.Budget:
     if fields.get("decision") is not None:
         fields["decision"] = events.Decision(**fields["decision"])
+    fields["needed"] = tuple(fields.get("needed", ()))
     return events.Budget(**fields)
 
 
