@@ -96,15 +96,14 @@ class BestProposer:
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         name = budget.proposer or self._usual
-        most = max(budget.depth, len(budget.needed))
-        self._recalled = self.suffix.recall(context, most)
-        self._drafting = None if name is None else self.members[name]
-        depth = self._worth(budget)
-        if depth or self._drafting is None or not budget.depth:
-            tokens = self._recalled.tokens[: depth or (budget.depth if name is None else 0)]
-            proposal = replace(as_proposal(Continuation(tokens)), by=RECALLING)
+        self._recalled = self.suffix.recall(context, max(budget.depth, len(budget.needed)))
+        worth = budget.depth if name is None else self._worth(budget)
+        if worth or name is None or not budget.depth:
             self._drafting = None
+            recalled = Continuation(self._recalled.tokens[:worth])
+            proposal = as_proposal(recalled, RECALLING)
         else:
+            self._drafting = self.members[name]
             proposal = replace(self._drafting.propose(context, budget), by=name)
         self._drafted = proposal.tree.tokens
         return proposal

@@ -85,12 +85,12 @@ class HybridProposer:
             # To the other this is a round in which it may draft nothing: it takes note of the text,
             # and is told below what stood, so that it catches up when its turn comes.
             self.neural.propose(context, _LOOKING_ON)
-            return replace(as_proposal(recalled), by=RECALLING)
+            return as_proposal(recalled, RECALLING)
         drafted = self.neural.propose(context, Budget(length, budget.nodes))
         # It drafts nothing where its own context ends; that too is known before anything is drawn.
         if len(drafted.tree):
             return replace(drafted, by=self.drafting)
-        return replace(as_proposal(recalled), by=RECALLING)
+        return as_proposal(recalled, RECALLING)
 
     def observe(self, acceptance: Acceptance) -> None:
         self.neural.observe(acceptance)

@@ -171,12 +171,12 @@ class SuffixProposer:
         self._context = None
 
 
-def as_proposal(continuation: Continuation) -> DraftProposal:
-    """Recalled without chance, so there is no q."""
+def as_proposal(continuation: Continuation, by: str | None = None) -> DraftProposal:
+    """Recalled without chance, so there is no q. ``by`` is told of a draft, not of none."""
     if not continuation.tokens:
         return NOTHING
     drafted = Tree.chain(continuation.tokens)
-    return DraftProposal(drafted, None, (None,) * len(drafted))
+    return DraftProposal(drafted, None, (None,) * len(drafted), by)
 
 
 def _score(continuation: Continuation) -> float:

@@ -65,8 +65,8 @@ class Desk:
 
     def _round(self, index: int, budget: Budget) -> Round:
         assert budget.proposer is not None
-        name, depth = budget.proposer, budget.depth
-        member = self.members[name]
+        member, depth = self.members[budget.proposer], budget.depth
+        name = budget.proposer if depth else "best"  # as the proposer has it
         offered = self.offers if self.chance.random() < self.recalls else 0
         worth = self._worth(offered, budget)
         if worth:
@@ -178,6 +178,15 @@ def test_where_nothing_pays_nothing_is_drafted() -> None:
     rounds = desk.play(400)
     assert sum(bool(r.tree.tokens) for r in rounds[100:]) < 30
     assert speed(rounds[100:]) > 0.95
+
+
+def test_after_a_pause_it_is_tried_again_and_drafting_goes_on() -> None:
+    desk = Desk({"a": Member(0.9, 0.1)})
+    controller = desk.controller()
+    desk.play(100, controller)
+    desk.members = {"a": Member(0.02, 0.95)}
+    rounds = desk.play(300, controller)
+    assert sum(bool(r.tree.tokens) for r in rounds[150:]) > 100
 
 
 def test_a_decision_says_whose_it_is() -> None:
