@@ -63,11 +63,11 @@ class Reader(Protocol):
         """Whether ``write_on`` drafts, rather than draws from ``catch_up`` and ``write``."""
 
     def write_on(
-        self, context: Context, depth: int, limit: int, draws: Draws | None
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
     ) -> tuple[list[int], list[float | None]]:
         """At most ``depth`` tokens, all below ``limit``, and their q.
 
-        ``draws`` as in ``WritingModel``.
+        ``draws`` and ``floor`` as in ``WritingModel``.
         """
 
     def catch_up(self, context: Context) -> Tensor:
@@ -111,10 +111,11 @@ class _Draft:
         count: int,
         limit: int,
         draws: Draws | None = None,
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
-        """Feeds ``new`` and writes ``count`` tokens in one call; the last one is not fed."""
-        chosen, likely = model.write_on(self.known(new), self.cache, count, limit, draws)
-        self.tokens += [*new, *chosen[:-1]]
+        """Feeds ``new`` and writes ``count`` tokens in one call, fewer where ``floor`` ends them."""
+        chosen, likely = model.write_on(self.known(new), self.cache, count, limit, draws, floor)
+        self.tokens += [*new, *chosen[: count - 1]]  # the last one is not fed
         return chosen, likely
 
 
@@ -145,12 +146,12 @@ class SameVocabulary(_Draft):
         return sampler.reads and self._writing is not None
 
     def write_on(
-        self, context: Context, depth: int, limit: int, draws: Draws | None
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
     ) -> tuple[list[int], list[float | None]]:
         """What would be drawn from ``catch_up`` and ``write``, in one call."""
         assert self._writing is not None
         new = context.tokens[len(self.tokens) :]
-        drafted, likely = self.written_on(self._writing, new, depth, limit, draws)
+        drafted, likely = self.written_on(self._writing, new, depth, limit, draws, floor)
         return drafted, list(likely)
 
     def catch_up(self, context: Context) -> Tensor:
@@ -211,10 +212,10 @@ class OtherVocabulary(_Draft):
         return self.across is Across.SLEM
 
     def write_on(
-        self, context: Context, depth: int, limit: int, draws: Draws | None
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
     ) -> tuple[list[int], list[float | None]]:
         """SLEM, always the likeliest: writes until there is text for ``depth`` tokens of the target
-        and one more."""
+        and one more. ``floor`` is about tokens of the target, whose likelihood is not known here."""
         most = min(_STEPS * (depth + 1), self.room(context))
         spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None

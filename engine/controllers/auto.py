@@ -7,6 +7,11 @@ it stands; each is estimated from judged tokens of the last rounds, so it is cal
 which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
 decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
 
+Within a text some tokens are sure and others are not, and proposers say which: their probabilities,
+corrected by what came of them. A draft goes on while one more token is likely enough to stand to be
+worth its time, so ``depth`` is how long the surest drafts may get. (Stopping by likelihood: EAGLE-2,
+arXiv 2406.16858, for trees; the threshold here follows from times and is set nowhere.)
+
 Every text is foreseen as well or badly in its own way. So each begins with short drafts (less so where
 drafts usually stand), which grow as they stand as a whole, and what earlier texts taught is soon
 outweighed.
@@ -15,7 +20,8 @@ outweighed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat
+from itertools import islice, repeat
+from math import ceil
 from time import perf_counter
 
 from engine.controllers.base import budget_to
@@ -28,13 +34,21 @@ _GAIN, _RESUME = 1.02, 1.05
 nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
-"""Tokens of a try while drafting is paused, at most; and of a text's first draft."""
-_GOOD = 0.7
-"""Where the first token stands so often in the long run, first drafts are twice as long."""
-_DECIDE = 3
-"""Rounds after which it is decided anew, if nothing happened that asks for it at once."""
+"""Tokens of a try while drafting is paused, at most; and of a text's first draft, at least."""
+_UNSPENT = 0.75
+"""What a token costs is partly spent when its likelihood is known: it was drafted. Found by simulation,
+over drafters that take a tenth of this part and most of it."""
+_ALL = 0.95
+"""Drafts that go on so often are not said to end early."""
+_LIKELIEST = 0.9
+"""No draft has to be likelier than this to go on."""
+_DECIDE, _DECIDE_CUT = 3, 8
+"""Rounds after which it is decided anew, if nothing happened that asks for it at once; and where drafts
+end by themselves."""
 _COSTS_AFTER = 8
 """Rounds after which what a round takes is looked up again."""
+_TIMES_EVERY = 3
+"""Of a text's later rounds, so few are measured: to take in a measurement takes time too."""
 _TELL_AFTER = 16
 """Rounds after which another depth is told: who reads it cannot follow faster, and reasons take longer
 to find than depths."""
@@ -66,10 +80,12 @@ class Auto:
         self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
         self._plain = 0.0  # seconds of a round that asks for no draft
         self._rounds = 0
-        # How far this text let drafts stand as a whole, and as far again.
-        self._reach = 2 * _TRY if experience.drafter.usual > _GOOD else _TRY
+        # How far this text let drafts stand as a whole, and as far again; at first the tokens that a
+        # round brings where they usually stand.
+        self._reach = min(max(_TRY, ceil(1 / (1.01 - experience.drafter.usual))), MAX_DEPTH)
         # The last budget's, while no round told anything new: deciding costs time too.
         self._depth: int | None = None
+        self._floor = 0.0
         self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
         experience.drafter.begin()
 
@@ -81,7 +97,7 @@ class Auto:
         if self._paused and self._wait > 0 and not self._tried:
             return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
         if self._depth is not None:
-            return budget_to(self._depth)
+            return budget_to(self._depth, floor=self._floor)
         self._learn_costs()
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
@@ -95,12 +111,13 @@ class Auto:
             # A try: what is to be learnt is whether the first tokens stand.
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
-        self._depth = depth
-        return budget_to(depth, self._news(depth if best else 0, best, speeds))
+        self._depth, self._floor = depth, self._worthwhile() if best else 0.0
+        return budget_to(depth, self._news(depth if best else 0, best, speeds), self._floor)
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, round.tree.depth
-        self._learn_times(round)
+        if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
+            self._learn_times(round)
         if asked:
             self.experience.drafter.learn(round, self._idle)
             self._idle = 0
@@ -116,8 +133,10 @@ class Auto:
         self._rounds += 1
         if self._rounds % _COSTS_AFTER == 0:
             self.look_again()
-        # One round moves the estimates little, and to decide anew takes time that is the user's.
-        news = grown or (drafted and (not round.accepted_path or self._rounds % _DECIDE == 0))
+        # One round moves the estimates little, and to decide anew takes time that is the user's. What
+        # changes from token to token, the floor answers to.
+        every, failed = (_DECIDE_CUT, False) if self._floor else (_DECIDE, not round.accepted_path)
+        news = grown or (drafted and (failed or self._rounds % every == 0))
         if news or self._paused or not self._takes:
             self._depth, self._promised = None, 0.0
         self._warm = asked
@@ -210,6 +229,18 @@ class Auto:
                 for drafted in range(self.deepest + 1)
             ]
 
+    def _worthwhile(self) -> float:
+        """How likely a proposer must say that a whole draft is for one more token to pay.
+
+        That token takes time to draft and to verify, in which the usual rate would bring as many tokens
+        as it must be likely to bring itself.
+        """
+        calibration, takes = self.experience.drafter.calibration, self._takes
+        if not calibration.known or self.deepest < 2:
+            return 0.0
+        each = (takes[-1] - takes[1]) / (self.deepest - 1)
+        return calibration.said_of(min(_UNSPENT * self._promised * each, _LIKELIEST))
+
     def _speeds(self, stands: Iterable[float]) -> list[float]:
         """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""
         speeds, best = [1 / self._plain], 0.0
@@ -258,6 +289,8 @@ class Auto:
         if depth:
             tokens = "1 token" if depth == 1 else f"{depth} tokens"
             growing = f", up to {best} while they stand" if best > depth else ""
+            if self._floor and min(islice(self.experience.drafter.goes_on(), depth)) < _ALL:
+                growing += ", fewer where they are unlikely"
             return (
                 f"drafting {tokens} a round{growing}: {gain:.2f} times as fast at {has} acceptance"
             )

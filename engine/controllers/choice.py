@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf
 
 from engine.controllers.auto import Auto
 from engine.events import Budget, Round
 
 _BETTER = 1.05
 """How much more another must promise: what it missed of the text takes time to read."""
+_INTERRUPT = 1.5
+"""How much more recalled text must promise than one that has just begun."""
 _STAY = 3
 """Rounds of one's own until another may take over: the first one says nothing about times."""
 _LOOK = 16
@@ -44,8 +45,8 @@ class Choice:
         if decision is not None:
             decision = replace(decision, why=f"{name}: {decision.why}")
         if not self._needed:
-            # Whoever has just begun is not interrupted: what it can do is still to be seen.
-            promised = auto.promise() if self._stayed >= _STAY else inf
+            # Whoever has just begun is seldom interrupted: what it can do is still to be seen.
+            promised = auto.promise() * (1 if self._stayed >= _STAY else _INTERRUPT)
             self._needed = tuple(promised * took - 1 for took in self._recall.costs()[1:])
         return replace(budget, decision=decision, proposer=name, needed=self._needed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from engine.controllers.calibration import Calibration
 from engine.controllers.times import Pace, Times
 from engine.events import Round
 from engine.request import MAX_DEPTH
@@ -68,6 +69,7 @@ class Drafter:
         self._drafted = [Share() for _ in range(MAX_DEPTH)]
         self._accepted = [Share() for _ in range(MAX_DEPTH)]
         self._weight = 1.0
+        self.calibration = Calibration()
         self._usual = Share()  # acceptance of first tokens in the long run
         self._nodes = list(range(MAX_DEPTH + 1))  # of the last tree so deep
 
@@ -90,6 +92,10 @@ class Drafter:
         if drafted:
             self._usual.fade(_FORGET_USUAL)
             self._usual.add(accepted > 0)
+            # Behind a rejected token nothing was judged.
+            said = [q for q in round.q[: accepted + 1] if q is not None]
+            if said and round.tree.is_chain:
+                self.calibration.learn(said, accepted)
 
     def doubt(self) -> None:
         """Half of what was seen is forgotten: estimates move to what is usual."""

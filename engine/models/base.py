@@ -95,12 +95,14 @@ class WritingModel(Model, Protocol):
         depth: int,
         limit: int,
         draws: Draws | None = None,
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens.
 
         Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
-        and their probabilities, both among the first ``limit`` tokens of the vocabulary. The last one
-        is not appended.
+        and their probabilities, both among the first ``limit`` tokens of the vocabulary. They end
+        before one that would make all of them together less likely than ``floor``. All are appended
+        but the ``depth``-th.
         """
 
 

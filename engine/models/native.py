@@ -221,6 +221,7 @@ class NativeDecoder:
         depth: int,
         limit: int,
         draws: Draws | None = None,
+        floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         """See ``WritingModel``."""
         assert isinstance(cache, NativeCache)
@@ -232,11 +233,11 @@ class NativeDecoder:
         sharpness, keys = 1.0, None
         if draws is not None:
             sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
-        self._library.continue_(
-            self._pointer, ctypes.byref(step), depth, limit, sharpness, keys, chosen, likely
+        count = self._library.continue_(
+            self._pointer, ctypes.byref(step), depth, limit, sharpness, keys, floor, chosen, likely
         )
-        cache.length += len(tokens) + depth - 1
-        return list(chosen), list(likely)
+        cache.length += len(tokens) + min(count, depth - 1)
+        return chosen[:count], likely[:count]
 
     def _step(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import mul
 from typing import ClassVar
 
 import torch
@@ -18,7 +20,7 @@ from engine.heads.compiled import compiled
 from engine.heads.compiled.block import BlockDraft
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain, draws_of
+from engine.proposers.drawing import Chain, draws_of, floor_of
 from engine.sampling import Sampler
 
 
@@ -68,16 +70,17 @@ class BlockProposer:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
         if depth < 1 or read < 1:
             return NOTHING
+        floor = floor_of(self.sampler, budget)
         if self.compiled is not None:
-            return self._compiled(self.compiled, context, depth)
+            return self._compiled(self.compiled, context, depth, floor)
         for part in parts(range(len(self.text), read)):
             self._read(context, part[0], part[-1] + 1)
         pending = context.tokens[-1]
         states = self.head.states(self.target, pending, self.memory, read)[:depth]
         logits = self.head.logits(self.target, states)
         if self.sampler.takes_likeliest:
-            return self._likeliest(states, logits, pending)
-        chain = Chain(self.sampler, len(context.tokens))
+            return self._likeliest(states, logits, pending, floor)
+        chain = Chain(self.sampler, len(context.tokens), floor)
         if self.head.markov is None and not self._cuts:
             chain.draw_all(logits)
             return chain.proposal()
@@ -86,6 +89,8 @@ class BlockProposer:
             if self._cuts and self._doubted(state, pending):
                 break
             pending = chain.draw(self._behind(row, pending))
+            if chain.ended:
+                break
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None: ...
@@ -115,16 +120,18 @@ class BlockProposer:
             self.compiled.read(start, end)
         self.text += context.tokens[start:end]
 
-    def _compiled(self, block: BlockDraft, context: Context, depth: int) -> DraftProposal:
+    def _compiled(
+        self, block: BlockDraft, context: Context, depth: int, floor: float
+    ) -> DraftProposal:
         """What ``propose`` drafts in a program."""
         start, read, pending = len(self.text), self.target.length, context.tokens[-1]
         self.text += context.tokens[start:read]
         draft = block.begin(start, read, pending, depth)
         if self.sampler.reads:
-            tokens, likely = draft.write(depth, draws_of(self.sampler, read + 1, depth))
-            kept = self._confident(block.states[:depth], [pending, *tokens])
+            tokens, likely = draft.write(depth, draws_of(self.sampler, read + 1, depth), floor)
+            kept = self._confident(block.states[: len(tokens)], [pending, *tokens])
             return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
-        chain = Chain(self.sampler, len(context.tokens))
+        chain = Chain(self.sampler, len(context.tokens), floor)
         if self.head.markov is None and not self._cuts:
             chain.draw_all(block.all_logits(depth))
             return chain.proposal()
@@ -133,10 +140,14 @@ class BlockProposer:
             if self._cuts and self._doubted(state, draft.chain[step]):
                 break
             draft.choose(step, chain.draw(logits))
+            if chain.ended:
+                break
         return chain.proposal()
 
     @torch.inference_mode()
-    def _likeliest(self, states: Tensor, logits: Tensor, pending: int) -> DraftProposal:
+    def _likeliest(
+        self, states: Tensor, logits: Tensor, pending: int, floor: float
+    ) -> DraftProposal:
         """What ``propose`` drafts where nothing is drawn and nothing penalised; changes ``logits``."""
         markov, tokens = self.head.markov, [pending]
         if markov is None:
@@ -146,10 +157,9 @@ class BlockProposer:
                 row.add_(markov.bias(tokens[-1]))
                 tokens.append(int(row.argmax()))
         drafted = tokens[1 : 1 + self._confident(states, tokens)]
-        if not drafted:
-            return NOTHING
-        likely = torch.softmax(logits[: len(drafted)], dim=1).amax(dim=1)
-        return DraftProposal(Tree.chain(drafted), None, tuple(likely.tolist()))
+        likely = torch.softmax(logits[: len(drafted)], dim=1).amax(dim=1).tolist()
+        kept = sum(together >= floor for together in accumulate(likely, mul))
+        return DraftProposal(Tree.chain(drafted[:kept]), None, tuple(likely[:kept]))
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:
         """How many of the tokens behind the first of ``tokens`` are drafted."""

@@ -75,24 +75,28 @@ def branched_out(
     draft: Unrolled,
     sampler: Sampler,
     known: int,
-    depth: int,
-    nodes: int,
+    budget: Budget,
     on_target: Callable[[Tensor], Tensor],
 ) -> DraftProposal:
-    """As ``written_out``, with branches beside the first choices: ``nodes`` tokens in all."""
+    """As ``written_out``, with branches beside the first choices."""
     levels: list[Level] = []
     drafted: list[int] = []
-    for step in range(depth):
+    together = 1.0
+    for step in range(budget.depth):
         logits = on_target(draft.logits(step))
         levels.append(candidates(sampler, logits, drafted, known + step))
         drafted.append(levels[-1].tokens[0])
         draft.choose(step, drafted[-1])
-    return grow(levels, nodes, spread=False)
+        together *= levels[-1].p[0]
+        if together < budget.floor:
+            break
+    return grow(levels, budget.nodes, budget.floor, spread=False)
 
 
-def grow(levels: Sequence[Level], nodes: int, *, spread: bool) -> DraftProposal:
+def grow(levels: Sequence[Level], nodes: int, floor: float, *, spread: bool) -> DraftProposal:
     """The tree of the worthiest ``nodes`` tokens, at most one level deeper than its parent each.
 
+    A token's worth is how likely it is together with its ancestors; none has less than ``floor``.
     ``spread``: what stands on a level may follow every token of the level before; else the first
     choice alone, since the others were not read on from.
     """
@@ -104,6 +108,8 @@ def grow(levels: Sequence[Level], nodes: int, *, spread: bool) -> DraftProposal:
     pushed = 1
     while waiting and len(tokens) < nodes:
         worth, _, before, parent, depth, rank = heapq.heappop(waiting)
+        if -worth < floor:
+            break
         level = levels[depth]
         if rank + 1 < len(level.tokens) and level.p[rank + 1] > 0:
             sibling = -before * level.p[rank + 1], pushed, before, parent, depth, rank + 1

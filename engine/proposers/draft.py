@@ -14,7 +14,7 @@ from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.base import Model
 from engine.proposers.base import DRAFT, NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain, draws_of
+from engine.proposers.drawing import Chain, draws_of, floor_of
 from engine.sampling import Sampler
 
 
@@ -55,13 +55,14 @@ class DraftModelProposer:
         depth = min(budget.depth, self.reader.room(context))
         if depth < 1:
             return NOTHING
-        if self.reader.writes_on(self.sampler):
-            draws = draws_of(self.sampler, len(context.tokens), depth)
-            drafted, likely = self.reader.write_on(context, depth, self.sampler.vocabulary, draws)
+        sampler, known, floor = self.sampler, len(context.tokens), floor_of(self.sampler, budget)
+        if self.reader.writes_on(sampler):
+            draws = draws_of(sampler, known, depth)
+            drafted, likely = self.reader.write_on(context, depth, sampler.vocabulary, draws, floor)
             return DraftProposal(Tree.chain(drafted), None, tuple(likely))
-        chain = Chain(self.sampler, len(context.tokens))
+        chain = Chain(sampler, known, floor)
         token = chain.draw(self.reader.catch_up(context))
-        while len(chain.tokens) < depth:
+        while len(chain.tokens) < depth and not chain.ended:
             token = chain.draw(self.reader.write(token))
         return chain.proposal()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -17,7 +18,7 @@ from engine.heads.eagle3 import Eagle3Head
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.proposers.branches import BranchOptions, branched_out
-from engine.proposers.drawing import Chain, written_out
+from engine.proposers.drawing import Chain, floor_of, written_out
 from engine.sampling import Sampler
 
 
@@ -63,21 +64,23 @@ class Eagle3Proposer:
         read = self.target.length
         if budget.depth < 1 or read < 1:
             return NOTHING
+        known, floor = len(context.tokens), floor_of(self.sampler, budget)
         if self.compiled is not None:
             # After a repeated text all rows may be there, but not what the last one put out.
             start = min(self.rows, read - 1)
             draft = self.compiled.begin(self._behind(context, start, read), start)
-            known, on_target = len(context.tokens), self.head.on_target
+            on_target = self.head.on_target
             nodes = self.options.nodes(self.sampler, self.target, budget)
             if nodes:
-                return branched_out(draft, self.sampler, known, budget.depth, nodes, on_target)
-            return written_out(draft, self.sampler, known, budget.depth, on_target)
+                budget = replace(budget, nodes=nodes)
+                return branched_out(draft, self.sampler, known, budget, on_target)
+            return written_out(draft, self.sampler, known, budget.depth, floor, on_target)
         state = self._catch_up(context, read)
         if self.sampler.takes_likeliest:
-            return self._likeliest(state, budget.depth)
-        chain = Chain(self.sampler, len(context.tokens))
+            return self._likeliest(state, budget.depth, floor)
+        chain = Chain(self.sampler, known, floor)
         token = chain.draw(self.head.on_target(self.head.logits(state)))
-        while len(chain.tokens) < budget.depth:
+        while len(chain.tokens) < budget.depth and not chain.ended:
             state = self._write(token, state, read + len(chain.tokens) - 1)
             token = chain.draw(self.head.on_target(self.head.logits(state)))
         return chain.proposal()
@@ -90,16 +93,19 @@ class Eagle3Proposer:
         if self.compiled is not None:
             self.compiled.close()
 
-    def _likeliest(self, state: Tensor, depth: int) -> DraftProposal:
+    def _likeliest(self, state: Tensor, depth: int, floor: float) -> DraftProposal:
         """What ``propose`` drafts where nothing is drawn and nothing penalised."""
         tokens: list[int] = []
-        likely = []
+        likely: list[float] = []
+        together = 1.0
         while True:
             p, drafted = torch.softmax(self.head.logits(state), dim=-1).max(dim=-1)
-            tokens.append(self.head.token(int(drafted)))
-            likely.append(p)
-            if len(tokens) == depth:
-                return DraftProposal(Tree.chain(tokens), None, tuple(torch.cat(likely).tolist()))
+            together *= float(p)
+            if together >= floor:
+                tokens.append(self.head.token(int(drafted)))
+                likely.append(float(p))
+            if len(tokens) == depth or together < floor:
+                return DraftProposal(Tree.chain(tokens), None, tuple(likely))
             state = self._write(tokens[-1], state, self.rows + len(tokens) - 1)
 
     def _catch_up(self, context: Context, read: int) -> Tensor:

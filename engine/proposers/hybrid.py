@@ -86,7 +86,7 @@ class HybridProposer:
             # and is told below what stood, so that it catches up when its turn comes.
             self.neural.propose(context, _LOOKING_ON)
             return as_proposal(recalled, RECALLING)
-        drafted = self.neural.propose(context, Budget(length, budget.nodes))
+        drafted = self.neural.propose(context, replace(budget, depth=length))
         # It drafts nothing where its own context ends; that too is known before anything is drawn.
         if len(drafted.tree):
             return replace(drafted, by=self.drafting)

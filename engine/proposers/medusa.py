@@ -16,7 +16,7 @@ from engine.heads.compiled.stateless import record_medusa
 from engine.heads.medusa import MedusaHead
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.proposers.branches import BranchOptions, Level, candidates, grow
-from engine.proposers.drawing import Chain, written_out
+from engine.proposers.drawing import Chain, floor_of, written_out
 from engine.sampling import Sampler
 
 
@@ -46,18 +46,18 @@ class MedusaProposer:
         read, depth = self.target.length, min(budget.depth, len(self.head.heads))
         if depth < 1 or read < 1:
             return NOTHING
-        known = len(context.tokens)
+        known, floor = len(context.tokens), floor_of(self.sampler, budget)
         nodes = self.options.nodes(self.sampler, self.target, budget)
         if self.compiled is None:
             logits = self.head(self.target.features(NORMED, read - 1, read), depth)
         else:
             draft = self.compiled.begin(read, context.tokens[-1])
             if self.sampler.reads and not nodes:
-                return written_out(draft, self.sampler, known, depth)
+                return written_out(draft, self.sampler, known, depth, floor)
             logits = self.compiled.all_logits(depth)
         if nodes:
-            return self._branched(logits, known, nodes)
-        chain = Chain(self.sampler, known)
+            return self._branched(logits, known, nodes, floor)
+        chain = Chain(self.sampler, known, floor)
         chain.draw_all(logits)
         return chain.proposal()
 
@@ -65,10 +65,10 @@ class MedusaProposer:
 
     def close(self) -> None: ...
 
-    def _branched(self, logits: Tensor, known: int, nodes: int) -> DraftProposal:
+    def _branched(self, logits: Tensor, known: int, nodes: int, floor: float) -> DraftProposal:
         """Heads do not see each other's choices: any token may stand behind any of the head before."""
         levels: list[Level] = []
         for place, row in enumerate(logits.split(1)):
             drafted = [level.tokens[0] for level in levels]
             levels.append(candidates(self.sampler, row, drafted, known + place))
-        return grow(levels, nodes, spread=True)
+        return grow(levels, nodes, floor, spread=True)

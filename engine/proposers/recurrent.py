@@ -15,7 +15,7 @@ from engine.heads.compiled.stateless import record_lstm, record_mlp
 from engine.heads.lstm import LstmHead
 from engine.heads.mlp import MlpHead
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain, written_out
+from engine.proposers.drawing import Chain, floor_of, written_out
 from engine.sampling import Sampler
 
 
@@ -47,15 +47,18 @@ class _Recurrent:
         read, depth = self.target.length, min(budget.depth, self.head.steps)
         if depth < 1 or read < 1:
             return NOTHING
+        known, floor = len(context.tokens), floor_of(self.sampler, budget)
         if self.compiled is not None:
             draft = self.compiled.begin(read, context.tokens[-1])
-            return written_out(draft, self.sampler, len(context.tokens), depth)
-        chain = Chain(self.sampler, len(context.tokens))
+            return written_out(draft, self.sampler, known, depth, floor)
+        chain = Chain(self.sampler, known, floor)
         state = self.head.start(self.target.features(NORMED, read - 1, read))
         token = context.tokens[-1]
         for step in range(depth):
             state, logits = self.head.step(state, token, step)
             token = chain.draw(logits)
+            if chain.ended:
+                break
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None: ...

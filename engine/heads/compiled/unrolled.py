@@ -52,17 +52,21 @@ class Unrolled:
         if begin is not None:
             self.begin = begin
 
-    def write(self, depth: int, draws: Draws | None = None) -> tuple[list[int], list[float]]:
+    def write(
+        self, depth: int, draws: Draws | None = None, floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
         """The first ``depth`` tokens, and their probabilities.
 
-        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``.
+        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``. They end before one
+        that would make all of them together less likely than ``floor``.
         """
-        self._draws.keys = None
+        self._draws.keys, self._draws.floor, self._draws.count = None, floor, 0
         if draws is not None:
             keys = (c.c_uint64 * depth)(*draws.keys)
             self._draws.keys, self._draws.sharpness = c.addressof(keys), 1 / draws.temperature
         self.program.run(self.begin, self._ends[depth - 1])
-        return self.chain[1 : depth + 1], self._likely[:depth]
+        count = self._draws.count
+        return self.chain[1 : count + 1], self._likely[:count]
 
     def logits(self, step: int) -> Tensor:
         """float32 (1, vocabulary of the draft), to be read before the next step.

@@ -113,7 +113,9 @@ class Store(c.Structure):
 class Draws(c.Structure):
     """See tape.h."""
 
-    _fields_ = [("keys", c.c_void_p), ("sharpness", c.c_float)]
+    _fields_ = [
+        ("keys", c.c_void_p), ("sharpness", c.c_float), ("floor", c.c_float), ("count", c.c_int32),
+    ]  # fmt: skip
 
 
 class Op(c.Structure):
@@ -155,8 +157,8 @@ class Library:
         self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
         self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
         self.continue_ = _typed(
-            found.foretoken_continue, None,
-            pointer, c.POINTER(Step), number, number, c.c_float, pointer, pointer, pointer,
+            found.foretoken_continue, number,
+            pointer, c.POINTER(Step), number, number, c.c_float, pointer, c.c_float, pointer, pointer,
         )  # fmt: skip
         self.likeliest = _typed(
             brief.foretoken_likeliest, None,

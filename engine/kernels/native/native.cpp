@@ -83,10 +83,12 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
 
 // Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
 // `limit` ones or, with `keys`, one drawn among them as in race.h, `sharpness` being 1 / temperature. The last one is not
-// appended. `step` has one row of logits for scratch.
-void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, float sharpness, const uint64_t* keys,
-                        int64_t* tokens, float* probabilities) {
+// appended. One that makes all of them together less likely than `floor` is the last, and does not count. Returns how many
+// count. `step` has one row of logits for scratch.
+int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, float sharpness, const uint64_t* keys,
+                       float floor, int64_t* tokens, float* probabilities) {
     Step next = *step;
+    float likely = 1;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
         if (keys) {
@@ -98,10 +100,13 @@ void foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit
             tokens[index] = found.place;
             probabilities[index] = found.probability();
         }
+        likely *= probabilities[index];
+        if (likely < floor) return index;
         next.start += next.rows;
         next.rows = 1;
         next.tokens = tokens + index;
     }
+    return depth;
 }
 
 // For each of `rows` rows of `width` logits, `stride` apart: the likeliest token, its logit, and the mass beside it.

@@ -46,10 +46,13 @@ struct Store {
     int32_t room;           // positions, a multiple of sixteen
 };
 
-// How a run draws its tokens, each by a key of its own as in race.h; no keys: each is the likeliest.
+// How a run draws its tokens, each by a key of its own as in race.h; no keys: each is the likeliest. The run ends
+// with a token that makes all of them together less likely than `floor`, and that one does not count.
 struct Draws {
     const uint64_t* keys;
     float sharpness;  // 1 / temperature
+    float floor;
+    int32_t count;  // tokens that the last run chose, and that count
 };
 
 // Filled in by Python (see tape.py). What an operation does not use is null or 0. Numbers that a run decides
@@ -76,7 +79,7 @@ struct Op {
     const int64_t* numbers;  // CHOOSE: what the tokens are called; null: as they are counted
     int64_t* chosen;
     float* probability;
-    const Draws* draws;
+    Draws* draws;
     float scale, epsilon;
 };
 
@@ -100,9 +103,9 @@ public:
             scratch_.push_back(std::make_unique<Own>(widest, size_t(TILE) * head));
     }
 
-    // Operations first .. end - 1.
+    // Operations first .. end - 1, or to the token that ends the run.
     void run(int first, int end) {
-        first_ = first, end_ = end;
+        first_ = first, end_ = end, likely_ = 1, over_ = false;
         pool_.run([](void* self, int thread, Pool&) { static_cast<Tape*>(self)->work(thread); }, this);
     }
 
@@ -124,7 +127,9 @@ private:
         for (int index = first_; index < end_; ++index) {
             const Op& op = ops_[index];
             apply(op, own, thread);
-            if (op.barrier && index + 1 < end_) pool_.barrier();
+            if (!op.barrier || index + 1 == end_) continue;
+            pool_.barrier();
+            if (over_) return;
         }
     }
 
@@ -299,9 +304,14 @@ private:
         return {vectors.first * LANES, std::min(vectors.end * LANES, op.width)};
     }
 
-    static void name(const Op& op, int place, float probability) {
+    // Settles a run's next token; others wait for it at the barrier behind.
+    void name(const Op& op, int place, float probability) {
         *op.chosen = op.numbers ? op.numbers[place] : place;
         *op.probability = probability;
+        if (!op.draws) return;
+        likely_ *= probability;
+        if (likely_ < op.draws->floor) over_ = true;
+        else ++op.draws->count;
     }
 
     // The first of several; its probability is that among all. Each thread finds its part's, the first of
@@ -344,6 +354,8 @@ private:
     const std::vector<Op> ops_;
     Pool& pool_;
     int first_ = 0, end_ = 0;
+    float likely_ = 1;   // how likely the tokens of this run are, together
+    bool over_ = false;  // the last one was too much
     std::vector<std::unique_ptr<Own>> scratch_;
     std::vector<Candidate> likeliest_;
     std::vector<Runner> first_to_come_;

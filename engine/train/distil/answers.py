@@ -25,6 +25,7 @@ from engine.train.distil.recording import Recording, Reply, batched
 from engine.train.machine import Timer
 from engine.train.progress import Phase, ProgressFile, report
 
+_FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
@@ -51,6 +52,8 @@ def record(
 
     Prompts that the context has no room for are left out. Raises RecordingError when the disk is full.
     """
+    if recording.bytes > stage.gigabytes * 1e9:
+        return report(_FULL.format(stage.gigabytes))
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     session = Session(model, codec, Resources(heads=heads))
     fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
@@ -59,7 +62,7 @@ def record(
         recording.add(shard)
         report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
         if recording.bytes > stage.gigabytes * 1e9:
-            report(f"recipe key replies.gigabytes, {stage.gigabytes:g}, is reached: these are all")
+            report(_FULL.format(stage.gigabytes))
             break
     session.close()
 

@@ -51,12 +51,14 @@ def every_path(given: list[Level], spread: bool) -> list[float]:
     return sorted(found, reverse=True)
 
 
-@given(levels(), st.integers(0, 15), st.booleans())
-def test_the_worthiest_nodes_are_taken(given: list[Level], nodes: int, spread: bool) -> None:
-    proposal = grow(given, nodes, spread=spread)
+@given(levels(), st.integers(0, 15), st.sampled_from([0.0, 0.05, 0.4]), st.booleans())
+def test_the_worthiest_nodes_are_taken(
+    given: list[Level], nodes: int, floor: float, spread: bool
+) -> None:
+    proposal = grow(given, nodes, floor, spread=spread)
     tree = proposal.tree
     found = worths(tree, proposal.chosen_q)
-    possible = every_path(given, spread)
+    possible = [worth for worth in every_path(given, spread) if worth >= floor]
     assert found == pytest.approx(possible[: min(nodes, len(possible))])
     branches = list(zip(tree.parents, tree.tokens, strict=True))
     assert len(set(branches)) == len(branches)
@@ -69,7 +71,7 @@ def test_the_worthiest_nodes_are_taken(given: list[Level], nodes: int, spread: b
 def test_a_smaller_tree_is_the_beginning_of_a_larger_one(
     given: list[Level], nodes: int, spread: bool
 ) -> None:
-    smaller, larger = (grow(given, count, spread=spread).tree for count in (nodes, nodes + 1))
+    smaller, larger = (grow(given, count, 0.0, spread=spread).tree for count in (nodes, nodes + 1))
     assert larger.tokens[: len(smaller)] == smaller.tokens
     assert larger.parents[: len(smaller)] == smaller.parents
 
