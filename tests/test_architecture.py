@@ -228,3 +228,9 @@ def test_no_machine_path_and_no_index_address_is_in_tracked_files() -> None:
             for match in FORBIDDEN.finditer(text)
         ]
     assert not found
+
+
+def test_the_assets_stay_below_30_mb() -> None:
+    """They come with every copy of the app."""
+    files = [path for path in (ROOT / "assets").rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 30_000_000

@@ -13,6 +13,11 @@ from safetensors.torch import save_file
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LOG_FILE = "training.jsonl"
+_UNREAD = frozenset(
+    ("_name_or_path", "id2label", "label2id", "chunk_size_feed_forward", "output_attentions",
+     "output_hidden_states", "problem_type", "return_dict")
+)  # fmt: skip
+"""What transformers writes into every config, and this one has no use for."""
 """The curve in numbers, beside the weights, so that a later run can go on with it."""
 _CURVE_ROWS = 16
 _LOG_ROWS = 256
@@ -41,8 +46,7 @@ _DATA = """\
 def export_model(model: Any, tokenizer: Path, folder: Path) -> None:
     """config.json, model.safetensors (bf16), generation_config.json and the tokenizer into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = model.config.to_dict()
-    config.pop("_name_or_path", None)
+    config = {key: value for key, value in model.config.to_dict().items() if key not in _UNREAD}
     config |= {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
     _write_json(folder / "config.json", config)
     ends = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}

@@ -251,4 +251,4 @@ def test_pips_recipe_is_within_its_size(tmp_path: Path) -> None:
     qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * 2 * width
     layer = qkv + shape.heads * shape.head_dim * width + 3 * width * shape.intermediate_size
     parameters = 3 * width * width + layer + shape.draft_vocabulary * width
-    assert 2 * parameters + 9 * shape.draft_vocabulary < 2.5e6
+    assert 2 * parameters + 9 * shape.draft_vocabulary < 2.9e6
