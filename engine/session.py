@@ -207,9 +207,11 @@ class Session:
         return controllers.create(wanted.control, wanted.deepest, experience)
 
     def _experience_of(self, proposer: str, sampler: Sampler) -> Experience:
-        drafter = self._drafters.setdefault((proposer, sampler.rule), Drafter())
+        # Rules that weigh q ask for whole drafts (see drawing.py), and a graph has one depth.
+        cuts = not (sampler.rule.weighs_q or self._on_device)
+        drafter = self._drafters.setdefault((proposer, sampler.rule), Drafter(cuts=cuts))
         if not sampler.may_recall:
-            drafter = Drafter(drafter.drafts)
+            drafter = Drafter(drafter.drafts, cuts=cuts)
         return self._experience.of(drafter)
 
     def _ending(self, request: Request, prompt_length: int) -> Ending:

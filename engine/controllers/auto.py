@@ -3,9 +3,9 @@
     tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
 
 Both expectations follow from two rates for each position: that one more token is drafted, and that
-it stands; each is estimated from judged tokens of the last rounds, so it is calibrated by itself,
-which a draft's own confidence is not. As vLLM and DSpark do it in production. Depth 0 is plain
-decoding: where nothing is faster, drafting pauses, and is tried again after 8, 16, ... 64 rounds.
+it stands; each is estimated from judged tokens of the last rounds, as vLLM and DSpark do it in
+production. Depth 0 is plain decoding: where nothing is faster, drafting pauses, and is tried again
+after 8, 16, ... 64 rounds.
 
 Within a text some tokens are sure and others are not, and proposers say which: their probabilities,
 corrected by what came of them. A draft goes on while one more token is likely enough to stand to be
@@ -235,11 +235,11 @@ class Auto:
         That token takes time to draft and to verify, in which the usual rate would bring as many tokens
         as it must be likely to bring itself.
         """
-        calibration, takes = self.experience.drafter.calibration, self._takes
-        if not calibration.known or self.deepest < 2:
+        drafter, takes = self.experience.drafter, self._takes
+        if not (drafter.cuts and drafter.calibration.known) or self.deepest < 2:
             return 0.0
         each = (takes[-1] - takes[1]) / (self.deepest - 1)
-        return calibration.said_of(min(_UNSPENT * self._promised * each, _LIKELIEST))
+        return drafter.calibration.said_of(min(_UNSPENT * self._promised * each, _LIKELIEST))
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:
         """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""

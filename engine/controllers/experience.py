@@ -61,10 +61,12 @@ class Share:
 class Drafter:
     """One proposer under one rule. Position j means: given that the tokens before it did.
 
-    ``drafts`` are its times by the depth of what it drafted.
+    ``drafts`` are its times by the depth of what it drafted. ``cuts``: whether its drafts may end before
+    an unlikely token, see ``Budget.floor``.
     """
 
-    def __init__(self, drafts: Times | None = None) -> None:
+    def __init__(self, drafts: Times | None = None, *, cuts: bool = True) -> None:
+        self.cuts = cuts
         self.drafts = drafts or Times(proportional=True)
         self._drafted = [Share() for _ in range(MAX_DEPTH)]
         self._accepted = [Share() for _ in range(MAX_DEPTH)]
@@ -94,7 +96,7 @@ class Drafter:
             self._usual.add(accepted > 0)
             # Behind a rejected token nothing was judged.
             said = [q for q in round.q[: accepted + 1] if q is not None]
-            if said and round.tree.is_chain:
+            if len(said) == min(accepted + 1, drafted) and round.tree.is_chain:
                 self.calibration.learn(said, accepted)
 
     def doubt(self) -> None:

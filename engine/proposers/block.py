@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
-from operator import mul
 from typing import ClassVar
 
 import torch
@@ -20,7 +18,7 @@ from engine.heads.compiled import compiled
 from engine.heads.compiled.block import BlockDraft
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
-from engine.proposers.drawing import Chain, draws_of, floor_of
+from engine.proposers.drawing import Chain, count_of, draws_of, floor_of
 from engine.sampling import Sampler
 
 
@@ -158,7 +156,7 @@ class BlockProposer:
                 tokens.append(int(row.argmax()))
         drafted = tokens[1 : 1 + self._confident(states, tokens)]
         likely = torch.softmax(logits[: len(drafted)], dim=1).amax(dim=1).tolist()
-        kept = sum(together >= floor for together in accumulate(likely, mul))
+        kept = count_of(likely, floor)
         return DraftProposal(Tree.chain(drafted[:kept]), None, tuple(likely[:kept]))
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:

@@ -20,7 +20,7 @@ from engine.events import Budget, Tree
 from engine.features import Backbone
 from engine.heads.compiled.unrolled import Unrolled
 from engine.proposers.base import DraftProposal
-from engine.proposers.drawing import stream_of
+from engine.proposers.drawing import count_of, stream_of
 from engine.request import MAX_DEPTH
 from engine.sampling import Sampler
 
@@ -81,14 +81,12 @@ def branched_out(
     """As ``written_out``, with branches beside the first choices."""
     levels: list[Level] = []
     drafted: list[int] = []
-    together = 1.0
     for step in range(budget.depth):
         logits = on_target(draft.logits(step))
         levels.append(candidates(sampler, logits, drafted, known + step))
         drafted.append(levels[-1].tokens[0])
         draft.choose(step, drafted[-1])
-        together *= levels[-1].p[0]
-        if together < budget.floor:
+        if count_of((level.p[0] for level in levels), budget.floor) < len(levels):
             break
     return grow(levels, budget.nodes, budget.floor, spread=False)
 

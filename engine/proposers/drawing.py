@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from operator import mul
 
 import torch
 from torch import Tensor
@@ -33,6 +35,11 @@ def floor_of(sampler: Sampler, budget: Budget) -> float:
     return 0.0 if sampler.rule.weighs_q else budget.floor
 
 
+def count_of(likely: Iterable[float], floor: float) -> int:
+    """How many tokens of a draft count: up to one that makes all of them less likely than ``floor``."""
+    return sum(not together < floor for together in accumulate(likely, mul))  # no number counts
+
+
 class Chain:
     """A draft in the making, behind ``known`` tokens of text, as far as it is likelier than ``floor``.
 
@@ -43,12 +50,15 @@ class Chain:
 
     def __init__(self, sampler: Sampler, known: int, floor: float = 0.0) -> None:
         self._sampler, self._known, self._stream = sampler, known, stream_of(sampler)
-        self._floor, self._together = floor, 1.0  # how likely all tokens are, together
-        self.ended = False  # the next tokens would not count
+        self._floor = floor
         self.tokens: list[int] = []
-        self._count = 0  # of tokens before the one that was too unlikely
+        self._likely: list[float] = []  # of each token
         self._rows: list[Tensor] = []
-        self._likely: list[float] = []  # of each token, where rows are not kept
+
+    @property
+    def ended(self) -> bool:
+        """Whether a token was too unlikely to count: none behind it does."""
+        return count_of(self._likely, self._floor) < len(self.tokens)
 
     def draw(self, logits: Tensor) -> int:
         """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
@@ -67,33 +77,22 @@ class Chain:
         found = self._sampler.read(logits, positions, self._stream)
         if found is not None:
             self.tokens += found.tokens
-            likely = found.chances(enumerate(found.tokens))
-            self._likely += likely
-            self._go_on(likely)
+            self._likely += found.chances(enumerate(found.tokens))
             return
         adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
         p = self._sampler.probabilities(adjusted)
         tokens = self._sampler.choose(adjusted, p, positions, self._stream)
         self.tokens += tokens
+        self._likely += p[range(len(tokens)), tokens].tolist()
         self._rows.append(p)
-        self._go_on(p[range(len(tokens)), tokens].tolist() if self._floor else [1.0] * len(tokens))
-
-    def _go_on(self, likely: list[float]) -> None:
-        for p in likely:
-            self._together *= p
-            self.ended = self.ended or self._together < self._floor
-            self._count += not self.ended
 
     def proposal(self) -> DraftProposal:
         """What was drawn and counts, with its q where a rule may weigh it."""
-        tokens = self.tokens[: self._count]
-        if not tokens:
+        count = count_of(self._likely, self._floor)
+        if not count:
             return NOTHING
-        if not self._rows:
-            return DraftProposal(Tree.chain(tokens), None, tuple(self._likely[: self._count]))
-        q = torch.cat(self._rows)[: self._count]  # (nodes, vocabulary)
-        chosen = q[range(len(tokens)), tokens].tolist()
-        return DraftProposal(Tree.chain(tokens), q, tuple(chosen))
+        q = torch.cat(self._rows)[:count] if self._rows else None  # (nodes, vocabulary)
+        return DraftProposal(Tree.chain(self.tokens[:count]), q, tuple(self._likely[:count]))
 
 
 def written_out(

@@ -18,7 +18,7 @@ from engine.heads.eagle3 import Eagle3Head
 from engine.prefix import common_prefix, parts
 from engine.proposers.base import NOTHING, DraftProposal, Resources
 from engine.proposers.branches import BranchOptions, branched_out
-from engine.proposers.drawing import Chain, floor_of, written_out
+from engine.proposers.drawing import Chain, count_of, floor_of, written_out
 from engine.sampling import Sampler
 
 
@@ -97,15 +97,13 @@ class Eagle3Proposer:
         """What ``propose`` drafts where nothing is drawn and nothing penalised."""
         tokens: list[int] = []
         likely: list[float] = []
-        together = 1.0
         while True:
             p, drafted = torch.softmax(self.head.logits(state), dim=-1).max(dim=-1)
-            together *= float(p)
-            if together >= floor:
-                tokens.append(self.head.token(int(drafted)))
-                likely.append(float(p))
-            if len(tokens) == depth or together < floor:
-                return DraftProposal(Tree.chain(tokens), None, tuple(likely))
+            tokens.append(self.head.token(int(drafted)))
+            likely.append(float(p))
+            count = count_of(likely, floor)
+            if count == depth or count < len(tokens):
+                return DraftProposal(Tree.chain(tokens[:count]), None, tuple(likely[:count]))
             state = self._write(tokens[-1], state, self.rows + len(tokens) - 1)
 
     def _catch_up(self, context: Context, read: int) -> Tensor:

@@ -13,12 +13,12 @@ from safetensors.torch import save_file
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 LOG_FILE = "training.jsonl"
+"""The curve in numbers, beside the weights, so that a later run can go on with it."""
 _UNREAD = frozenset(
     ("_name_or_path", "id2label", "label2id", "chunk_size_feed_forward", "output_attentions",
      "output_hidden_states", "problem_type", "return_dict")
 )  # fmt: skip
-"""What transformers writes into every config, and this one has no use for."""
-"""The curve in numbers, beside the weights, so that a later run can go on with it."""
+"""What transformers writes into every config, and a language model has no use for."""
 _CURVE_ROWS = 16
 _LOG_ROWS = 256
 _SHAPE = (

@@ -5,96 +5,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 
 import pytest
 
 from engine.controllers.auto import Auto
-from engine.controllers.base import Controller
 from engine.controllers.experience import Drafter, Experience
 from engine.controllers.fixed import Fixed, Off
-from engine.controllers.warm_up import ROWS
-from engine.events import Budget, Decision, Origin, Round, Timing, Tree
-
-FLAT, STEEP = (lambda rows: 1.0), float
-
-
-@dataclass
-class Machine:
-    """Seconds for drafting n tokens and for verifying M rows; the chance that a token stands.
-
-    ``finds`` is the chance that anything is drafted, ``most`` the longest draft. ``pace`` slows all.
-    Each call waits ``wait`` seconds with the chance ``waits``, drafting only if ``draft_waits``.
-    """
-
-    verify: Callable[[int], float] = FLAT
-    draft_step: float = 0.1
-    acceptance: float = 0.8
-    finds: float = 1.0
-    most: int = 15
-    pace: float = 1.0
-    noise: float = 0.05
-    wait: float = 0.0
-    waits: float = 0.0
-    draft_waits: bool = True
-    chance: random.Random = field(default_factory=lambda: random.Random(1))
-
-    def round(self, index: int, budget: Budget) -> Round:
-        found = self.chance.random() < self.finds
-        drafted = min(budget.depth, self.most) if found else 0
-        accepted = 0
-        while accepted < drafted and self.chance.random() < self.acceptance:
-            accepted += 1
-        drafts = drafted * self.draft_step * self._jitter() + self._waited() * (
-            drafted > 0 and self.draft_waits
-        )
-        total = drafts + self.verify(1 + drafted) * self._jitter() + self._waited()
-        return Round(
-            index=index,
-            proposer="it",
-            budget=budget,
-            tree=Tree.chain([0] * drafted),
-            accepted_path=tuple(range(accepted)),
-            next_token=0,
-            origin=Origin.BONUS if accepted == drafted else Origin.CORRECTION,
-            p=(None,) * drafted,
-            q=(None,) * drafted,
-            next_p=None,
-            timing=Timing(drafts, total - drafts, total),
-            emitted=accepted + 1,
-        )
-
-    def _waited(self) -> float:
-        return self.wait if self.waits and self.chance.random() < self.waits else 0.0
-
-    def _jitter(self) -> float:
-        return self.pace * (1 + self.noise * self.chance.gauss(0, 1))
-
-    def speed(self, depth: int) -> float:
-        """Tokens a second that a fixed depth has in the long run, if something is always found."""
-        tokens = sum(self.acceptance**j for j in range(depth + 1))
-        waited = self.wait * self.waits * (1 + (depth > 0 and self.draft_waits))
-        return tokens / (depth * self.draft_step + self.verify(1 + depth) + waited)
-
-
-def play(machine: Machine, controller: Controller, rounds: int) -> list[Round]:
-    done = []
-    for index in range(rounds):
-        done.append(machine.round(index, controller.budget()))
-        controller.observe(done[-1])
-    return done
-
-
-def speed_of(rounds: list[Round]) -> float:
-    return sum(r.emitted for r in rounds) / sum(r.timing.total_s for r in rounds)
-
-
-def warm(machine: Machine) -> Experience:
-    """What the engine measures before the first request."""
-    experience = Experience()
-    for rows in ROWS:
-        experience.verify.learn(rows, machine.verify(rows))
-    return experience
+from engine.events import Budget, Decision, Round, Timing, Tree
+from tests.engine.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
 
 
 def told(rounds: list[Round]) -> list[Decision]:
@@ -372,66 +290,3 @@ def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.Monk
 def test_off_never_drafts_and_fixed_always_does() -> None:
     assert {r.budget.depth for r in play(Machine(), Off(9), 20)} == {0}
     assert {r.budget.depth for r in play(Machine(), Fixed(9), 20)} == {9}
-
-
-@dataclass
-class Telling(Machine):
-    """Some drafts are sure and others are not, and the proposer says so, bent by ``bend``."""
-
-    bend: float = 1.0
-    silent: bool = False
-
-    def round(self, index: int, budget: Budget) -> Round:
-        stands: list[float] = []
-        said: list[float] = []
-        steps, together = 0, 1.0
-        sure = self.chance.random() < 0.5
-        while steps < min(budget.depth, self.most):
-            steps += 1
-            chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
-            together *= chance**self.bend
-            if not self.silent and together < budget.floor:
-                break
-            stands.append(chance)
-            said.append(chance**self.bend)
-        accepted = 0
-        while accepted < len(stands) and self.chance.random() < stands[accepted]:
-            accepted += 1
-        drafts = steps * self.draft_step * self._jitter()
-        total = drafts + self.verify(1 + len(stands)) * self._jitter()
-        return replace(
-            super().round(index, Budget(0, 0)),
-            budget=budget,
-            tree=Tree.chain([0] * len(stands)),
-            accepted_path=tuple(range(accepted)),
-            p=(None,) * len(stands),
-            q=(None,) * len(stands) if self.silent else tuple(said),
-            timing=Timing(drafts, total - drafts, total),
-            emitted=accepted + 1,
-        )
-
-
-@pytest.mark.parametrize("bend", [0.4, 1.0, 2.5], ids=["too sure", "right", "not sure enough"])
-@pytest.mark.parametrize("cost", [(lambda rows: 0.9 + 0.1 * rows, 0.1), (FLAT, 0.15)])
-def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
-    cost: tuple[Callable[[int], float], float], bend: float
-) -> None:
-    verify, step = cost
-    machine = Telling(verify, step, bend=bend)
-    fixed = max(speed_of(play(machine, Fixed(depth, Experience()), 3000)) for depth in range(1, 13))
-    auto = speed_of(play(machine, Auto(15, warm(machine)), 3000))
-    assert auto > 1.05 * fixed
-
-
-def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
-    rounds = play(machine := Telling(silent=True), Auto(15, warm(machine)), 300)
-    assert all(one.budget.floor == 0 for one in rounds)
-    assert any(one.budget.depth for one in rounds)
-
-
-def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
-    """What is to be learnt is whether the first tokens stand."""
-    machine = Telling(STEEP, 1.0)
-    rounds = play(machine, Auto(15, warm(machine)), 400)
-    tries = [one for one in rounds[100:] if one.budget.depth]
-    assert tries and all(one.budget.floor == 0 for one in tries)
