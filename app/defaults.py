@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine import proposers
-from engine.checkpoint import FP8
+from engine.drafting import proposers
 from engine.errors import ForetokenError
+from engine.models.checkpoints.checkpoint import FP8
 from engine.request import Control, Speculation, controller_named
 
 if TYPE_CHECKING:  # it brings torch
-    from engine.service import Loaded
+    from engine.local.service import Loaded
 
 log = logging.getLogger(__name__)
 

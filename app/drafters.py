@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 from app import own_catalog, paths
 from app.runtime import fetch, read_catalog
 from app.store import Store
-from engine import heads
-from engine.catalog import Pairing
+from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
+from engine.loading.catalog import Pairing
 from engine.request import Message
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile, report

@@ -65,7 +65,7 @@ def serve(settings: Settings) -> NoReturn:
     announce_start(listener)
 
     from app.runtime import create_runtime
-    from engine import hub
+    from engine.loading import hub
 
     with (
         contextlib.closing(listener.socket),

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from engine.catalog import load_catalog
 from engine.errors import CatalogError
+from engine.loading.catalog import load_catalog
 
 _SECTION = r"^{name}:[ \t]*(?:#.*)?$"
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import paths
-from engine import hub
-from engine.catalog import Catalog, ModelSpec, open_catalog
-from engine.checkpoint import AUTO
 from engine.errors import ForetokenError
-from engine.hub import Progress
+from engine.loading import hub
+from engine.loading.catalog import Catalog, ModelSpec, open_catalog
+from engine.loading.hub import Progress
+from engine.models.checkpoints.checkpoint import AUTO
 
 if TYPE_CHECKING:  # it brings torch, which `foretoken --help` can do without
-    from engine.service import EngineService, Loaded
+    from engine.local.service import EngineService, Loaded
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ def read_catalog(data_dir: Path) -> Catalog:
 
 def create_runtime(data_dir: Path, threads: int | None = None) -> Runtime:
     """Start an engine without a model. ``data_dir`` must exist; ``threads`` as ``EngineService``."""
-    from engine.service import EngineService
+    from engine.local.service import EngineService
 
     catalog = read_catalog(data_dir)
     return Runtime(EngineService(paths.remembered(data_dir), threads), catalog, data_dir)
@@ -131,7 +131,7 @@ def open_pair(
     this machine has what the catalog chose. Raises ``ForetokenError``; the pair that was loaded before
     then stays loaded.
     """
-    from engine.plan import preferred_kv_cache
+    from engine.loading.plan import preferred_kv_cache
 
     pairing = catalog.resolve(text, hub.locate)
     if dtype == AUTO:

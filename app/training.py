@@ -26,8 +26,8 @@ from app import paths
 from app.drafters import PIP, from_chats, prompts_of, slug
 from app.runtime import read_catalog
 from app.training_order import Order, derived
-from engine import hub
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
+from engine.loading import hub
 from engine.train.distil.recipe import RepliesStage
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile

@@ -7,6 +7,7 @@ Exit status: 0 done, 1 a measurement or training that failed, 2 a mistake that t
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -31,9 +32,14 @@ cli.add_typer(models.cli, name="models")
 
 
 def main() -> None:
-    """Run the command line; an expected error is one message and status 2, never a traceback."""
+    """Run the command line; see ``run``."""
+    run(cli)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command; an expected error is one message and status 2, never a traceback."""
     try:
-        cli()
+        command()
     except ForetokenError as error:
         print(f"foretoken: {error}", file=sys.stderr)
         sys.exit(1 if isinstance(error, GenerationFailed) else 2)

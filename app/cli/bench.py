@@ -13,14 +13,14 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.bench_gpu import gpu
-from app.cli.bench_peers import peers
 from app.cli.bench_sweep import sweep
 from app.cli.loading import open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
-from engine.checkpoint import QUANTIZATIONS
 from engine.errors import InvalidRequest
+from engine.machine.threads import check as check_threads
+from engine.machine.threads import use as use_threads
+from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import (
     FIXED_DEPTH,
     MAX_DEPTH,
@@ -30,8 +30,6 @@ from engine.request import (
     Speculation,
     controller_named,
 )
-from engine.threads import check as check_threads
-from engine.threads import use as use_threads
 
 if TYPE_CHECKING:
     from engine.bench.compare import Row
@@ -43,8 +41,6 @@ if TYPE_CHECKING:
 cli = typer.Typer(
     help="Measure speed, acceptance and quality.", no_args_is_help=True, rich_markup_mode=None
 )
-cli.command()(peers)
-cli.command()(gpu)
 cli.command()(sweep)
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""

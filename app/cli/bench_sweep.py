@@ -19,12 +19,12 @@ from app.cli.progress import progress
 from app.cli.tables import table
 from app.defaults import Defaults, Winner
 from engine.errors import InvalidRequest
+from engine.machine.threads import check as check_threads
 from engine.request import AcceptanceRule, Sampling, Speculation
-from engine.threads import check as check_threads
 
 if TYPE_CHECKING:
     from engine.bench.sweep import Plan, Result, Row
-    from engine.service import Loaded
+    from engine.local.service import Loaded
 
 
 def sweep(
@@ -116,7 +116,7 @@ def sweep(
 
 
 def _methods(text: str | None) -> tuple[str, ...] | None:
-    from engine import proposers
+    from engine.drafting import proposers
 
     if text is None:
         return None
@@ -158,8 +158,8 @@ def _offered(wanted: tuple[str, ...] | None, loaded: Loaded) -> tuple[str, ...]:
 def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
     """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
     from app.runtime import fetch, read_catalog
-    from engine import proposers
-    from engine.plan import footprint
+    from engine.drafting import proposers
+    from engine.loading.plan import footprint
 
     found = read_catalog(folder).resolve(pair)
     draft = fetch(found.draft) if found.draft else None  # it is here: the pair is loaded

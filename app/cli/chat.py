@@ -18,14 +18,14 @@ from app.cli import interactive, options, prompts, replies, terminal
 from app.cli.loading import open_for_command
 from app.cli.proposer_options import parse
 from app.defaults import Defaults
-from engine import proposers
+from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
+from engine.machine.threads import check as check_threads
 from engine.request import AcceptanceRule, Sampling, Speculation
-from engine.threads import check as check_threads
 
 if TYPE_CHECKING:
-    from engine.service import EngineService
+    from engine.local.service import EngineService
 
 
 def chat(

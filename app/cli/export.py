@@ -26,8 +26,8 @@ def export_gguf(
     from app.cli.loading import Status
     from app.runtime import fetch, read_catalog
     from engine.errors import InvalidRequest
-    from engine.export.gguf_file import export
-    from engine.memory import human
+    from engine.loading.fit import human
+    from engine.models.checkpoints.gguf.write import export
 
     pairing = read_catalog(paths.data_folder(data_dir)).resolve(model)
     spec = pairing.draft if draft else pairing.target

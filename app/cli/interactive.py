@@ -12,7 +12,7 @@ from engine.errors import ForetokenError
 from engine.events import Event
 
 if TYPE_CHECKING:
-    from engine.service import EngineService
+    from engine.local.service import EngineService
 
 PROMPT = "> "
 CLEAR, EXIT = "/clear", "/exit"

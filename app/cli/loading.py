@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from engine.hub import Progress
-    from engine.service import EngineService
+    from engine.loading.hub import Progress
+    from engine.local.service import EngineService
 
 
 class Status:
@@ -39,7 +39,7 @@ class Status:
 
 def describe(progress: Progress) -> str:
     """A download in one line: how much, how fast, how long still."""
-    from engine.memory import human
+    from engine.loading.fit import human
 
     text = (
         f"Downloading {progress.repository}: {human(progress.bytes)} of {human(progress.total)}, "
@@ -62,7 +62,7 @@ def open_for_command(
     """An engine with ``pair`` loaded, closed again at the end."""
     from app import paths
     from app.runtime import open_pair, read_catalog
-    from engine.service import EngineService
+    from engine.local.service import EngineService
 
     catalog = read_catalog(data_dir)
     with contextlib.closing(EngineService(paths.remembered(data_dir), threads)) as service:
@@ -84,8 +84,8 @@ def open_for_command(
 
 def compile_first(status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
-    from engine import devices
     from engine.kernels.native import build
+    from engine.machine import devices
 
     if build.wanted() and build.built() is None and devices.choose().device.type == "cpu":
         status.say("Compiling the decoder for this processor, once; some ten seconds ...")

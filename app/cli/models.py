@@ -17,7 +17,7 @@ from app.cli.tables import table
 from app.defaults import Default, Defaults
 
 if TYPE_CHECKING:
-    from engine.catalog import Catalog, ModelSpec
+    from engine.loading.catalog import Catalog, ModelSpec
 
 cli = typer.Typer(
     help="List, check, download and export models. Without a command: list.",
@@ -117,8 +117,8 @@ def check(
     as_json: options.JsonOption = False,
 ) -> None:
     """Check a folder: what model it holds and whether it can be used."""
-    from engine.checkpoint import inspect
-    from engine.memory import ModelSize, fit, human
+    from engine.loading.fit import ModelSize, fit, human
+    from engine.models.checkpoints.checkpoint import inspect
 
     found = inspect(path)
     room = fit(ModelSize.of(found))
@@ -153,7 +153,7 @@ def download(
     """Download a model, or both models of a pair. An interrupted download is resumed."""
     from app.cli.loading import Status
     from app.runtime import fetch
-    from engine import hub
+    from engine.loading import hub
 
     pairing = _catalog(data_dir).resolve(model, hub.locate)
     for spec in (pairing.target, pairing.draft):
@@ -170,8 +170,8 @@ def why(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
-    from engine import hub
-    from engine.catalog import judge_draft
+    from engine.loading import hub
+    from engine.loading.catalog import judge_draft
 
     catalog = _catalog(data_dir)
     ours, theirs = catalog.resolve(target).target, catalog.resolve(draft).target
@@ -185,8 +185,8 @@ def why(
 
 def describe(spec: ModelSpec) -> dict[str, Any]:
     """One model as facts; ``fits`` None while its size is unknown."""
-    from engine import hub
-    from engine.memory import ModelSize, fit, human
+    from engine.loading import hub
+    from engine.loading.fit import ModelSize, fit, human
 
     return {
         "id": spec.id,

@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from engine import devices, heads
-from engine.checkpoint import KV_CACHE_DTYPES, QUANTIZATIONS
+from engine.drafting import heads
 from engine.errors import InvalidRequest
 from engine.kernels.native import build
+from engine.machine import devices
+from engine.models.checkpoints.checkpoint import KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.request import AcceptanceRule, Control, controller_named
 
 PairOption = Annotated[
@@ -123,7 +124,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 def with_heads(pair: str, folders: list[Path] | None) -> str:
     """``pair`` and the heads in ``folders``, as ``Catalog.resolve`` takes it. Raises ModelError."""
-    from engine.catalog import SEPARATOR
+    from engine.loading.catalog import SEPARATOR
 
     for folder in folders or ():
         heads.check(folder)

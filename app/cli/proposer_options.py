@@ -10,7 +10,7 @@ from engine.request import OptionValue
 
 def parse(proposer: str, pairs: list[str]) -> dict[str, OptionValue]:
     """The options as values; raises ``InvalidRequest`` for a name or value that does not fit."""
-    from engine.proposers import options_of
+    from engine.drafting.proposers import options_of
 
     fields = {field.name: field for field in dataclasses.fields(options_of(proposer))}
     return dict(_parse_one(proposer, pair, fields) for pair in pairs)

@@ -15,7 +15,7 @@ from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Statistics, Tally
 
 if TYPE_CHECKING:
-    from engine.service import EngineService, Generation
+    from engine.local.service import EngineService, Generation
 
 
 class GenerationFailed(ForetokenError):

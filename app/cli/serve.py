@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import main
 from app.cli import options
-from engine.threads import check as check_threads
+from engine.machine.threads import check as check_threads
 
 
 def serve(

@@ -8,7 +8,7 @@ import typer
 
 from app import main
 from app.cli import options
-from engine.threads import check as check_threads
+from engine.machine.threads import check as check_threads
 
 
 def ui(

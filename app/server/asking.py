@@ -17,7 +17,7 @@ from app.server.schemas import (
     SpeculationBody,
 )
 from app.server.unsupported import unsupported
-from engine import proposers
+from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.request import (
     AcceptanceRule,
@@ -29,7 +29,7 @@ from engine.request import (
 )
 
 if TYPE_CHECKING:
-    from engine.service import Loaded
+    from engine.local.service import Loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from engine.events import Event, Failed, Finished
 from engine.request import Request
 
 if TYPE_CHECKING:
-    from engine.service import EngineService, Generation
+    from engine.local.service import EngineService, Generation
 
 MAX_WAITING = 32
 """How many API requests may wait behind the one that is answered."""

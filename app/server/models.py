@@ -10,7 +10,7 @@ from app.runtime import OpeningState, Runtime
 from app.server.errors import ApiError, not_loaded
 
 if TYPE_CHECKING:
-    from engine.service import Loaded
+    from engine.local.service import Loaded
 
 DEFAULT = "default"
 """Means whatever is loaded, for clients that insist on a name."""

@@ -24,7 +24,7 @@ from app.ui.settings import DRAFTING
 from app.ui.shelf import Shelf
 from app.ui.training_desk import TrainingDesk
 from app.ui.words import Words
-from engine import proposers
+from engine.drafting import proposers
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:

@@ -18,8 +18,8 @@ from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import InvalidRequest, NotLoaded
-from engine.hub import Progress
-from engine.memory import human
+from engine.loading.fit import human
+from engine.loading.hub import Progress
 
 
 class Desk:

@@ -7,10 +7,10 @@ import threading
 
 from app.runtime import OpeningState, OpeningStatus, Runtime, open_pair
 from app.ui.words import Words
-from engine import hub
-from engine.checkpoint import AUTO
 from engine.errors import ForetokenError, InvalidRequest
-from engine.hub import Progress
+from engine.loading import hub
+from engine.loading.hub import Progress
+from engine.models.checkpoints.checkpoint import AUTO
 
 logger = logging.getLogger(__name__)
 

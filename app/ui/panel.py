@@ -10,7 +10,7 @@ import gradio as gr
 
 from app.ui.settings import Option, Settings, proposer_options, whole
 from app.ui.words import Words
-from engine import proposers
+from engine.drafting import proposers
 from engine.request import MAX_DEPTH, AcceptanceRule, Control
 
 Component = gr.components.Component

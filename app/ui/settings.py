@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from engine import proposers
+from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.request import (
     AcceptanceRule,

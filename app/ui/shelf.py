@@ -6,10 +6,11 @@ from app.runtime import OpeningState, Runtime
 from app.ui.opener import Opener
 from app.ui.view import View
 from app.ui.words import Words, count
-from engine import hub, memory
-from engine.catalog import SEPARATOR, DraftChoice, ModelSpec, Pairing, judge_draft
 from engine.errors import ForetokenError
-from engine.memory import ModelSize, human
+from engine.loading import fit as memory
+from engine.loading import hub
+from engine.loading.catalog import SEPARATOR, DraftChoice, ModelSpec, Pairing, judge_draft
+from engine.loading.fit import ModelSize, human
 
 Choice = tuple[str, str]
 

@@ -13,8 +13,8 @@ from app.training_order import Order
 from app.ui.shelf import Shelf
 from app.ui.view import View
 from app.ui.words import Words
-from engine import hub
 from engine.errors import ForetokenError, InvalidRequest
+from engine.loading import hub
 
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""

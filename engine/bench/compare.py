@@ -13,13 +13,13 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from engine import proposers
 from engine.bench.prompts import ALL, Prompt
+from engine.decoding.sampling import resolve_rule
+from engine.drafting import proposers
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
+from engine.local.service import EngineService
 from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
-from engine.sampling import resolve_rule
-from engine.service import EngineService
 from engine.stats import Statistics, Tally
 
 PLAIN = "none"

@@ -15,9 +15,9 @@ from typing import Any
 from engine.bench.compare import PLAIN
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished, Started
+from engine.local.service import EngineService
 from engine.models.base import Model
 from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
-from engine.service import EngineService
 from engine.stats import Tally
 from engine.train.pip.mixture import DataPaths, available_weights, examples, sources
 

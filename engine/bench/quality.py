@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine import proposers
 from engine.bench.compare import hear
+from engine.drafting import proposers
+from engine.local.service import EngineService
 from engine.request import Message, Request, Sampling, Speculation
-from engine.service import EngineService
 from engine.train.pip import guide, problems, records, rewrites, tales, talk
 from engine.train.pip.example import Example, JsonCheck, KeywordCheck, chat
 

@@ -16,10 +16,10 @@ from typing import Any
 from engine.bench import compare
 from engine.bench.compare import PLAIN, Answer, Setting
 from engine.bench.prompts import ALL, Prompt
+from engine.decoding.sampling import resolve_rule
 from engine.errors import ContextExceeded, ForetokenError
+from engine.local.service import EngineService
 from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
-from engine.sampling import resolve_rule
-from engine.service import EngineService
 from engine.stats import Statistics
 
 DEPTHS = (1, 2, 3, 4, 8)

@@ -10,7 +10,7 @@ from engine.bench.sweep import Result, Row
 from engine.request import Control
 
 _INK = "#808080"
-# The look of docs/charts.py: transparent, grey ink, one picture for day and night.
+# The look of tools/charts.py: transparent, grey ink, one picture for day and night.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "foretoken"} | dict.fromkeys(
     ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.bench.compare import PLAIN
 from engine.bench.prompts import ALL
 from engine.bench.sweep import Result, Row, winners
-from engine.memory import human
+from engine.loading.fit import human
 from engine.request import Control
 
 HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.features import Ends, Features, Tap
+from engine.models.hidden_states import Ends, Features, Tap
 from engine.noise import Draws
 
 

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import torch
 
-from engine import threads
 from engine.errors import DiskError
+from engine.machine import threads
 from engine.train.recipe import Budget, Device
 from engine.train.schema import RecipeError
 

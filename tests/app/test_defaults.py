@@ -10,8 +10,8 @@ import pytest
 
 from app.defaults import FILE, Defaults, Winner
 from engine.errors import ForetokenError
+from engine.local.service import Loaded
 from engine.request import Control, Speculation
-from engine.service import Loaded
 
 PIP = Loaded("Pip", "pip", "pip-draft", 1024, 4096, "int8", "cpu", ("none", "draft", "suffix"), 7)
 BEST = Winner("suffix", "fixed", 8, 2.5, 48)

@@ -16,8 +16,9 @@ import pytest
 from app import main
 from app.listen import listen
 from app.main import Settings
+from tests.support.places import ROOT
 
-STORIES = Path(__file__).resolve().parents[3] / "shared" / "models" / "stories260K"
+STORIES = ROOT.parent / "shared" / "models" / "stories260K"
 pytestmark = pytest.mark.slow
 
 

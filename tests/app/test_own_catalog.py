@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app import own_catalog, paths
-from engine.catalog import load_catalog
 from engine.errors import CatalogError
+from engine.loading.catalog import load_catalog
 
 SHIPPED = paths.catalog_file()
 PAIR = {"id": "mine", "name": "Mine: the first", "target": "pip", "draft": "pip-draft"}

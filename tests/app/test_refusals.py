@@ -12,10 +12,10 @@ import torch
 from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
 from app.server.errors import ApiError
 from app.server.models import Models
-from engine.devices import Place
 from engine.errors import ForetokenError
-from engine.testing.folders import write_model
+from engine.machine.devices import Place
 from tests.app.cli.conftest import Foretoken, foretoken
+from tests.support.folders import write_model
 
 __all__ = ["foretoken"]  # a fixture
 
@@ -48,9 +48,9 @@ def test_the_words_are_the_same_everywhere(
     dtype = "int8" if case == "machine" else "fp32"
     if case == "machine":
         place = Place(torch.device("cuda"), kernels=False)
-        monkeypatch.setattr("engine.devices.choose", lambda wanted=None: place)
-    monkeypatch.setattr("engine.memory.free_bytes", lambda: 1000)
-    monkeypatch.setattr("engine.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+        monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: 1000)
+    monkeypatch.setattr("engine.local.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
 
     cached = "fp8" if case == "cache" else "auto"
     with pytest.raises(ForetokenError) as told:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
-from engine.catalog import Catalog, ModelSpec, Pairing
 from engine.errors import CatalogError, ModelError
 from engine.events import Finished
+from engine.loading.catalog import Catalog, ModelSpec, Pairing
 from engine.request import Request, Speculation
+from tests.support.places import ROOT
 
-MODELS = Path(__file__).resolve().parents[3] / "shared" / "models"
+MODELS = ROOT.parent / "shared" / "models"
 STORIES = MODELS / "stories260K"
 needs_model = pytest.mark.skipif(
     not STORIES.is_dir(), reason="the small model ../shared/models/stories260K is not here"
@@ -72,7 +73,7 @@ def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
 
     monkeypatch.setattr(runtime.service, "load", note)
     assert open_pair(runtime.service, catalog, "small").kv_cache_dtype != "fp8"
-    monkeypatch.setattr("engine.plan.why_no_fp8_cache", lambda *_: None)
+    monkeypatch.setattr("engine.loading.plan.why_no_fp8_cache", lambda *_: None)
     open_pair(runtime.service, catalog, "small")
     assert wished == ["auto", "fp8"]
 

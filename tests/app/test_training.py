@@ -20,15 +20,15 @@ from app.runtime import read_catalog
 from app.training import State, Status, Trainings
 from app.training_order import Order
 from engine.errors import ForetokenError, InvalidRequest
+from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.models.loader import load_model
-from engine.testing.checkpoints import write_random
 from engine.train.distil import kinds
 from engine.train.distil.recipe import load_recipe
 from engine.train.distil.trainer import Origin
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
 from engine.train.schema import read
+from tests.support.checkpoints import write_random
 
 
 @pytest.fixture

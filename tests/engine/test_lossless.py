@@ -17,18 +17,18 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from engine import controllers, proposers
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.drafting import controllers, proposers
 from engine.events import Emitted, Finished
 from engine.kernels.cpu.factory import QUANTISED
+from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
-from engine.sampling import Sampler
-from engine.session import Session
 from engine.stats import Statistics, Tally
-from engine.testing.checkpoints import open_session
-from engine.testing.heads import fit_medusa, write_heads
+from tests.support.checkpoints import open_session
+from tests.support.heads import fit_medusa, write_heads
+from tests.support.places import PIP
 
-PIP = Path(__file__).resolve().parents[2] / "assets" / "pip"
 EMBEDDED = "pip" if (PIP / "draft" / "model.safetensors").is_file() else "random"
 TOKENS = 8
 

@@ -17,8 +17,6 @@ import pytest
 from engine.events import Prefilled
 from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.stats import Statistics
-from engine.testing.checkpoints import open_session
-from engine.testing.vocabularies import relabel
 from tests.engine.test_lossless import (
     COUPLED,
     GREEDY,
@@ -32,6 +30,8 @@ from tests.engine.test_lossless import (
     p_value,
     reply,
 )
+from tests.support.checkpoints import open_session
+from tests.support.vocabularies import relabel
 
 PLAIN = Speculation(proposer="none", depth=0)
 WAYS = ("tli", "slem")

@@ -15,7 +15,7 @@ from app.ui.parts import AT_ONCE, answer, scripted
 from app.ui.settings import Settings
 from app.ui.shelf import Shelf
 from app.ui.words import Words
-from engine import proposers
+from engine.drafting import proposers
 from engine.errors import ForetokenError
 
 SETTINGS = "chat"

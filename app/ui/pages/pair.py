@@ -11,9 +11,9 @@ import gradio as gr
 from app.ui.parts import AT_ONCE
 from app.ui.shelf import Shelf
 from app.ui.words import Words
-from engine.catalog import SEPARATOR
-from engine.checkpoint import AUTO
 from engine.errors import ForetokenError
+from engine.loading.catalog import SEPARATOR
+from engine.models.checkpoints.checkpoint import AUTO
 
 REFRESH = "() => window.Foretoken.refresh()"
 

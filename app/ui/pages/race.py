@@ -12,7 +12,7 @@ from app.ui.parts import AT_ONCE, answer, scripted
 from app.ui.race import Races
 from app.ui.settings import Settings, whole
 from app.ui.words import Words
-from engine import proposers
+from engine.drafting import proposers
 from engine.request import MAX_DEPTH, AcceptanceRule
 
 Component = gr.components.Component

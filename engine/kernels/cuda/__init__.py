@@ -1,4 +1,4 @@
-"""Kernels for CUDA devices in Triton, each beside its torch reference. ``engine.models.cuda`` calls
+"""Kernels for CUDA devices in Triton, each beside its torch reference. ``engine.backends.cuda`` calls
 them. Importing this package needs neither Triton nor a device.
 
 Products that stream a weight once for 1..16 rows:
@@ -20,10 +20,10 @@ From logits to accepted tokens, in three launches a round (adjust, cut, verdict)
     ``state``               what a sequence keeps on the device between rounds
     ``arithmetic``          noise and exponentials, with their torch twins
     ``sampling``            penalties, mask, temperature: launches of the first two, and their kernel;
-                            the reference of the penalties is ``engine.sampling``
+                            the reference of the penalties is ``engine.decoding.sampling``
     ``cut``                 top-k, top-p, min-p without a sort, with its reference
     ``acceptance``          launch of the third; its kernel is in ``verdict``, its reference is
-                            ``engine.acceptance``
+                            ``engine.decoding.acceptance``
 
 ``clock`` is the device's own, for how long the parts of a round take.
 ``places`` knows where kernels run.

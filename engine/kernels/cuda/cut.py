@@ -6,7 +6,7 @@ smallest weight that is left.
 Both top-k and top-p keep from the smallest value v on for which what lies strictly above v has not
 reached a limit: k tokens, or the share top-p of the mass. So one search serves both: a histogram
 of 2,048 bins, filled by all programs of the row, tells the bin; the weights in it are gathered, and
-the bits of v are found by halving. Cuts are by value, as in ``engine.sampling``: equal tokens stay
+the bits of v are found by halving. Cuts are by value, as in ``decoding/sampling.py``: equal tokens stay
 or go together.
 
 Mass is summed in integers, 2^44 to the weight 1. Integer sums have no order, so neither the number

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from engine.devices import has_triton
+from engine.machine.devices import has_triton
 
 
 def is_interpreted() -> bool:

@@ -1,7 +1,7 @@
 """Logits to truncated probabilities in two launches: adjust, then cut.
 
 ``adjust_kernel`` applies penalties, grammar mask and temperature, and finds each block's largest
-value. The torch reference of the penalties is ``engine.sampling``'s ``Sampler.adjusted``.
+value. The torch reference of the penalties is ``engine.decoding.sampling``'s ``Sampler.adjusted``.
 """
 
 from __future__ import annotations

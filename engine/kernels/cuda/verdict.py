@@ -2,7 +2,7 @@
 
 Every row's programs draw the token that would follow if the chain ended there: all rows at once,
 though one is used. The last program to finish knows them all; it applies the rule and moves the
-state on. The rules are those of ``engine.acceptance``, which is their torch reference, with
+state on. The rules are those of ``engine.decoding.acceptance``, which is their torch reference, with
 ``engine.kernels.cuda.arithmetic``'s noise.
 """
 

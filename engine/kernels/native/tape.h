@@ -1,6 +1,6 @@
 // A program of few plain operations on float32 rows, done by all threads of a pool in one call.
 //
-// Heads that draft (see engine/heads) are small, and no two kinds are alike: what one computes is written
+// Heads that draft (see engine/drafting/heads) are small, and no two kinds are alike: what one computes is written
 // down once, as a list of operations, and run from any of them to any other. After an operation the threads
 // wait for each other, unless the next one reads, of each row, what the same thread has just written.
 #pragma once

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.checkpoint import Checkpoint
 from engine.models.architecture import Architecture
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.gemma import gemma2, gemma3
 from engine.models.families.llama import llama
 from engine.models.families.mistral import mistral

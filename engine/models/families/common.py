@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.checkpoint import Checkpoint
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, LayerSpec
+from engine.models.checkpoints.checkpoint import Checkpoint
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
 

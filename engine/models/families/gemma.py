@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.checkpoint import Checkpoint
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, LayerSpec
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture, sliding_layers, window_of
 from engine.models.rope import read_rope, rope_settings
 

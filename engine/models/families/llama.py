@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.checkpoint import Checkpoint
 from engine.models.architecture import Architecture, LayerSpec
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture
 from engine.models.rope import read_rope
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from engine.decoding.text import TextCodec
+from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded
 from engine.events import Finished, Started
-from engine.features import Tap
+from engine.local.session import Session
 from engine.models.base import Model
-from engine.proposers.base import Resources
+from engine.models.hidden_states import Tap
 from engine.request import Request, Sampling, Speculation
-from engine.session import Session
-from engine.text import TextCodec
 from engine.train.data import subseed
 from engine.train.distil.prompts import Prompt
 from engine.train.distil.recipe import RepliesStage

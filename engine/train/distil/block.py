@@ -1,4 +1,4 @@
-"""Trains block drafters in DFlash's or DSpark's form (see ``engine.heads.block``).
+"""Trains block drafters in DFlash's or DSpark's form (see ``engine.drafting.heads.block``).
 
 Blocks stand at random anchors of the target's replies, all at once: each sees the hidden states of the
 text before its anchor, and itself. Tokens further on count less in the loss, by exp(-1 / decay) each.
@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.features import NORMED, Tap
+from engine.models.hidden_states import NORMED, Tap
 from engine.train.distil.block_network import BlockNetwork, Blocks
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Pairs, Window

@@ -1,6 +1,6 @@
 """The training pass of block drafters: many blocks beside the text that they see.
 
-Parameters have their published names. ``engine.heads.block`` computes the same for one block.
+Parameters have their published names. ``engine.drafting.heads.block`` computes the same for one block.
 """
 
 from __future__ import annotations

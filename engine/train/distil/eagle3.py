@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.features import NORMED, Tap, entering
+from engine.models.hidden_states import NORMED, Tap, entering
 from engine.train.distil.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.distil.recording import Recording
 from engine.train.distil.trainer import Origin

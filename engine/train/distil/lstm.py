@@ -1,4 +1,4 @@
-"""Trains an LSTM speculator in Arctic's layout; see engine.heads.lstm for what it computes."""
+"""Trains an LSTM speculator in Arctic's layout; see engine.drafting.heads.lstm for what it computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.heads.lstm import GATES, LstmHead
+from engine.drafting.heads.lstm import GATES, LstmHead
 from engine.train.distil.trainer import Origin
 from engine.train.distil.unrolled import Affine, UnrolledTrainer, check_sizes, initialise
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.decoding.text import TextCodec
+from engine.drafting.resources import Resources
+from engine.local.session import Session
 from engine.models.base import Model
-from engine.proposers.base import Resources
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
-from engine.session import Session
 from engine.stats import Statistics, Tally
-from engine.text import TextCodec
 from engine.train.distil.prompts import Prompt
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.features import NORMED, Tap
+from engine.models.hidden_states import NORMED, Tap
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window
 from engine.train.loop import Loss

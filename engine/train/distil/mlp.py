@@ -1,4 +1,4 @@
-"""Trains an MLP speculator (arXiv 2404.19124); see engine.heads.mlp for what it computes."""
+"""Trains an MLP speculator (arXiv 2404.19124); see engine.drafting.heads.mlp for what it computes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.heads.mlp import MlpHead, Stage
+from engine.drafting.heads.mlp import MlpHead, Stage
 from engine.train.distil.trainer import Origin
 from engine.train.distil.unrolled import Affine, UnrolledTrainer, check_sizes, initialise
 

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.errors import ForetokenError, what_failed
-from engine.features import NORMED, Tap
+from engine.models.hidden_states import NORMED, Tap
 
 
 class RecordingError(ForetokenError):

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import torch
 
-from engine import heads
-from engine.checkpoint import inspect
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.products import Products
+from engine.drafting.resources import Resources
 from engine.errors import ModelError
-from engine.features import entering, joined
-from engine.heads.products import Products
+from engine.loading.loader import load_model
 from engine.models.base import Model, TappableModel
-from engine.models.loader import load_model
-from engine.proposers.base import Resources
-from engine.text import TextCodec
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import entering, joined
 from engine.train.distil import kinds
 from engine.train.distil.answers import record
 from engine.train.distil.card import write_card

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from engine.features import NORMED, Tap
 from engine.models.base import ModelInfo, TappableModel
+from engine.models.hidden_states import NORMED, Tap
 from engine.train.distil.recording import Recording
 from engine.train.distil.windows import Pairs, Window
 from engine.train.loop import Loss

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.features import NORMED, Tap
-from engine.heads.mlp import Norm, State
+from engine.drafting.heads.mlp import Norm, State
+from engine.models.hidden_states import NORMED, Tap
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window
 from engine.train.loop import Loss

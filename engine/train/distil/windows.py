@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.features import Tap
+from engine.models.hidden_states import Tap
 from engine.train.distil.recording import Kept, Recording
 
 

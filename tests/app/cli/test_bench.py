@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from engine.bench import lossless
 from tests.app.cli.conftest import Foretoken
@@ -49,14 +48,3 @@ def test_what_the_model_lacks_is_told_where_it_was_asked_for(
     result = foretoken("bench", "lossless", "--pair", adapted, "--quantization", "int8")
     assert result.status == 2
     assert "runs through transformers" in result.err
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_bench_gpu_says_why_and_what_can_be_tried(
-    foretoken: Foretoken, tmp_path: Path
-) -> None:
-    result = foretoken("bench", "gpu", "--out", tmp_path / "out", "--json")
-    assert (result.status, result.out) == (2, "")
-    assert result.err.startswith("foretoken: There is no GPU to measure.")
-    assert "--device cpu" in result.err
-    assert not (tmp_path / "out").exists()

@@ -16,8 +16,9 @@ from app.cli import terminal
 from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
-from engine.testing.heads import FakeShape, fit_medusa, write_medusa
 from tests.app.cli.conftest import Foretoken
+from tests.support.heads import FakeShape, fit_medusa, write_medusa
+from tests.support.places import ROOT
 
 STABLE_KEYS = {
     "text",
@@ -98,7 +99,7 @@ def test_the_words_do_not_depend_on_the_proposer(
 def test_a_draft_with_another_vocabulary_changes_no_word(
     foretoken: Foretoken, stories: Path, way: str
 ) -> None:
-    target = Path(__file__).resolve().parents[3] / "assets" / "pip" / "target"
+    target = ROOT / "assets" / "pip" / "target"
     asked = ("chat", "Tell me a tale of a cat.", "--max-tokens", 24, "--json", "--temperature", 0.8)
     pair = ("--pair", f"{target}::{stories}", "--seed", 3)
     plain = foretoken(*asked, *pair, "--proposer", "none").last_json

@@ -11,8 +11,8 @@ import yaml
 
 from app.drafters import from_chats
 from app.store import Store
-from engine.testing.checkpoints import write_random
 from tests.app.cli.conftest import Foretoken
+from tests.support.checkpoints import write_random
 
 RECIPE = {
     "kind": "medusa",

@@ -21,18 +21,17 @@ import uvicorn
 from openai import OpenAI
 from safetensors.torch import load_file, save_file
 
-import engine.service
+import engine.local.service
 from app.listen import listen
 from app.main import Settings, create_app
 from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
 from engine.events import Emitted, Event
+from engine.local.service import Generation
 from engine.request import Request
-from engine.service import Generation
+from tests.support.places import PIP, ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared" / "models"
-PIP = ROOT / "assets" / "pip"
 
 
 class Recorder:
@@ -106,7 +105,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     running: list[tuple[uvicorn.Server, threading.Thread, Runtime]] = []
     patch = pytest.MonkeyPatch()
     recorder = Recorder()
-    patch.setattr(engine.service, "Generation", recorder.kind())
+    patch.setattr(engine.local.service, "Generation", recorder.kind())
 
     def starting(
         target: Path | None = None,

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from app.defaults import Defaults, Winner
 from app.server.counter import Counter
-from engine import proposers
+from engine.drafting import proposers
 from engine.events import Emitted, Finished, Started
 from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Tally

@@ -77,7 +77,7 @@ def serving(data_dir: Path, service: object) -> Iterator[App]:
     from app.paths import catalog_file
     from app.runtime import Runtime
     from app.switch import ApiSwitch
-    from engine.catalog import open_catalog
+    from engine.loading.catalog import open_catalog
 
     runtime = Runtime(service, open_catalog(catalog_file()), data_dir)
     switch = ApiSwitch()

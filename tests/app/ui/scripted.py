@@ -33,8 +33,8 @@ from engine.events import (
     Timing,
     Tree,
 )
+from engine.local.service import Loaded
 from engine.request import Request
-from engine.service import Loaded
 
 CONTEXT = 4096
 

@@ -12,8 +12,8 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.desk import Desk
 from app.ui.settings import Settings
-from engine.catalog import open_catalog
 from engine.errors import InvalidRequest, NotLoaded
+from engine.loading.catalog import open_catalog
 from tests.app.ui.conftest import awaited
 from tests.app.ui.scripted import REPLIES, ScriptedService
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+
+from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -99,7 +99,7 @@ def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
 
 
 def test_a_local_folder_is_opened(page, app):
-    folder = Path(__file__).parents[4] / "shared" / "models" / "stories260K"
+    folder = ROOT.parent / "shared" / "models" / "stories260K"
     if not folder.is_dir():
         pytest.skip("shared/models is not beside the repository")
     before = app.service.loaded

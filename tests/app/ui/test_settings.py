@@ -8,7 +8,7 @@ import json
 import pytest
 
 from app.ui.settings import Settings, proposer_options, whole
-from engine import proposers
+from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.request import Control, Message, Speculation
 

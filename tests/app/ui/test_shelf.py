@@ -13,11 +13,11 @@ from app.ui.opener import Opener
 from app.ui.pages.pair import pair_text, picker_updates
 from app.ui.shelf import Shelf
 from app.ui.words import Words
-from engine.catalog import open_catalog
-from engine.testing.checkpoints import write_tokenizer
-from engine.testing.folders import write_model
-from engine.testing.vocabularies import write_sentencepiece
+from engine.loading.catalog import open_catalog
 from tests.app.ui.scripted import ScriptedService
+from tests.support.checkpoints import write_tokenizer
+from tests.support.folders import write_model
+from tests.support.vocabularies import write_sentencepiece
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from app.ui.opener import Opener
 from app.ui.shelf import Shelf
 from app.ui.training_desk import POINTS, TrainingDesk, thinned
 from app.ui.words import Words
-from engine.catalog import open_catalog
-from engine.testing.folders import write_model
+from engine.loading.catalog import open_catalog
 from engine.train.distil import kinds
 from tests.app.ui.runs import write_log, write_run
 from tests.app.ui.scripted import ScriptedService
+from tests.support.folders import write_model
 
 
 @pytest.fixture

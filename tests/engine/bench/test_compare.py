@@ -11,8 +11,8 @@ import pytest
 from engine.bench import compare, verify_cost
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
+from engine.local.service import EngineService
 from engine.request import AcceptanceRule, Request, Sampling, Speculation
-from engine.service import EngineService
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there", "and again")))
 SETTINGS = (compare.Setting("draft", 3), compare.Setting("ngram", 5))

@@ -9,9 +9,9 @@ import torch
 
 from engine.bench import kernels
 from engine.bench.kernels import KERNELS, Memory, Step, Timing
-from engine.checkpoint import QUANTIZATIONS
 from engine.kernels.cpu.linear import is_row_independent
-from engine.models.loader import load_model
+from engine.loading.loader import load_model
+from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 
 
 def test_every_quantisation_has_a_kernel_to_time() -> None:

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from engine import proposers
-from engine.acceptance import Acceptance
 from engine.bench import lossless
-from engine.checkpoint import QUANTIZATIONS
+from engine.decoding.acceptance import Acceptance
+from engine.drafting import proposers
 from engine.events import Origin, Tree
+from engine.local.service import EngineService
+from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import MAX_DEPTH
-from engine.service import EngineService
-from engine.testing.heads import write_heads
-
-PIP = Path(__file__).resolve().parents[3] / "assets" / "pip"
+from tests.support.heads import write_heads
+from tests.support.places import PIP
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
             return Acceptance((), choices[0], Origin.BONUS)
         return Acceptance((0,), choices[1], Origin.CORRECTION)
 
-    monkeypatch.setattr("engine.judge.follow", gullible)
+    monkeypatch.setattr("engine.decoding.judge.follow", gullible)
     rows, divergences = lossless.run(service, 2, seed=3)
     assert sum(row.divergences for row in rows) == len(divergences) > 0
     greedy = next(one for one in divergences if one.rule == "greedy" and one.proposer == "draft")

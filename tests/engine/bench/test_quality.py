@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench import quality
-from engine.service import EngineService
+from engine.local.service import EngineService
 from engine.train.pip import guide
 
 

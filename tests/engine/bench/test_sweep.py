@@ -14,8 +14,8 @@ from engine.bench import compare, sweep, sweep_chart, sweep_report
 from engine.bench.compare import PLAIN, Answer, Setting
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
 from engine.errors import ContextExceeded, ForetokenError
+from engine.local.service import EngineService
 from engine.request import MAX_DEPTH, AcceptanceRule, Control
-from engine.service import EngineService
 from engine.stats import Statistics
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello", "and again")))

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.cache import KVCache
 from engine.kernels.cpu.attention import (
     BLOCK,
     ROW_QUANTUM,
@@ -19,6 +18,7 @@ from engine.kernels.cpu.attention import (
     first_block,
     padded_rows,
 )
+from engine.models.cache import KVCache
 
 DTYPES = [torch.float32, torch.bfloat16]
 KV_HEADS = 2

@@ -7,15 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.judge import Judge, Judgement
+from engine.decoding.proposer import DraftProposal
+from engine.decoding.sampling import Sampler
 from engine.events import Tree
-from engine.judge import Judge, Judgement
 from engine.kernels.native import choices
 from engine.kernels.native.library import Library
 from engine.noise import Draws, Stream, exponential, key
-from engine.proposers.base import DraftProposal
 from engine.request import AcceptanceRule, Sampling
-from engine.sampling import Sampler
 
 
 @given(

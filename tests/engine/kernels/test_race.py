@@ -7,12 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
 from engine.kernels.native import race
 from engine.kernels.native.library import Library
 from engine.noise import Stream, key, sample
 from engine.request import AcceptanceRule, Sampling
-from engine.sampling import Sampler
 
 
 def drawn(library: Library, weights: torch.Tensor, seed: int, first: int = 0) -> list[int]:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoint import inspect
+from engine.backends.torch.decoder import Decoder
 from engine.errors import ModelError
-from engine.models.decoder import Decoder
+from engine.loading.loader import load_model
+from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
-from engine.models.loader import load_model
-from engine.testing.checkpoints import LLAMA, write_random, write_tokenizer
+from tests.support.checkpoints import LLAMA, write_random, write_tokenizer
 
 SIZES: dict[str, Any] = {"initializer_range": 0.1, "uneven": 0.1}
 Edit = Callable[[dict[str, Any]], None]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoint import Checkpoint, inspect
 from engine.errors import ModelError
 from engine.models.architecture import Rope
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.rope import read_rope
 from engine.models.rotation import rotations, side_by_side
-from engine.testing.folders import write_model
+from tests.support.folders import write_model
 
 WIDTH, CONTEXT = 128, 16_384
 SCALED: dict[str, dict[str, Any]] = {

@@ -13,8 +13,9 @@ import pytest
 
 from engine.train.pip import corpus, guide, manners, mixture, problems, tales, talk, wording
 from engine.train.pip.example import Example, NumberCheck, from_json, to_json
+from tests.support.places import ROOT
 
-DATA = Path(__file__).parents[4] / "shared" / "data"
+DATA = ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is absent")
 
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")

@@ -11,8 +11,9 @@ import yaml
 from engine.train.network import config_of, new_model
 from engine.train.recipe import Recipe, Shape, load_recipe
 from engine.train.schema import RecipeError
+from tests.support.places import ROOT
 
-PIP = Path(__file__).parents[3] / "engine" / "train" / "recipes" / "pip.yaml"
+PIP = ROOT / "engine" / "train" / "recipes" / "pip.yaml"
 
 
 def test_the_recipe_of_pip_is_valid_and_small_enough() -> None:

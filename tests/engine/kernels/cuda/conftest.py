@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.testing import interpreter
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
+from tests.support import interpreter
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.acceptance import follow, reject, verify_block
-from engine.context import Context
+from engine.decoding.acceptance import follow, reject, verify_block
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
 from engine.events import Tree
 from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
 from engine.kernels.cuda.cut import truncated_reference
@@ -18,7 +19,6 @@ from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
 from engine.kernels.cuda.verdict import Rule
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule, Sampling
-from engine.sampling import Sampler
 from tests.engine.kernels.cuda.where import DEVICE
 
 samplings = st.builds(
@@ -93,7 +93,7 @@ class Bench:
     def expected_tokens(
         self, p: Tensor, q: Tensor | None, drafted: list[int], rule: Rule
     ) -> tuple[int, ...]:
-        """What ``engine.acceptance`` emits with the kernels' noise."""
+        """What ``engine.decoding.acceptance`` emits with the kernels' noise."""
         position, tree = len(self.text), Tree.chain(drafted)
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:

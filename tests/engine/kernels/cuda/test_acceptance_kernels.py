@@ -1,4 +1,4 @@
-"""The verdict kernel against the rules of ``engine.acceptance``, with the kernels' noise."""
+"""The verdict kernel against the rules of ``engine.decoding.acceptance``, with the kernels' noise."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.devices import FP8_CAPABILITY
 from engine.kernels.cuda.attention import (
     MAX_ROWS,
     Tiling,
@@ -21,6 +20,7 @@ from engine.kernels.cuda.attention import (
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.rotary import turn_and_store, turn_and_store_reference
+from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
 from tests.engine.kernels.cuda.where import INTERPRETED, examples

@@ -16,7 +16,6 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.devices import FP8_CAPABILITY
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
 from engine.kernels.cuda import (
@@ -37,8 +36,9 @@ from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.product_tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
 from engine.kernels.cuda.verdict import Rule
-from engine.testing import ptx
+from engine.machine.devices import FP8_CAPABILITY
 from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.support import ptx
 
 KERNELS = (
     *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),

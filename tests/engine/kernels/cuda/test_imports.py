@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[4]
+from tests.support.places import ROOT
+
 PLAIN = """
     around attention bulk_product choose kv_cache norm places product_reference product_tiles rotary state
 """.split()
@@ -19,9 +19,9 @@ PLAIN = """
 def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multiplies() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"
-        "import engine, engine.kernels.cuda, engine.session\n"
+        "import engine, engine.kernels.cuda, engine.local.session\n"
         f"from engine.kernels.cuda import {', '.join(PLAIN)}\n"
-        "from engine.testing import interpreter, ptx\n"
+        "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
         "print(choose.choose(weight)(torch.ones(1, 3)).tolist())"

@@ -10,7 +10,7 @@ from scipy.stats import chisquare, kstest
 
 pytest.importorskip("triton")
 
-from engine.acceptance import reject, verify_block
+from engine.decoding.acceptance import reject, verify_block
 from engine.events import Tree
 from engine.kernels.cuda.acceptance import draw_reference
 from engine.kernels.cuda.arithmetic import exponential_reference

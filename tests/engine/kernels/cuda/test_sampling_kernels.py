@@ -13,12 +13,12 @@ import triton
 import triton.language as tl
 
 from engine import noise
+from engine.decoding.sampling import truncated
 from engine.errors import ModelError
 from engine.kernels.cuda import arithmetic
 from engine.kernels.cuda.state import MAX_ROWS
 from engine.kernels.cuda.verdict import Rule
 from engine.request import Sampling
-from engine.sampling import truncated
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples
 
@@ -100,7 +100,7 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
 def test_the_kept_tokens_are_those_of_the_engines_sampling(
     kind: str, cuts: dict[str, float]
 ) -> None:
-    """Against ``engine.sampling`` itself, ties and all; no border here lies within rounding."""
+    """Against ``engine.decoding.sampling`` itself, ties and all; no border here lies within rounding."""
     sampling = Sampling(temperature=0.7, **cuts)  # type: ignore[arg-type]
     bench = Bench(sampling, 0, 501, [0], [])
     logits = logits_like(kind, 2, 501, 4)

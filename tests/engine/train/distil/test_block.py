@@ -10,22 +10,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import heads
-from engine.checkpoint import inspect
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.block import BlockHead
+from engine.drafting.heads.products import Products
+from engine.drafting.proposers.block import BlockProposer
+from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.features import NORMED, Tap
-from engine.heads.block import BlockHead
-from engine.heads.products import Products
+from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.models.loader import load_model
-from engine.proposers.base import Resources
-from engine.proposers.block import BlockProposer
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import NORMED, Tap
 from engine.request import AcceptanceRule, Message, Sampling
-from engine.sampling import Sampler
-from engine.target import Target
-from engine.testing.checkpoints import LLAMA, write_random
-from engine.text import TextCodec
 from engine.train import recipe as stages
 from engine.train.distil.answers import record
 from engine.train.distil.block import BlockShape, BlockTrainer
@@ -37,6 +36,7 @@ from engine.train.distil.run import distil
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window, cut
 from engine.train.schema import RecipeError
+from tests.support.checkpoints import LLAMA, write_random
 
 CPU = torch.device("cpu")
 LAST = LLAMA["num_hidden_layers"] - 1

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import heads
-from engine.checkpoint import inspect
-from engine.heads.medusa import MedusaHead
-from engine.heads.products import Products
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.medusa import MedusaHead
+from engine.drafting.heads.products import Products
+from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.models.loader import load_model
+from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Message
-from engine.testing.checkpoints import LLAMA, write_random
-from engine.text import TextCodec
 from engine.train.distil.answers import record
 from engine.train.distil.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.distil.prompts import Prompts
@@ -27,6 +26,7 @@ from engine.train.distil.run import distil
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import cut
 from engine.train.recipe import Budget, OptimizerStage
+from tests.support.checkpoints import LLAMA, write_random
 
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
 PROMPTS = Prompts(ASKED[2:], ASKED[:2])

@@ -9,22 +9,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import heads
-from engine.checkpoint import inspect
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.eagle3 import Eagle3Head
+from engine.drafting.heads.products import Products
+from engine.drafting.proposers.eagle3 import Eagle3Proposer
+from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
-from engine.features import entering
-from engine.heads.eagle3 import Eagle3Head
-from engine.heads.products import Products
+from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.models.loader import load_model
-from engine.proposers.base import Resources
-from engine.proposers.eagle3 import Eagle3Proposer
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import entering
 from engine.request import AcceptanceRule, Message, Sampling
-from engine.sampling import Sampler
-from engine.target import Target
-from engine.testing.checkpoints import LLAMA, write_random
-from engine.text import TextCodec
 from engine.train.distil.answers import record
 from engine.train.distil.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
 from engine.train.distil.eagle3_layer import Starts
@@ -35,6 +34,8 @@ from engine.train.distil.run import distil
 from engine.train.distil.trainer import Origin
 from engine.train.distil.windows import Window, cut
 from engine.train.recipe import Budget, OptimizerStage
+from tests.support.checkpoints import LLAMA, write_random
+from tests.support.places import ROOT
 
 CPU = torch.device("cpu")
 TAPS = entering(2, 1, 0)
@@ -244,7 +245,7 @@ def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_pat
 
 
 def test_pips_recipe_is_within_its_size(tmp_path: Path) -> None:
-    recipe = load_recipe(Path(__file__).parents[4] / "engine/train/recipes/pip-eagle3.yaml")
+    recipe = load_recipe(ROOT / "engine/train/recipes/pip-eagle3.yaml")
     assert recipe.kind == "eagle3"
     shape = Eagle3Shape(**recipe.shape)
     width = 256

@@ -10,8 +10,9 @@ import yaml
 from engine.train.distil import kinds
 from engine.train.distil.recipe import is_distillation, load_recipe
 from engine.train.schema import RecipeError
+from tests.support.places import ROOT
 
-RECIPES = Path(__file__).resolve().parents[4] / "engine" / "train" / "recipes"
+RECIPES = ROOT / "engine" / "train" / "recipes"
 GOOD = {
     "kind": "medusa",
     "name": "Mine",

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from engine.features import NORMED, Tap
+from engine.models.hidden_states import NORMED, Tap
 from engine.train.distil import recording as module
 from engine.train.distil.recording import Recording, RecordingError, Reply, with_normed
 

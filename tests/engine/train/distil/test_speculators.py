@@ -12,19 +12,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine import heads, proposers
-from engine.checkpoint import inspect
-from engine.context import Context
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.drafting import heads, proposers
+from engine.drafting.heads.products import Products
+from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
-from engine.features import NORMED
-from engine.heads.products import Products
+from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.models.loader import load_model
-from engine.proposers.base import Resources
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import NORMED
 from engine.request import AcceptanceRule, Message, Sampling
-from engine.sampling import Sampler
-from engine.target import Target
-from engine.testing.checkpoints import VOCABULARY, write_random
 from engine.train.distil import kinds, unrolled
 from engine.train.distil.prompts import Prompts
 from engine.train.distil.recipe import Recipe, RepliesStage, load_recipe
@@ -34,6 +33,7 @@ from engine.train.distil.windows import Window
 from engine.train.loop import Loop
 from engine.train.recipe import Budget, OptimizerStage
 from engine.train.schema import RecipeError
+from tests.support.checkpoints import VOCABULARY, write_random
 
 RECIPES = Path(unrolled.__file__).parents[1] / "recipes"
 STEPS = 3

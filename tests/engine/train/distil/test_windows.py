@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.features import NORMED
+from engine.models.hidden_states import NORMED
 from engine.train.distil.recording import Recording, Reply
 from engine.train.distil.windows import Window, cut, windows
 

@@ -1,0 +1,1 @@
+"""A model's step made of kernels, once for each way to compute it."""

@@ -1,0 +1,319 @@
+"""The own decoder with its step in C++: the same ``Architecture``, weights in the step's own layout.
+
+Every row, in a prompt or beside drafted ones, goes through the same code; its bits depend on nothing
+beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import weakref
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu import nf4
+from engine.kernels.cpu.factory import Kernels, plain_embedding
+from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Kind, Library, Matrix
+from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.base import Cache, ModelInfo
+from engine.models.cache import Positions
+from engine.models.hidden_states import Ends, Features, Tap
+from engine.models.rotation import cosines
+from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+from engine.noise import Draws
+
+
+def keeps_stored(architecture: Architecture, kind: str) -> bool:
+    """Whether matrices may be given as they are stored, with no rounding but that of ``kind``.
+
+    The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
+    """
+    return kind != "fp32" or architecture.qk_norm or math.frexp(architecture.query_scale)[0] == 0.5
+
+
+def runs(architecture: Architecture, kind: str, library: Library) -> bool:
+    """Whether the compiled step has what such a model in ``kind`` needs."""
+    widths = (
+        architecture.hidden,
+        architecture.intermediate,
+        architecture.head_dim,
+    )
+    inputs = (
+        architecture.hidden,
+        architecture.intermediate,
+        architecture.heads * architecture.head_dim,
+    )
+    return (
+        kind in library.kinds
+        and architecture.activation in native.GATES
+        and all(width % native.LANES == 0 for width in widths)
+        and (kind != "nf4" or all(width % nf4.BLOCK == 0 for width in inputs))
+    )
+
+
+class NativeCache(Positions):
+    """Keys and values of one sequence, as attention.h reads them.
+
+    keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
+    float32 or bfloat16, as are the features. The last group is for the rows of a tree.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        context: int,
+        dtype: torch.dtype,
+        features: Features | None = None,
+    ) -> None:
+        super().__init__(context, features)
+        groups = -(-context // native.LANES) + 1
+        outer = len(architecture.layers), architecture.kv_heads
+        self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
+        self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
+        taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
+        self.taps = (native.Tap * len(taps))(*taps)
+        self.view = native.Cache(
+            self.keys.data_ptr(),
+            self.values.data_ptr(),
+            self.taps,
+            len(taps),
+            dtype == torch.bfloat16,
+            groups * native.LANES,
+        )
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Appends these rows of the last tree, from the root down."""
+        for row in rows:
+            group, lane = divmod(self.length, native.LANES)
+            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
+            self.values[:, :, self.length] = self.values[:, :, row - native.ROWS]
+            self.length += 1
+        if self.features is not None:
+            self.features.keep(self.length - len(rows), rows)
+
+
+class NativeDecoder:
+    """A decoder for one sequence, up to 16 rows at a time."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        names: Names,
+        tensor: TensorSource,
+        info: ModelInfo,
+        library: Library,
+        kind: str,
+        cached: torch.dtype,
+    ) -> None:
+        """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
+        self.architecture, self._info, self._library = architecture, info, library
+        self._cached = cached
+        make = partial(_matrix_of, library, library.kinds[kind])
+        table = tensor(names.embedding)
+        embedding = make(table)
+        head = embedding if architecture.tied else make(tensor(names.head))
+        del table
+        kernels = Kernels(make, plain_embedding)
+        layers = [
+            load_layer(architecture, spec, partial(_at, tensor, names.layer(index)), kernels)
+            for index, spec in enumerate(architecture.layers)
+        ]
+        norm = make_norm(architecture, tensor(names.norm))
+        turns = {
+            spec.rope: cosines(spec.rope, architecture.head_dim, info.context)
+            for spec in architecture.layers
+            if spec.rope is not None
+        }
+        parts = [
+            _layer(layer, spec, turns)
+            for layer, spec in zip(layers, architecture.layers, strict=True)
+        ]
+        array = (native.Layer * len(parts))(*parts)
+        shape = native.Shape(
+            layers=array,
+            embedding=embedding.pointer,
+            head=head.pointer,
+            norm=norm.weight.data_ptr(),
+            count=len(parts),
+            vocabulary=architecture.vocabulary,
+            hidden=architecture.hidden,
+            intermediate=architecture.intermediate,
+            heads=architecture.heads,
+            kv_heads=architecture.kv_heads,
+            head_dim=architecture.head_dim,
+            context=info.context,
+            gate=native.GATES[architecture.activation],
+            epsilon=architecture.epsilon,
+            # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
+            embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
+            score_cap=architecture.score_cap or 0.0,
+        )
+        self._pointer = library.new_decoder(ctypes.byref(shape), library.pool)
+        if not self._pointer:
+            raise MemoryError("no memory for the buffers of a step")
+        weakref.finalize(self, library.free_decoder, self._pointer)
+        # What the structures point to lives as long as the decoder.
+        self._embedding, self._head = embedding, head
+        self._kept = layers, norm, turns, array
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> NativeCache:
+        """See ``TappableModel``."""
+        features = Features(
+            taps,
+            layers=len(self.architecture.layers),
+            hidden=self.architecture.hidden,
+            context=context,
+            dtype=self._cached,
+            device=torch.device("cpu"),
+        )
+        return NativeCache(self.architecture, context, self._cached, features if taps else None)
+
+    @property
+    def ends(self) -> Ends:
+        """See ``Backbone``."""
+        return Ends(self._embedding, self._head, self.architecture.logit_cap)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return self._embedding.rows(tokens)
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        return self._capped(self._head(normed))
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+        """See ``Model.forward``."""
+        assert isinstance(cache, NativeCache) and 0 <= last <= len(tokens)
+        logits = torch.empty(last, self.architecture.vocabulary)
+        ids = _ids(tokens)
+        step = self._step(ids, cache, last, logits)
+        self._library.forward(self._pointer, ctypes.byref(step))
+        cache.length += len(tokens)
+        return self._capped(logits)
+
+    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+        """See ``TreeModel``."""
+        assert isinstance(cache, NativeCache) and len(tokens) <= native.ROWS
+        logits = torch.empty(len(tokens), self.architecture.vocabulary)
+        ids, ancestors = _ids(tokens), (ctypes.c_int32 * len(parents))(*parents)
+        step = self._step(ids, cache, len(tokens), logits, ctypes.addressof(ancestors))
+        self._library.forward(self._pointer, ctypes.byref(step))
+        return self._capped(logits)
+
+    def write_on(
+        self,
+        tokens: Sequence[int],
+        cache: Cache,
+        depth: int,
+        limit: int,
+        draws: Draws | None = None,
+        floor: float = 0.0,
+    ) -> tuple[list[int], list[float]]:
+        """See ``WritingModel``."""
+        assert isinstance(cache, NativeCache)
+        logits = torch.empty(1, self.architecture.vocabulary)
+        ids = _ids(tokens)
+        chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
+        step = self._step(ids, cache, 1, logits)
+        limit = min(limit, self.architecture.vocabulary)
+        sharpness, keys = 1.0, None
+        if draws is not None:
+            sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
+        count = self._library.continue_(
+            self._pointer, ctypes.byref(step), depth, limit, sharpness, keys, floor, chosen, likely
+        )
+        cache.length += len(tokens) + min(count, depth - 1)
+        return chosen[:count], likely[:count]
+
+    def _step(
+        self,
+        ids: ctypes.Array[ctypes.c_int64],
+        cache: NativeCache,
+        last: int,
+        logits: Tensor,
+        parents: int | None = None,
+    ) -> native.Step:
+        """Points into its arguments, which must outlive it."""
+        assert cache.length + len(ids) <= cache.context
+        return native.Step(
+            ctypes.addressof(ids),
+            len(ids),
+            cache.length,
+            parents,
+            last,
+            logits.data_ptr(),
+            cache.view,
+        )
+
+
+def is_row_independent(model: NativeDecoder) -> bool:
+    """Whether the first tokens have the bits they have alone beside three and eleven others.
+
+    How the compiler fuses multiplications and additions is its own affair; so it is tried.
+    """
+    text = [token % model.info.vocabulary for token in range(7, 7 + 12)]
+    cache = model.new_cache(len(text))
+    alone = torch.cat([model.forward([token], cache, last=1) for token in text[:4]])
+    for rows in (4, 12):
+        cache.crop(0)
+        if not torch.equal(model.forward(text[:rows], cache, last=rows)[:4], alone):
+            return False
+    return True
+
+
+def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(tokens))(*tokens)
+
+
+def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
+    return tensor(prefix + name)
+
+
+def _tap(features: Features, tap: Tap) -> native.Tap:
+    return native.Tap(features.at(tap).data_ptr(), -1 if tap.layer is None else tap.layer)
+
+
+def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.Layer:
+    return native.Layer(
+        qkv=_matrix(layer.qkv),
+        output=_matrix(layer.output),
+        gate_up=_matrix(layer.gate_up),
+        down=_matrix(layer.down),
+        attention_norm=layer.attention_norm.weight.data_ptr(),
+        attention_after=layer.attention_after and layer.attention_after.weight.data_ptr(),
+        mlp_norm=layer.mlp_norm.weight.data_ptr(),
+        mlp_after=layer.mlp_after and layer.mlp_after.weight.data_ptr(),
+        qk_norm=None if layer.qk_norm is None else layer.qk_norm.data_ptr(),
+        rotation=None if spec.rope is None else turns[spec.rope].data_ptr(),
+        window=spec.window or 0,
+    )
+
+
+def _matrix_of(library: Library, kind: Kind, weight: Tensor) -> Matrix:
+    """Weights stored in bf16 stay so where fp32 is asked for: half the bytes, the same numbers."""
+    as_stored = kind is Kind.FP32 and weight.dtype == torch.bfloat16
+    return Matrix(library, Kind.BF16 if as_stored else kind, weight)
+
+
+def _matrix(linear: Linear) -> int:
+    """The panels of a product, its bias folded into them."""
+    if isinstance(linear, Biased):
+        assert isinstance(linear.linear, Matrix)
+        linear.linear.set_bias(linear.bias)
+        linear = linear.linear
+    assert isinstance(linear, Matrix)
+    return linear.pointer

@@ -1,0 +1,1 @@
+"""The step as torch's operations: the reference, and what runs everywhere."""

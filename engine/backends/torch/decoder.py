@@ -1,0 +1,196 @@
+"""The own decoder: executes an ``Architecture``, row by row the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
+from engine.kernels.cpu.factory import PLAIN, Kernels
+from engine.models.activations import activation
+from engine.models.architecture import Architecture, LayerSpec
+from engine.models.base import Cache, ModelInfo
+from engine.models.cache import KVCache
+from engine.models.hidden_states import NORMED, Features, Tap
+from engine.models.rotation import rotations
+from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+
+PREFILL_ROWS = 128
+"""Rows of one prefill step: enough to be limited by arithmetic, few enough for small buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What layers with the same ``LayerSpec`` share."""
+
+    rotation: Tensor | None  # (context, head_dim / 2), complex
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the rows of one step see in all layers of a kind."""
+
+    rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
+    first: int  # block of the cache
+    bias: Tensor  # see causal_bias
+
+
+class Decoder:
+    """A decoder for one sequence, up to 16 rows a step, more in prefill."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        names: Names,
+        tensor: TensorSource,
+        info: ModelInfo,
+        kernels: Kernels = PLAIN,
+    ) -> None:
+        self.architecture = architecture
+        self._info = info
+        self.activation = activation(architecture.activation)
+        norm = tensor(names.norm)
+        self.norm = make_norm(architecture, norm)
+        self.dtype, self.device = norm.dtype, norm.device
+        # The largest float copies come and go before anything else is there.
+        table = tensor(names.embedding)  # (vocabulary, hidden)
+        self.embedding = kernels.embedding(table)
+        self.head = kernels.linear(table if architecture.tied else tensor(names.head))
+        del table
+        # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
+        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=self.dtype))
+        specs = list(dict.fromkeys(architecture.layers))
+        self.kinds = [self._kind(spec) for spec in specs]
+        self.layers = [
+            (specs.index(spec), self._load(names.layer(index), spec, tensor, kernels))
+            for index, spec in enumerate(architecture.layers)
+        ]
+        self.attend = choose_attend(
+            architecture.heads,
+            architecture.kv_heads,
+            architecture.head_dim,
+            self.dtype,
+            self.device,
+        )
+
+    def _kind(self, spec: LayerSpec) -> Kind:
+        if spec.rope is None:
+            return Kind(None, spec.window)
+        table = rotations(spec.rope, self.architecture.head_dim, self._info.context)
+        return Kind(table.to(self.device), spec.window)
+
+    def _load(self, prefix: str, spec: LayerSpec, tensor: TensorSource, kernels: Kernels) -> Layer:
+        return load_layer(self.architecture, spec, lambda name: tensor(prefix + name), kernels)
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
+        """See ``TappableModel``."""
+        features = Features(
+            taps,
+            layers=len(self.layers),
+            hidden=self.architecture.hidden,
+            context=context,
+            dtype=self.dtype,
+            device=self.device,
+        )
+        return KVCache(
+            layers=len(self.layers),
+            kv_heads=self.architecture.kv_heads,
+            head_dim=self.architecture.head_dim,
+            context=context,
+            dtype=self.dtype,
+            device=self.device,
+            features=features if taps else None,
+        )
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
+
+    @torch.inference_mode()
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        logits = self.head(normed.to(self.dtype)).float()
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    @torch.inference_mode()
+    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+        """See ``Model.forward``. Long inputs run in steps of ``PREFILL_ROWS``."""
+        assert isinstance(cache, KVCache)
+        ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
+        hidden = torch.empty(0, self.architecture.hidden, dtype=self.dtype, device=self.device)
+        kept = []
+        for part in ids.split(PREFILL_ROWS):
+            hidden = self._step(part, cache)
+            cache.length += len(part)
+            kept.append(hidden)
+        if not last:
+            return torch.empty(0, self.architecture.vocabulary, device=self.device)
+        hidden = (hidden if last <= len(hidden) else torch.cat(kept))[-last:]
+        return self.logits(self.norm(hidden))
+
+    def _step(self, ids: Tensor, cache: KVCache) -> Tensor:
+        """Runs the blocks on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden).
+
+        Writes keys, values and features of these rows.
+        """
+        features, start = cache.features, cache.length
+        sights = [self._sight(kind, cache, len(ids)) for kind in self.kinds]
+        x = self.embedding(ids)
+        if self.scale != 1:
+            x = x * self.scale
+        for index, (kind, layer) in enumerate(self.layers):
+            if features is not None:
+                features.write(Tap(index), start, x)
+            mixed = self._attention(index, layer, x, cache, sights[kind])
+            if layer.attention_after is not None:
+                mixed = layer.attention_after(mixed)
+            x = x + mixed
+            gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
+            mixed = layer.down(self.activation(gate) * up)
+            if layer.mlp_after is not None:
+                mixed = layer.mlp_after(mixed)
+            x = x + mixed
+        if features is not None:
+            features.write(Tap(len(self.layers)), start, x)
+            if features.has(NORMED):
+                features.write(NORMED, start, self.norm(x))
+        return x
+
+    def _sight(self, kind: Kind, cache: KVCache, rows: int) -> Sight:
+        start, end = cache.length, cache.length + rows
+        first = first_block(start, kind.window)
+        keys, _ = cache.blocks(0, end, first)
+        group = self.architecture.heads // self.architecture.kv_heads
+        bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=kind.window)
+        rotation = None if kind.rotation is None else kind.rotation[start:end, None, :]
+        return Sight(rotation, first, bias)
+
+    def _attention(
+        self, index: int, layer: Layer, x: Tensor, cache: KVCache, sight: Sight
+    ) -> Tensor:
+        """The result for hidden states ``x (rows, hidden)``; stores their keys and values."""
+        a, start, rows = self.architecture, cache.length, x.shape[0]
+        turned = a.heads + a.kv_heads
+        qkv = layer.qkv(layer.attention_norm(x)).view(rows, turned + a.kv_heads, a.head_dim)
+        qk = qkv[:, :turned]
+        if layer.qk_norm is not None:
+            qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * layer.qk_norm
+        if sight.rotation is not None:
+            pairs = qk.float().view(rows, turned, a.head_dim // 2, 2)
+            qk = torch.view_as_real(torch.view_as_complex(pairs) * sight.rotation)
+            qk = qk.view(rows, turned, a.head_dim)
+        query, key = qk.to(x.dtype).split((a.heads, a.kv_heads), dim=1)
+        cache.write(index, start, key, qkv[:, turned:])
+        keys, values = cache.blocks(index, start + rows, sight.first)
+        return layer.output(self.attend(query.contiguous(), keys, values, sight.bias, a.score_cap))

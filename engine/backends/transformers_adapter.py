@@ -1,0 +1,148 @@
+"""Any transformers causal LM as a ``Model``: slower than the own decoder, and just as exact.
+
+Its kernels may sum in another order when a call has more rows or a longer cache. So it is never called
+with a free shape: positions are computed in windows of 16 that begin at multiples of 16, the rest of
+a window padded. A given position then always stands in the same row of the same shape, whether it was
+decoded alone or verified beside drafted tokens, and its logits have the same bits. The price is that
+up to 15 rows of a window are computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import ModuleList
+from transformers import DynamicCache, PreTrainedModel
+
+from engine.backends import experts
+from engine.models.base import Cache, ModelInfo
+from engine.models.hidden_states import NORMED, Features, Tap
+
+WINDOW = 16
+PREFILL_WINDOWS = 16
+
+
+class AdapterCache:
+    """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
+
+    def __init__(self, features: Features | None = None) -> None:
+        self.tokens: list[int] = []
+        self.state = DynamicCache()
+        self.features = features
+
+    @property
+    def length(self) -> int:
+        return len(self.tokens)
+
+    def crop(self, length: int) -> None:
+        if not 0 <= length <= len(self.tokens):
+            raise ValueError(f"cannot crop a cache of {len(self.tokens)} positions to {length}")
+        del self.tokens[length:]
+
+
+class TransformersModel:
+    """Wraps a model that keeps its whole past in a cache that can be cropped."""
+
+    def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
+        self.model: Any = model.eval()
+        self.model.set_experts_implementation(experts.NAME)  # nothing to do for a dense model
+        self._info = info
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> AdapterCache:
+        """See ``TappableModel``."""
+        if not taps:
+            return AdapterCache()
+        features = Features(
+            taps,
+            layers=self._info.layers,
+            hidden=self._info.hidden,
+            context=context + -context % WINDOW,  # windows are computed whole
+            dtype=self.model.dtype,
+            device=self.model.device,
+        )
+        return AdapterCache(features)
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        rows: Tensor = self.model.get_input_embeddings().weight[list(tokens)]
+        return rows.float()
+
+    @torch.inference_mode()
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``. Caps that a model puts on its logits are left out: the order is the same."""
+        result: Tensor = self.model.get_output_embeddings()(normed.to(self.model.dtype))
+        return result.float()
+
+    @torch.inference_mode()
+    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+        """See ``Model.forward``."""
+        assert isinstance(cache, AdapterCache)
+        first = cache.length
+        cache.tokens.extend(tokens)
+        end = len(cache.tokens)
+        start = first - first % WINDOW
+        wanted = end - last
+        rows = []
+        while start < end:
+            # Whole windows whose logits nobody wants go through together.
+            bulk = min((wanted - start) // WINDOW, PREFILL_WINDOWS)
+            stop = start + max(bulk, 1) * WINDOW
+            logits = self._run(cache, start, stop)
+            rows.append(logits[max(wanted - start, 0) : max(end - start, 0)])
+            start = stop
+        result = torch.cat(rows) if rows else torch.empty(0, self.info.vocabulary)
+        return result[len(result) - last :]
+
+    def _run(self, cache: AdapterCache, start: int, stop: int) -> Tensor:
+        """Logits (stop - start, vocabulary) of one window, or of several at once, padded."""
+        window = cache.tokens[start:stop]
+        window = window + [window[-1]] * (stop - start - len(window))
+        surplus = cache.state.get_seq_length() - start
+        if surplus > 0:
+            cache.state.crop(-surplus)
+        device = self.model.device
+        position = torch.arange(start, stop, device=device)
+        with self._last_layer(cache.features) as left:
+            output = self.model(
+                input_ids=torch.tensor([window], device=device),
+                position_ids=position[None],
+                past_key_values=cache.state,
+                use_cache=True,
+                output_hidden_states=cache.features is not None,
+            )
+        if cache.features is not None:
+            *entered, normed = output.hidden_states
+            for index, states in enumerate((*entered, *left)):
+                cache.features.write(Tap(index), start, states[0])
+            cache.features.write(NORMED, start, normed[0])
+        logits: Tensor = output.logits[0].float()
+        return logits
+
+    @contextlib.contextmanager
+    def _last_layer(self, features: Features | None) -> Iterator[list[Tensor]]:
+        """Fills the list with what leaves the last layer, which transformers gives normed only."""
+        left: list[Tensor] = []
+        count = self._info.layers
+        if features is None or not features.has(Tap(count)):
+            yield left
+            return
+
+        def keep(module: object, given: object, made: Any) -> None:
+            left.append(made[0] if isinstance(made, tuple) else made)
+
+        stacks = (each for each in self.model.modules() if isinstance(each, ModuleList))
+        layers = next(each for each in stacks if len(each) == count)
+        hook = layers[-1].register_forward_hook(keep)
+        try:
+            yield left
+        finally:
+            hook.remove()

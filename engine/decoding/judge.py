@@ -1,0 +1,98 @@
+"""From the target's logits to a verdict: sampling and acceptance, joined for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor
+
+from engine.decoding.acceptance import Acceptance, follow, reject, verify_block
+from engine.decoding.context import Context
+from engine.decoding.proposer import DraftProposal
+from engine.decoding.sampling import Sampler
+from engine.events import Tree
+from engine.noise import Stream, uniform
+from engine.request import AcceptanceRule
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, with the target's probabilities of what was drafted and of its own token."""
+
+    acceptance: Acceptance
+    p: tuple[float | None, ...]
+    next_p: float
+
+
+class Judge:
+    """Applies the request's rule to each round."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
+        """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
+        tree, position = proposal.tree, len(context.tokens)
+        # Branches at the same place see the same noise: whichever is right is judged as in a chain.
+        positions = [position, *(position + depth for depth in tree.depths)]
+        found = self.sampler.read(logits, positions, Stream.CHOICE)
+        if found is not None:
+            return _judgement(follow(found.tokens, tree), found.chances, tree)
+        adjusted = self.sampler.adjusted(logits, _ancestries(tree))
+        p = self.sampler.probabilities(adjusted)
+        if self.sampler.rule.weighs_q:
+            acceptance = self._weigh(p, proposal, position)
+        else:
+            choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
+            acceptance = follow(choices, tree)
+        return _judgement(acceptance, partial(_read_off, p), tree)
+
+    def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
+        seed = self.sampler.seed
+        judge = verify_block if self.sampler.rule is AcceptanceRule.BLOCK else reject
+
+        def accept(node: int) -> float:
+            return uniform(seed, Stream.ACCEPT, position + node)
+
+        def draw(weights: Tensor, row: int, is_residual: bool) -> int:
+            stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
+            return self.sampler.draw(weights[None], (position + row,), stream)[0]
+
+        return judge(p, proposal.q, proposal.tree, accept, draw)
+
+
+def _ancestries(tree: Tree) -> list[Sequence[int]]:
+    """For row 0 nothing, for each node the tokens from the root down to it."""
+    found: list[Sequence[int]] = [()]
+    for parent, token in zip(tree.parents, tree.tokens, strict=True):
+        found.append((*found[parent + 1], token))
+    return found
+
+
+def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
+    """Some (row, token) of ``p``."""
+    rows, tokens = zip(*places, strict=True)
+    found: list[float] = p[list(rows), list(tokens)].tolist()
+    return found
+
+
+def _judgement(
+    acceptance: Acceptance,
+    chances: Callable[[Iterable[tuple[int, int]]], list[float]],
+    tree: Tree,
+) -> Judgement:
+    """Keeps the probabilities of the rows that count: those reached by accepted nodes."""
+    reached = {-1, *acceptance.path}
+    at = acceptance.path[-1] if acceptance.path else -1
+    places = [(parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)]
+    *shown, next_p = chances([*places, (at + 1, acceptance.next_token)])
+    return Judgement(
+        acceptance,
+        tuple(
+            value if parent in reached else None
+            for parent, value in zip(tree.parents, shown, strict=True)
+        ),
+        next_p,
+    )

@@ -1,0 +1,235 @@
+"""Logits to probabilities: penalties, temperature, top-k, top-p, min-p, in this order.
+
+Everything works row by row, so a position's distribution does not depend on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.decoding.context import Context
+from engine.kernels.native import choices, race
+from engine.kernels.native import library as native
+from engine.kernels.native.choices import Choices
+from engine.noise import Draws, Stream, key, ranking, sample
+from engine.request import AcceptanceRule, Sampling
+
+_FIRST_TRY = 256
+"""Likeliest tokens tried for top-p before the whole vocabulary is sorted."""
+_COLD = 1e-5
+"""Below this temperature float32 overflows before anything but the likeliest token is drawn."""
+
+
+class Sampler:
+    """One request's way from logits to tokens; shared by target and draft."""
+
+    def __init__(
+        self,
+        sampling: Sampling,
+        rule: AcceptanceRule,
+        seed: int,
+        context: Context,
+        vocabulary: int,
+    ) -> None:
+        self.sampling, self.rule, self.seed = sampling, rule, seed
+        self.context, self.vocabulary = context, vocabulary
+        self._seen = _Seen(context)
+        self._library = native.ready()
+        self.reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
+        """Whether a token can be chosen from a model's logits as they are."""
+
+    @property
+    def may_recall(self) -> bool:
+        """Whether what earlier replies taught may decide what is drafted, and how far.
+
+        Under ``rejection`` and ``block`` drafts must not know this reply's noise, and a given seed may
+        have drawn an earlier reply with the same. The other rules leave the target's own choice,
+        whatever is drafted.
+        """
+        return not self.rule.weighs_q or self.sampling.seed is None
+
+    @property
+    def takes_likeliest(self) -> bool:
+        """Whether every token is the likeliest by the model's own logits."""
+        return self.rule is AcceptanceRule.GREEDY and not _penalises(self.sampling)
+
+    @property
+    def penalises(self) -> bool:
+        """Whether a token's logits depend on the tokens before it beyond what the model made of them."""
+        return _penalises(self.sampling)
+
+    def read(self, logits: Tensor, positions: Sequence[int], stream: Stream) -> Choices | None:
+        """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
+
+        None where it takes more: penalties, cuts, a rule that weighs q, or no compiled step.
+        """
+        if self._library is None or not self.reads or not choices.reads(logits):
+            return None
+        logits = logits[:, : self.vocabulary]
+        draws = self.draws(positions, stream)
+        if draws is None:
+            return choices.likeliest(self._library, logits)
+        return choices.drawn(self._library, logits, draws)
+
+    def draws(self, positions: Sequence[int], stream: Stream) -> Draws | None:
+        """How tokens are drawn at ``positions``; None where each is the likeliest."""
+        if self.rule is AcceptanceRule.GREEDY:
+            return None
+        return Draws(self.sampling.temperature, self._keys(positions, stream))
+
+    def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
+        """Logits after penalties: float32 (rows, vocabulary of the target).
+
+        ``drafted[row]`` are the tokens between the context and that row's next token.
+        """
+        width = logits.shape[1]
+        if width > self.vocabulary:
+            logits = logits[:, : self.vocabulary]
+        elif width < self.vocabulary:
+            missing = logits.new_full((len(logits), self.vocabulary - width), float("-inf"))
+            logits = torch.cat([logits, missing], dim=1)
+        if not _penalises(self.sampling):
+            return logits
+        return torch.stack(
+            [self._penalised(row, tokens) for row, tokens in zip(logits, drafted, strict=True)]
+        )
+
+    def probabilities(self, adjusted: Tensor) -> Tensor:
+        """The distribution tokens are drawn from; at temperature 0 the plain softmax, for display."""
+        if self.rule is AcceptanceRule.GREEDY:
+            return torch.softmax(adjusted, dim=-1)
+        return truncated(torch.softmax(adjusted / self.sampling.temperature, dim=-1), self.sampling)
+
+    def choose(
+        self, adjusted: Tensor, p: Tensor, positions: Sequence[int], stream: Stream
+    ) -> list[int]:
+        """One token for each row; row i stands at ``positions[i]``."""
+        if self.rule is AcceptanceRule.GREEDY:
+            chosen: list[int] = adjusted.argmax(-1).tolist()
+            return chosen
+        return self.draw(p, positions, stream)
+
+    def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
+        """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
+        if self._library is not None and weights.device.type == "cpu":
+            return race.sample(self._library, weights, self._keys(positions, stream))
+        drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
+        return drawn
+
+    def rank(
+        self, adjusted: Tensor, p: Tensor, position: int, stream: Stream, count: int
+    ) -> list[int]:
+        """The first ``count`` choices of a single row, best first; ``choose`` takes the first."""
+        if self.rule is AcceptanceRule.GREEDY:
+            ranked: list[int] = adjusted[0].topk(min(count, adjusted.shape[1])).indices.tolist()
+            return ranked
+        return ranking(p, self.seed, stream, position, count)
+
+    @property
+    def _cuts(self) -> bool:
+        """Whether tokens are drawn from a part of the distribution; the likeliest is in every part."""
+        sampling = self.sampling
+        cuts = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
+        return bool(cuts) and self.rule is not AcceptanceRule.GREEDY
+
+    def _keys(self, positions: Sequence[int], stream: Stream) -> tuple[int, ...]:
+        return tuple(key(self.seed, stream, position) for position in positions)
+
+    def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
+        """One row; drafted tokens count as if the text held them already."""
+        result = logits.clone()
+        parts = [self._seen.in_text()]
+        if drafted:
+            parts.append(self._seen.with_drafted(drafted))
+        for tokens, times in parts:
+            ids = tokens.to(logits.device)
+            result[ids] = self._penalty(logits[ids], times.to(logits.device))
+        return result
+
+    def _penalty(self, logits: Tensor, times: Tensor) -> Tensor:
+        """``logits`` of tokens seen before, ``times`` of them in the output."""
+        sampling = self.sampling
+        factor = sampling.repetition_penalty
+        if factor != 1:
+            logits = torch.where(logits > 0, logits / factor, logits * factor)
+        cost = sampling.presence_penalty + sampling.frequency_penalty * times
+        return logits - torch.where(times > 0, cost, 0.0)
+
+
+class _Seen:
+    """Which tokens the text holds, and how often the output does; read on as the text grows."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._times: dict[int, int] = {}  # every token of the text: occurrences in the output
+        self._read = 0
+        self._tensors = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
+
+    def in_text(self) -> tuple[Tensor, Tensor]:
+        """Tokens of the text, and how often each is in the output."""
+        tokens = self._context.tokens
+        if self._read < len(tokens):
+            for position in range(self._read, len(tokens)):
+                token, new = tokens[position], position >= self._context.prompt_length
+                self._times[token] = self._times.get(token, 0) + new
+            self._read = len(tokens)
+            self._tensors = _pair(self._times)
+        return self._tensors
+
+    def with_drafted(self, drafted: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """The drafted tokens, and how often each is in the output and the draft together."""
+        return _pair({t: self._times.get(t, 0) + n for t, n in Counter(drafted).items()})
+
+
+def _pair(times: dict[int, int]) -> tuple[Tensor, Tensor]:
+    return torch.tensor(list(times)), torch.tensor(list(times.values()))
+
+
+def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
+    """``auto`` to a rule; at temperature 0 always greedy, which needs no noise."""
+    if temperature < _COLD or rule is AcceptanceRule.GREEDY:
+        return AcceptanceRule.GREEDY
+    return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
+
+
+def truncated(p: Tensor, sampling: Sampling) -> Tensor:
+    """Cuts ``p (rows, vocabulary)`` by top-k, top-p, min-p and renormalises.
+
+    Cuts are by value, never by rank: tokens of equal probability stay or go together, so the order
+    in which a sort leaves ties cannot matter.
+    """
+    if sampling.top_k and sampling.top_k < p.shape[1]:
+        p = _keep_from(p, p.topk(sampling.top_k).values[:, -1:])
+    if sampling.top_p < 1:
+        p = _keep_from(p, _top_p_threshold(p, sampling.top_p))
+    if sampling.min_p > 0:
+        p = _keep_from(p, p.amax(-1, keepdim=True) * sampling.min_p)
+    return p
+
+
+def _keep_from(p: Tensor, threshold: Tensor) -> Tensor:
+    kept = torch.where(p >= threshold, p, 0.0)
+    # One sum a row: over several rows torch splits a large sum among threads in another way.
+    return kept / torch.stack([row.sum() for row in kept])[:, None]
+
+
+def _top_p_threshold(p: Tensor, top_p: float) -> Tensor:
+    """The probability of the last token of the smallest likeliest set that holds ``top_p``."""
+    count = min(_FIRST_TRY, p.shape[1])
+    ranked = p.topk(count).values
+    mass = ranked.double().cumsum(-1)
+    if count < p.shape[1] and bool((mass[:, -1] < top_p).any()):
+        ranked = p.sort(dim=-1, descending=True).values
+        mass = ranked.double().cumsum(-1)
+    inside = mass - ranked < top_p  # the likelier ones alone do not hold it yet
+    return ranked.gather(1, inside.sum(-1, keepdim=True) - 1)
+
+
+def _penalises(sampling: Sampling) -> bool:
+    return sampling.repetition_penalty != 1 or bool(
+        sampling.presence_penalty or sampling.frequency_penalty
+    )

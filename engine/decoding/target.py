@@ -1,0 +1,146 @@
+"""The target model and its KV cache: extend, verify, commit.
+
+The cache holds every token but the pending one. Verification appends the pending token and the
+drafted ones; committing keeps those on the accepted path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from torch import Tensor
+
+from engine.backends.cuda.cache import DeviceCache
+from engine.decoding.prefix import common_prefix
+from engine.events import Tree
+from engine.models.base import (
+    Cache,
+    CompiledModel,
+    Model,
+    TappableModel,
+    TreeCache,
+    TreeModel,
+)
+from engine.models.hidden_states import Ends, Features, Tap
+from engine.request import MAX_DEPTH
+
+
+class Target:
+    """A model, its cache, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
+
+    def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
+        """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
+        self.model = model
+        # Asked once: isinstance looks up all of a protocol's members each time.
+        self._trees = model if isinstance(model, TreeModel) else None
+        self._ends = model.ends if isinstance(model, CompiledModel) else None
+        self.cache: Cache
+        self._features: Features | None = None
+        if taps:
+            tapped = _tappable(model).new_cache(model.info.context, taps)
+            self.cache, self._features = tapped, tapped.features
+        else:
+            self.cache = model.new_cache(model.info.context)
+        self.tokens: list[int] = []
+        self._unverified: list[int] = []
+        self._branched = False  # whether they stand in a tree with branches
+
+    @property
+    def context(self) -> int:
+        return self.model.info.context
+
+    @property
+    def length(self) -> int:
+        """See ``Backbone``."""
+        return len(self.tokens)
+
+    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
+        if not 0 <= start <= end <= self.length:
+            raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
+        return self.tapped(tap)[start:end].float()
+
+    def tapped(self, tap: Tap) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
+        if self._features is None:
+            raise KeyError(tap)
+        return self._features.at(tap)
+
+    @property
+    def ends(self) -> Ends | None:
+        """See ``Backbone``."""
+        return self._ends
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return _tappable(self.model).embed(tokens)
+
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+        return _tappable(self.model).logits(normed)
+
+    def reuse(self, tokens: Sequence[int]) -> int:
+        """Drops what differs from ``tokens``; returns how many of them are in the cache."""
+        length = common_prefix(self.tokens, tokens)
+        self._crop(length)
+        return length
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Prefills ``tokens`` behind what is cached; computes no logits."""
+        if tokens:
+            self.model.forward(tokens, self.cache, last=0)
+            self.tokens.extend(tokens)
+
+    @property
+    def tree_nodes(self) -> int:
+        """See ``Backbone``."""
+        room = self.context - self.length - 1
+        return min(MAX_DEPTH, room) if self._trees is not None else 0
+
+    def verify(self, pending: int, tree: Tree) -> Tensor:
+        """Logits after the pending token and after each node: float32 (nodes + 1, vocabulary).
+
+        Raises ValueError for a tree with branches of more than ``tree_nodes``.
+        """
+        self._unverified = [pending, *tree.tokens]
+        self._branched = not tree.is_chain
+        if not self._branched:
+            return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
+        if len(tree) > self.tree_nodes:
+            raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
+        assert self._trees is not None
+        parents = [-1, *(parent + 1 for parent in tree.parents)]
+        return self._trees.forward_tree(self._unverified, parents, self.cache)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps the pending token and the nodes on ``path``, forgets the rest."""
+        rows = [0, *(node + 1 for node in path)]
+        self.tokens.extend(self._unverified[row] for row in rows)
+        if self._branched:
+            cast(TreeCache, self.cache).keep(rows)
+        else:
+            self.cache.crop(len(self.tokens))
+        self._unverified, self._branched = [], False
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
+        assert isinstance(self.cache, DeviceCache)
+        self.tokens = list(tokens)
+        self.cache.settle(len(self.tokens))
+
+    def clear(self) -> None:
+        """Empties the cache."""
+        self._crop(0)
+
+    def _crop(self, length: int) -> None:
+        # An abandoned verification may have left unverified positions behind the tokens.
+        self.cache.crop(length)
+        del self.tokens[length:]
+        self._unverified, self._branched = [], False
+
+
+def _tappable(model: Model) -> TappableModel:
+    if not isinstance(model, TappableModel):
+        raise TypeError(f"{type(model).__name__} shows no hidden states")
+    return model

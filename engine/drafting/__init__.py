@@ -1,0 +1,1 @@
+"""Everything that drafts, and what decides how far."""

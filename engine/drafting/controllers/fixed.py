@@ -1,0 +1,27 @@
+"""``fixed``: the same depth every round. ``off``: none."""
+
+from __future__ import annotations
+
+from engine.decoding.controller import budget_to
+from engine.drafting.controllers.experience import Experience
+from engine.events import Budget, Round
+
+
+class Fixed:
+    """Drafts as far as it may, whatever comes of it."""
+
+    def __init__(self, depth: int, experience: Experience | None = None) -> None:
+        self._budget = budget_to(depth)
+
+    def budget(self) -> Budget:
+        return self._budget
+
+    def observe(self, round: Round) -> None:
+        """A fixed depth learns nothing."""
+
+
+class Off(Fixed):
+    """Plain decoding, with the proposer looking on."""
+
+    def __init__(self, depth: int = 0, experience: Experience | None = None) -> None:
+        super().__init__(0)

@@ -1,0 +1,43 @@
+"""What verifying takes on this machine, measured once before any round tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from engine.drafting.controllers.times import Times
+from engine.models.base import Model
+from engine.request import MAX_DEPTH
+
+ROWS = (1, 2, 4, 8, MAX_DEPTH + 1)
+_PAST = 128
+_REPEATS = 5
+_LIMIT_S = 0.5
+
+
+def warm_up(model: Model, verify: Times, clock: Callable[[], float] = perf_counter) -> None:
+    """Teaches ``verify`` seconds by rows behind 128 cached tokens, for about half a second at most.
+
+    Row counts alternate, so that a drifting machine slows all alike, and medians count. The first
+    pass builds what later ones reuse. Every row count is measured once, however slow the model is.
+    """
+    past = min(_PAST, model.info.context - max(ROWS))
+    if past < 1:
+        return
+    cache = model.new_cache(past + max(ROWS))
+    tokens = [index % model.info.vocabulary for index in range(past + max(ROWS))]
+    model.forward(tokens[:past], cache, last=0)
+    seconds: dict[int, list[float]] = {rows: [] for rows in ROWS}
+    began = clock()
+    for repeat in range(_REPEATS + 1):
+        if repeat > 1 and clock() - began > _LIMIT_S:
+            break
+        for rows in ROWS:
+            started = clock()
+            logits = model.forward(tokens[past : past + rows], cache, last=rows)
+            float(logits[-1, -1])  # waits for a device that computes on its own
+            seconds[rows].append(clock() - started)
+            cache.crop(past)
+    for rows, measured in seconds.items():
+        verify.learn(rows, median(measured[1:]))

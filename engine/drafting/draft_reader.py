@@ -1,0 +1,276 @@
+"""How a draft model reads along with the target: its KV cache, and the text in its own tokens.
+
+``SameVocabulary`` feeds the target's tokens as they are. ``OtherVocabulary`` feeds the text again in
+the draft's own tokens, and turns what the draft says into the target's, in one of two ways (Timor et
+al. 2025, arXiv 2502.05202; transformers' universal assisted decoding):
+
+TLI, token-level intersection
+    The draft chooses among the tokens that both have. Its distribution, renormalised over them, is one
+    over the target's vocabulary, so every acceptance rule holds as it is.
+SLEM, string-level exact match
+    The draft writes its likeliest text in all its tokens, and the target's tokenizer makes tokens of
+    it. The text alone decides what is proposed, so that no q is needed: it is drafted without chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import takewhile
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.backends.cuda.cache import DeviceCache
+from engine.decoding.context import Context
+from engine.decoding.prefix import common_prefix, parts
+from engine.decoding.sampling import Sampler
+from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
+from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.models.base import Model, WritingModel
+from engine.noise import Draws
+
+_STEPS = 4
+"""Tokens of its own that a draft writes for one of the target's, at most."""
+
+
+class Across(StrEnum):
+    """How a draft with another vocabulary drafts.
+
+    auto: by SLEM, which had more tokens accepted and took less time (docs/log.md); by TLI under
+    rejection sampling, whose acceptance is made for drawn drafts, where enough tokens are shared.
+    """
+
+    AUTO = "auto"
+    TLI = "tli"
+    SLEM = "slem"
+
+
+class Reader(Protocol):
+    """One draft model beside one text. Logits are (1, width); tokens in and out are the target's."""
+
+    def begin(self, context: Context) -> None:
+        """Another text; what the cache shares with it stays."""
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        """Takes in the prompt; yields before each part."""
+
+    def room(self, context: Context) -> int:
+        """How many tokens may be drafted behind the text."""
+
+    def writes_on(self, sampler: Sampler) -> bool:
+        """Whether ``write_on`` drafts, rather than draws from ``catch_up`` and ``write``."""
+
+    def write_on(
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
+    ) -> tuple[list[int], list[float | None]]:
+        """At most ``depth`` tokens, all below ``limit``, and their q.
+
+        ``draws`` and ``floor`` as in ``WritingModel``.
+        """
+
+    def catch_up(self, context: Context) -> Tensor:
+        """The draft's logits behind the text."""
+
+    def write(self, token: int) -> Tensor:
+        """The draft's logits behind ``token``, which was drawn from the last ones."""
+
+    def observe(self, accepted: int) -> None:
+        """So many of the drafted tokens stand."""
+
+
+class _Draft:
+    """The model, its cache, and the tokens that the cache holds."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.cache = model.new_cache(model.info.context)
+        self.tokens: list[int] = []
+
+    def crop(self, length: int) -> None:
+        self.cache.crop(length)
+        del self.tokens[length:]
+
+    def feed(self, tokens: Sequence[int], last: int = 1) -> Tensor:
+        """Returns the ``last`` ones' logits (last, vocabulary of the draft)."""
+        logits = self.model.forward(self.known(tokens), self.cache, last=last)
+        self.tokens.extend(tokens)
+        return logits
+
+    def known(self, tokens: Sequence[int]) -> list[int]:
+        """The target may have a few rows more (padding, reserved tokens); the draft is fed token 0
+        in place of one it lacks, which can only make its guess worse."""
+        rows = self.model.info.vocabulary
+        return [token if token < rows else 0 for token in tokens]
+
+    def written_on(
+        self,
+        model: WritingModel,
+        new: Sequence[int],
+        count: int,
+        limit: int,
+        draws: Draws | None = None,
+        floor: float = 0.0,
+    ) -> tuple[list[int], list[float]]:
+        """Feeds ``new`` and writes ``count`` tokens in one call, fewer where ``floor`` ends them."""
+        chosen, likely = model.write_on(self.known(new), self.cache, count, limit, draws, floor)
+        self.tokens += [*new, *chosen[: count - 1]]  # the last one is not fed
+        return chosen, likely
+
+
+class SameVocabulary(_Draft):
+    """The draft's tokens are the target's."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        # Asked once: isinstance looks up all of a protocol's members each time.
+        self._writing = model if isinstance(model, WritingModel) else None
+        self._known = 0  # how many tokens of the cache were text, not draft, in the last proposal
+
+    def begin(self, context: Context) -> None:
+        self.crop(common_prefix(self.tokens, context.tokens[:-1]))
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        if len(context.tokens) >= self.model.info.context:
+            return  # nothing will be drafted
+        for part in parts(context.tokens[len(self.tokens) : -1]):
+            yield
+            self.feed(part, last=0)
+
+    def room(self, context: Context) -> int:
+        self._known = len(context.tokens)
+        return self.model.info.context - self._known
+
+    def writes_on(self, sampler: Sampler) -> bool:
+        return sampler.reads and self._writing is not None
+
+    def write_on(
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
+    ) -> tuple[list[int], list[float | None]]:
+        """What would be drawn from ``catch_up`` and ``write``, in one call."""
+        assert self._writing is not None
+        new = context.tokens[len(self.tokens) :]
+        drafted, likely = self.written_on(self._writing, new, depth, limit, draws, floor)
+        return drafted, list(likely)
+
+    def catch_up(self, context: Context) -> Tensor:
+        return self.feed(context.tokens[len(self.tokens) :])
+
+    def write(self, token: int) -> Tensor:
+        return self.feed([token])
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
+        assert isinstance(self.cache, DeviceCache)
+        self.tokens = list(tokens)
+        self.cache.settle(len(self.tokens))
+
+    def observe(self, accepted: int) -> None:
+        # The last drafted token was never fed to the draft; what was fed and then rejected goes.
+        self.crop(min(len(self.tokens), self._known + accepted))
+
+
+class OtherVocabulary(_Draft):
+    """The draft has a tokenizer of its own."""
+
+    def __init__(self, model: Model, vocabularies: VocabularyMap, across: Across) -> None:
+        super().__init__(model)
+        self.vocabularies, self.across = vocabularies, across
+        self._own = dict(zip(vocabularies.target_ids, vocabularies.draft_ids, strict=True))
+        self._ids = (
+            torch.tensor(vocabularies.target_ids, device=model.info.device),
+            torch.tensor(vocabularies.draft_ids, device=model.info.device),
+        )
+        self.begin(Context(()))
+
+    def begin(self, context: Context) -> None:
+        self.transcript = Transcript(self.vocabularies)
+        self._read = 0  # tokens of the target that the transcript holds
+        self._agreed = 0  # settled tokens that the cache is known to hold
+        wanted = self._text(context)
+        self.crop(common_prefix(self.tokens, wanted[:-1]))
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        if self.room(context) < 1:
+            return  # nothing will be drafted
+        for part in parts(self._missing()[:-1]):
+            yield
+            self.feed(part, last=0)
+
+    def room(self, context: Context) -> int:
+        self._take_in(context)
+        unsettled = self.transcript.unsettled()
+        if unsettled is None:
+            return 0  # until the character is finished
+        held = len(self.transcript.settled) + len(unsettled)
+        return self.model.info.context - held if held else 0
+
+    def writes_on(self, sampler: Sampler) -> bool:
+        if self.across is Across.AUTO:
+            return not sampler.rule.weighs_q or self.vocabularies.shared.little
+        return self.across is Across.SLEM
+
+    def write_on(
+        self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
+    ) -> tuple[list[int], list[float | None]]:
+        """SLEM, always the likeliest: writes until there is text for ``depth`` tokens of the target
+        and one more. ``floor`` is about tokens of the target, whose likelihood is not known here."""
+        most = min(_STEPS * (depth + 1), self.room(context))
+        spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
+        new, written, drafted, end = self._missing(), list[int](), list[int](), None
+        while end is None and len(drafted) < depth and len(written) < most:
+            more = self._greedily(new, min(depth + 1 - len(drafted), most - len(written)))
+            end = next((at for at, token in enumerate(more) if token not in spelled), None)
+            written += more[:end]
+            drafted = respelled(self.vocabularies, written, ended=end is not None)
+            if end is not None and more[end] == eos and self.vocabularies.target.eos is not None:
+                drafted.append(self.vocabularies.target.eos)
+            new = more[-1:]
+        drafted = list(takewhile(lambda token: token < limit, drafted[:depth]))
+        return drafted, [None] * len(drafted)
+
+    def catch_up(self, context: Context) -> Tensor:
+        self._take_in(context)
+        return self._shared(self.feed(self._missing()))
+
+    def write(self, token: int) -> Tensor:
+        return self._shared(self.feed([self._own[token]]))
+
+    def observe(self, accepted: int) -> None:
+        """Nothing: what stands is found by comparing, when the text is read on."""
+
+    def _shared(self, logits: Tensor) -> Tensor:
+        """TLI: the draft's logits at the target's ids; (1, rows of the target)."""
+        ours, theirs = self._ids
+        row = logits.new_full((1, self.vocabularies.target_rows), float("-inf"))
+        row[:, ours] = logits[:, theirs]
+        return row
+
+    def _greedily(self, new: Sequence[int], count: int) -> list[int]:
+        """Feeds ``new`` and writes ``count`` of the draft's own tokens, each the likeliest."""
+        if isinstance(self.model, WritingModel):
+            return self.written_on(self.model, new, count, self.model.info.vocabulary)[0]
+        chosen: list[int] = []
+        while len(chosen) < count:
+            chosen.append(int(self.feed(new).argmax()))
+            new = chosen[-1:]
+        return chosen
+
+    def _take_in(self, context: Context) -> None:
+        self.transcript.extend(context.tokens[self._read :])
+        self._read = len(context.tokens)
+
+    def _text(self, context: Context) -> list[int]:
+        self._take_in(context)
+        return [*self.transcript.settled, *(self.transcript.unsettled() or ())]
+
+    def _missing(self) -> list[int]:
+        """Cuts the cache to what it shares with the text; returns the rest, at least one token."""
+        settled, unsettled = self.transcript.settled, self.transcript.unsettled() or []
+        start = min(self._agreed, len(self.tokens), len(settled) + len(unsettled) - 1)
+        wanted = [*settled[start:], *unsettled]
+        shared = min(common_prefix(self.tokens[start:], wanted), len(wanted) - 1)
+        self.crop(start + shared)
+        self._agreed = min(len(settled), start + shared)
+        return wanted[shared:]

@@ -1,0 +1,64 @@
+"""How a head multiplies: float32 rows in and out, its weights held narrowly where that is quicker.
+
+Losslessness asks nothing of a head's arithmetic: it only proposes. So it may be quantised though its
+target is not, like a draft model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.linear import Biased, Linear, make_linear
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Kind, Library, Matrix
+from engine.machine import devices
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Makes products. ``kind`` is int8, bf16 or fp32; int8 needs the ``library``, the compiled step."""
+
+    kind: str
+    device: torch.device
+    library: Library | None = None
+
+    @classmethod
+    def choose(cls, dtype: str) -> Products:
+        """What suits this machine beside a target that computes in ``dtype``: fp32 or bf16."""
+        device = devices.choose().device
+        library = native.ready() if device.type == "cpu" else None
+        if library is not None and "int8" in library.kinds:
+            return cls("int8", device, library)
+        return cls(dtype, device, library)
+
+    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+        """The product with ``weight (out, in)``, and ``bias (out,)`` added."""
+        product = self._product(weight)
+        return product if bias is None else Biased(product, self.vector(bias))
+
+    def vector(self, values: Tensor) -> Tensor:
+        """``values`` in float32 where the head computes."""
+        return values.to(self.device, torch.float32)
+
+    def _product(self, weight: Tensor) -> Linear:
+        if self.library is not None and weight.shape[1] % native.LANES == 0:
+            kind = self.library.kinds[self.kind]
+            if kind is Kind.FP32 and weight.dtype == torch.bfloat16:
+                kind = Kind.BF16  # half the bytes, the same numbers
+            return Matrix(self.library, kind, weight)
+        if self.kind == "bf16":
+            return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))
+        return make_linear(weight.to(self.device, torch.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrow:
+    """A bf16 product for float32 rows."""
+
+    linear: Linear
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.linear(x.to(torch.bfloat16)).float()

@@ -1,0 +1,79 @@
+"""``draft``: a small model writes ahead, token by token; its vocabulary may be another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from engine.decoding.acceptance import Acceptance
+from engine.decoding.context import Context
+from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.sampling import Sampler
+from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.draft_reader import Across, OtherVocabulary, Reader, SameVocabulary
+from engine.drafting.proposers.drawing import Chain, draws_of, floor_of
+from engine.drafting.resources import DRAFT, Resources
+from engine.errors import InvalidRequest
+from engine.events import Budget, Tree
+from engine.models.base import Model
+
+
+class DraftModelProposer:
+    """Keeps the draft's own KV cache, which catches up with the text before each draft."""
+
+    @dataclass(frozen=True, slots=True)
+    class Options:
+        across: str = field(
+            default=Across.AUTO.value,
+            metadata={
+                "help": "a draft with another vocabulary: tli chooses among shared tokens, slem "
+                "rewrites its text in the target's, auto by the acceptance rule",
+                "choices": tuple(map(str, Across)),
+            },
+        )
+
+        def __post_init__(self) -> None:
+            if self.across not in tuple(Across):
+                raise InvalidRequest(
+                    "options", f"across is {self.across!r}; it must be {', '.join(Across)}."
+                )
+
+    needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
+
+    def __init__(self, options: Options, resources: Resources) -> None:
+        assert resources.draft is not None
+        self.reader = _reader(resources.draft, resources.vocabularies, Across(options.across))
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self.reader.begin(context)
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return self.reader.prepare(context)
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        depth = min(budget.depth, self.reader.room(context))
+        if depth < 1:
+            return NOTHING
+        sampler, known, floor = self.sampler, len(context.tokens), floor_of(self.sampler, budget)
+        if self.reader.writes_on(sampler):
+            draws = draws_of(sampler, known, depth)
+            drafted, likely = self.reader.write_on(context, depth, sampler.vocabulary, draws, floor)
+            return DraftProposal(Tree.chain(drafted), None, tuple(likely))
+        chain = Chain(sampler, known, floor)
+        token = chain.draw(self.reader.catch_up(context))
+        while len(chain.tokens) < depth and not chain.ended:
+            token = chain.draw(self.reader.write(token))
+        return chain.proposal()
+
+    def observe(self, acceptance: Acceptance) -> None:
+        self.reader.observe(len(acceptance.path))
+
+    def close(self) -> None: ...
+
+
+def _reader(draft: Model, vocabularies: VocabularyMap | None, across: Across) -> Reader:
+    if vocabularies is None:
+        return SameVocabulary(draft)
+    return OtherVocabulary(draft, vocabularies, across)

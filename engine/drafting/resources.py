@@ -1,0 +1,49 @@
+"""What a loaded pair offers to those that draft."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.heads.base import Head
+from engine.models.base import Model
+from engine.models.hidden_states import Backbone, Tap, joined
+
+DRAFT = "draft"
+"""The need of a proposer that runs a draft model."""
+
+H = TypeVar("H", bound=Head)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a loaded pair offers to proposers.
+
+    ``vocabularies`` says what the draft's tokens are in the target's vocabulary; None: the same.
+    ``heads`` by their kind; ``backbone`` is the target as they see it, tapped at ``taps``.
+    ``remembered`` is a folder for what they learn about this target; without one they forget it.
+    """
+
+    draft: Model | None = None
+    vocabularies: VocabularyMap | None = None
+    remembered: Path | None = None
+    heads: Mapping[str, Head] = field(default_factory=dict)
+    backbone: Backbone | None = None
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The hidden states of the target that the heads read."""
+        return joined(tap for head in self.heads.values() for tap in head.taps)
+
+    def has(self, need: str) -> bool:
+        """Whether a proposer's need is met: ``draft``, or a kind of head."""
+        return self.draft is not None if need == DRAFT else need in self.heads
+
+    def head(self, kind: type[H]) -> tuple[H, Backbone]:
+        """The loaded head of a class, and what it reads; for proposers whose ``needs`` name its kind."""
+        found = self.heads[kind.kind]
+        assert isinstance(found, kind) and self.backbone is not None
+        return found, self.backbone

@@ -1,0 +1,298 @@
+"""Bytes of weights, KV cache and draft -> what fits, and how much context is left.
+
+Estimates from sizes alone, for a decision before anything is loaded: target and draft, the KV cache of
+both, and on a GPU what its kernels and graphs work in. Never imports torch: who loads to a GPU passes
+its free bytes (engine/machine/device_memory.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import psutil
+
+from engine.loading.catalog import ModelSpec
+from engine.machine import cgroups
+from engine.models.checkpoints.checkpoint import Checkpoint
+
+WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of one number in the dtypes that weights and caches are kept in."""
+
+FLOAT8 = "float8"
+"""A cache in fp8: one byte a number, and for every position of a head a scale."""
+FLOAT8_SCALE = 4
+
+QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
+"""Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
+
+LONGEST_CONTEXT = 32_768
+"""Caches are allocated whole, so a model's 128k context is not taken for granted."""
+
+SHORTEST_CONTEXT = 512
+"""Below this a chat is no use; the pair is refused instead."""
+
+OVERHEAD = 300_000_000
+"""Interpreter, libraries and activations: what the process needs besides weights and caches."""
+
+GPU_OVERHEAD = 500_000_000
+"""The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
+widest product of a 32B model), and what the allocator cannot fill."""
+
+GPU_ROWS = 16
+"""Rows of a round at most; what turns logits into tokens is allocated for so many."""
+
+GPU_PROMPT_ROWS = 64
+"""Rows of a prompt that attention takes at once; a round's are fewer."""
+
+GPU_GRAPHS = 9
+GPU_GRAPH_BYTES = 24_000_000
+"""Graphs of one sampling mode, one for each depth, and what one takes: its nodes, and memory that only
+it may use. An assumption until ``python -m tools.gpu_bench``, which measures it, has run on a GPU."""
+
+GPU_SPLIT = 256
+"""Positions that one program of attention works through; it leaves a sum for each row and head."""
+
+GPU_VOCABULARY_ROWS = 4
+"""Numbers of 4 bytes for every token of a row: logits, p, q, and those in the bin of a cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """What counts for memory in one model.
+
+    ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
+    in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
+    numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
+    ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
+    what ``fit`` is told. ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
+    """
+
+    name: str
+    parameters: int
+    layers: int
+    kv_heads: int
+    head_dim: int
+    context: int
+    repeated: int = 0
+    features: int = 0
+    weights: str | None = None
+    cache: str | None = None
+    heads: int = 0
+    vocabulary: int = 0
+
+    @classmethod
+    def of(
+        cls, source: ModelSpec | Checkpoint, weights: str | None = None, cache: str | None = None
+    ) -> ModelSize:
+        """From a catalog entry or from a folder's headers."""
+        if isinstance(source, ModelSpec):
+            name, repeated, heads = source.name, 0, 0
+        else:
+            name, heads = source.folder.name, source.heads
+            repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
+        return cls(
+            name,
+            source.parameters,
+            source.layers,
+            source.kv_heads,
+            source.head_dim,
+            source.context,
+            repeated,
+            weights=weights,
+            cache=cache,
+            heads=heads,
+            vocabulary=source.vocabulary,
+        )
+
+    def weight_bytes(self, dtype: str) -> int:
+        """What all weights take, in ``dtype`` unless the model has its own."""
+        kind = self.weights or dtype
+        width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
+        return int((self.parameters + self.repeated) * width)
+
+    def kv_bytes_per_token(self, dtype: str) -> int:
+        """Keys, values and features; layers with a sliding window are counted in full.
+
+        Features are kept in bf16 beside a cache in fp8.
+        """
+        if self.cache == FLOAT8:
+            position, feature = self.head_dim + FLOAT8_SCALE, WIDTHS["bfloat16"]
+        else:
+            feature = WIDTHS[self.cache or dtype]
+            position = self.head_dim * feature
+        return 2 * self.layers * self.kv_heads * position + self.features * feature
+
+    def attention_bytes(self, context: int) -> int:
+        """What a GPU's attention leaves between its two launches; all layers share it."""
+        splits = -(-min(context, self.context) // GPU_SPLIT)
+        return GPU_PROMPT_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
+
+    def sampling_bytes(self) -> int:
+        """What a GPU turns logits into tokens in."""
+        return GPU_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
+
+    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all models, and ``work``, what
+    everything else takes. A model of unknown size never fits. ``sentence`` is for people, with cause and
+    remedy.
+    """
+
+    needed: int
+    free: int
+    fits: bool
+    weights: int
+    kv: int
+    work: int
+    context: int
+    sentence: str
+
+
+def free_bytes() -> int:
+    """Memory that a process may take now without swapping, or without being ended by its container."""
+    available = int(psutil.virtual_memory().available)
+    left = cgroups.memory_left()
+    return available if left is None else min(available, left)
+
+
+def total_bytes() -> int:
+    """All memory of the machine."""
+    return int(psutil.virtual_memory().total)
+
+
+def fit(
+    target: ModelSize,
+    *drafting: ModelSize,
+    context: int | None = None,
+    dtype: str = "bfloat16",
+    free: int | None = None,
+    overhead: int | None = None,
+    instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
+    gpu: bool = False,
+) -> Fit:
+    """Whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
+
+    ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
+    sentence says what these would need. ``context`` None is what the engine would take: the target's
+    own, up to ``LONGEST_CONTEXT``. ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for
+    models that do not say how they will be held. ``gpu``: they will be held there, so ``free`` is the
+    GPU's. ``overhead`` None is what is known of the place.
+    """
+    models = [target, *drafting]
+    limit = min(target.context, LONGEST_CONTEXT)
+    asked = min(context or limit, limit)
+    room = free_bytes() if free is None else free
+    weights = sum(model.weight_bytes(dtype) for model in models)
+    kv = sum(_kv_bytes(model, asked, dtype) for model in models)
+    fixed = _fixed(models, gpu) if overhead is None else overhead
+    work = fixed + _attention(models, asked, gpu)
+    needed = weights + kv + work
+    largest = _largest_context(models, limit, dtype, room - weights - fixed, gpu)
+    others = {
+        kind: fit(*held, context=context, dtype=dtype, free=room, overhead=overhead, gpu=gpu)
+        for kind, held in instead.items()
+        if sum(model.weight_bytes(dtype) for model in held) < weights
+    }
+    return Fit(
+        needed=needed,
+        free=room,
+        fits=needed <= room and all(model.parameters for model in models),
+        weights=weights,
+        kv=kv,
+        work=work,
+        context=largest,
+        sentence=_sentence(models, asked, needed, room, largest, others, gpu),
+    )
+
+
+def human(count: int) -> str:
+    """Bytes for people, in decimal units: '1.5 GB'."""
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(size) < 999.5 or unit == "GB":
+            break
+        size /= 1000
+    return f"{size:.0f} {unit}" if unit in ("B", "kB") or size >= 99.95 else f"{size:.1f} {unit}"
+
+
+def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
+    """A model's cache ends at its own context."""
+    return min(context, model.context) * model.kv_bytes_per_token(dtype)
+
+
+def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
+    """What neither weights nor context change."""
+    if not gpu:
+        return OVERHEAD
+    sampling = sum(model.sampling_bytes() for model in models)
+    return GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + sampling
+
+
+def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:
+    return sum(model.attention_bytes(context) for model in models) if gpu else 0
+
+
+def _largest_context(
+    models: Sequence[ModelSize], limit: int, dtype: str, room: int, gpu: bool
+) -> int:
+    """The most tokens, up to ``limit``, for which caches and attention take at most ``room`` bytes."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        caches = sum(_kv_bytes(model, middle, dtype) for model in models)
+        if caches + _attention(models, middle, gpu) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low if room >= 0 else 0
+
+
+def _sentence(
+    models: list[ModelSize],
+    asked: int,
+    needed: int,
+    free: int,
+    largest: int,
+    others: Mapping[str, Fit],
+    gpu: bool,
+) -> str:
+    names = ", ".join(model.name for model in models[:-1])
+    names = f"{names} and {models[-1].name}" if names else models[-1].name
+    if not all(model.parameters for model in models):
+        return f"The files of {names} are not here, so what they need is not known yet."
+    verb = "needs" if len(models) == 1 else "need"
+    place, programs = (" on the GPU", " that use the GPU") if gpu else ("", "")
+    need = (
+        f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free"
+        f"{place}."
+    )
+    if needed <= free:
+        return need
+    smaller = (
+        "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
+    )
+    told = _told(others)
+    helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
+    quantised = "that quantization, " if helps else ""
+    remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
+    if largest:
+        return f"{need} Only a context of up to {largest:,} tokens fits.{told} For more, {remedy}"
+    return f"{need} Not even the weights fit.{told} To load it, {remedy}"
+
+
+def _told(others: Mapping[str, Fit]) -> str:
+    """What the first of ``others`` that fits would need; if none does, what the last would."""
+    for kind, other in others.items():
+        if other.fits:
+            return f" {kind} would need {human(other.needed)}."
+    for kind, other in others.items():
+        if other.context >= SHORTEST_CONTEXT:
+            return f" {kind} would fit with a context of up to {other.context:,} tokens."
+    return "".join(
+        f" Even {kind} would need {human(other.needed)}." for kind, other in [*others.items()][-1:]
+    )

@@ -1,0 +1,59 @@
+"""Fetching what is missing of a model, one download of it at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import Timeout
+from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # re-exported implicitly
+
+from engine.errors import DownloadError
+from engine.loading.catalog import ModelSpec
+from engine.loading.hub.explain import explained
+from engine.loading.hub.places import folder_for, locate
+from engine.loading.hub.progress import Progress
+from engine.loading.hub.transfer import Transfer
+
+
+def download(
+    spec: ModelSpec,
+    *,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    folder: Path | None = None,
+) -> Path:
+    """Fetch what is missing of a model and return its folder, complete. Blocks.
+
+    Calls ``on_progress`` about ten times a second and once at the end. Raises ``DownloadError``, or
+    ``DownloadCancelled`` soon after ``cancelled`` returns True; another call then continues.
+    """
+    found = locate(spec, folder)
+    if found is not None:
+        return found
+    if spec.path is not None:
+        raise DownloadError(
+            f"{spec.name} ships with the app, but its folder {spec.path} is not there. "
+            "Restore it from the repository, or install the app again."
+        )
+    destination = folder_for(spec, folder)
+    with explained(spec, destination), _only_one(destination, spec):
+        return Transfer(spec, destination, on_progress, cancelled).run()
+
+
+@contextmanager
+def _only_one(destination: Path, spec: ModelSpec) -> Iterator[None]:
+    """Two downloads of one model would write into the same file."""
+    try:
+        destination.mkdir(parents=True, exist_ok=True)
+        lock = WeakFileLock(destination / ".lock", timeout=0.2)
+        lock.__enter__()
+    except Timeout as error:
+        raise DownloadError(
+            f"{spec.name} is being downloaded already, in another window or program. Wait for it."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.__exit__(None, None, None)

@@ -1,0 +1,59 @@
+"""Where models lie: the models folder, and huggingface_hub's own cache. Never goes to the network."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+from huggingface_hub import constants, try_to_load_from_cache
+
+from engine.errors import DownloadError
+from engine.loading.catalog import ModelSpec
+from engine.models.checkpoints.checkpoint import weights_complete
+
+FOLDER_VARIABLE = "FORETOKEN_MODELS"
+"""Environment variable that moves the models folder."""
+
+
+def models_folder() -> Path:
+    """Where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the app's data folder."""
+    moved = os.environ.get(FOLDER_VARIABLE)
+    if moved:
+        return Path(moved).expanduser()
+    return platformdirs.user_data_path("foretoken", appauthor=False) / "models"
+
+
+def folder_for(spec: ModelSpec, folder: Path | None = None) -> Path:
+    """The folder of this model, whether it is there or not; people may put its files there."""
+    if spec.path is not None:
+        return spec.path
+    name = repository_of(spec).replace("/", "--")
+    return (folder or models_folder()) / (
+        name if spec.revision == "main" else f"{name}--{spec.revision}"
+    )
+
+
+def locate(spec: ModelSpec, folder: Path | None = None) -> Path | None:
+    """The model's folder when it is complete on disk, else None."""
+    if spec.path is not None:
+        return spec.path if spec.path.is_dir() else None
+    own = folder_for(spec, folder)
+    if weights_complete(own):
+        return own
+    cached = try_to_load_from_cache(repository_of(spec), "config.json", revision=spec.revision)
+    if isinstance(cached, str) and weights_complete(Path(cached).parent):
+        return Path(cached).parent
+    return None
+
+
+def repository_of(spec: ModelSpec) -> str:
+    """Its name on the hub. Raises DownloadError for a model that has none."""
+    if spec.repository is None:
+        raise DownloadError(f"{spec.name} has no repository to download from.")
+    return spec.repository
+
+
+def endpoint() -> str:
+    """The hub's address: ``$HF_ENDPOINT``, or the public one."""
+    return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")

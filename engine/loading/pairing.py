@@ -1,0 +1,148 @@
+"""Whether one model on disk can draft for another: why not, or in which way.
+
+A draft with the target's own tokenizer drafts in its tokens. With another tokenizer it drafts across
+vocabularies, if both can be read and share tokens (see draft_reader.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMap, read_map
+from engine.errors import ModelError
+from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.tokenizer_files import tokenizer_signature
+
+SHORTEST_DRAFT_CONTEXT = 128
+"""A draft that sees less than this would stop drafting before the first reply is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """``reason`` says why a draft does not fit, and is None when it does.
+
+    ``shared``: what the vocabularies have in common where the tokenizers differ; else None.
+    """
+
+    reason: str | None = None
+    shared: Shared | None = None
+
+    @property
+    def across(self) -> str | None:
+        """How a pair of two vocabularies drafts, as the end of a sentence; None where there is one."""
+        return None if self.shared is None else _across(self.shared)
+
+
+def fit(target: Checkpoint, draft: Checkpoint) -> Fit:
+    """Compares two models on disk; the reason names the sizes that differ.
+
+    Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
+    Raises ModelError where a tokenizer cannot be read at all.
+    """
+    reason = _why_not_size(target, draft) or _why_not_context(target, draft)
+    if reason is not None:
+        return Fit(reason)
+    difference = _difference(target, draft)
+    if difference is None:
+        return Fit()
+    try:
+        shared = _shared(_named(target), _named(draft))
+    except ModelError as error:
+        return Fit(f"{difference} Nor can it draft across vocabularies: {error}")
+    if not shared.tokens:
+        return Fit(
+            f"{difference} Nor can it draft across vocabularies: not one token spells the same in "
+            "both. Choose a draft of the target's own family."
+        )
+    return Fit(shared=shared)
+
+
+def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
+    """Why ``draft`` cannot draft for ``target``; None when it can."""
+    return fit(target, draft).reason
+
+
+def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
+    """How the tokens of a draft that fits stand to the target's; None: they are the same.
+
+    Raises ModelError where a tokenizer cannot be used after all.
+    """
+    if _difference(target, draft) is None:
+        return None
+    found = read_map(
+        target.folder, draft.folder, target_rows=target.vocabulary, draft_rows=draft.vocabulary
+    )
+    for lexicon in (found.target, found.draft):
+        lexicon.encode("a")  # what parsing would find wrong is found now, not at the first request
+    return found
+
+
+def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
+    """What a fitting pair still costs, in a sentence for people; None when nothing."""
+    if draft.context >= target.context:
+        return None
+    return (
+        f"The draft's context is {draft.context:,} tokens, the target's {target.context:,}: "
+        f"nothing is drafted beyond {draft.context:,}."
+    )
+
+
+def _across(shared: Shared) -> str:
+    ways = "rewritten text (slem)"
+    if not shared.little:
+        ways += ", under rejection sampling by shared tokens (tli)"
+    return (
+        f"across vocabularies: {100 * shared.of_target:.0f} % of the target's {shared.target:,} "
+        f"tokens are among the draft's {shared.draft:,}; drafts by {ways}"
+    )
+
+
+_Named = tuple[Path, int, int]
+"""A tokenizer's folder and its model's rows, and when the tokenizer was written."""
+
+
+def _named(checkpoint: Checkpoint) -> _Named:
+    file = checkpoint.folder / "tokenizer.json"
+    written = file.stat().st_mtime_ns if file.is_file() else 0
+    return checkpoint.folder, checkpoint.vocabulary, written
+
+
+@lru_cache(maxsize=1024)
+def _shared(target: _Named, draft: _Named) -> Shared:
+    """Lists of models ask for every pair again and again."""
+    found = read_map(target[0], draft[0], target_rows=target[1], draft_rows=draft[1])
+    return found.shared
+
+
+def _difference(target: Checkpoint, draft: Checkpoint) -> str | None:
+    ours, theirs = tokenizer_signature(target.folder), tokenizer_signature(draft.folder)
+    rows = min(target.vocabulary, draft.vocabulary)
+    vital = frozenset(target.eos_ids) | frozenset(draft.eos_ids)
+    difference = ours.difference(theirs, below=rows, vital=vital)
+    if difference is None:
+        return None
+    return (
+        f"The vocabularies differ: the target has {target.vocabulary:,} tokens, "
+        f"the draft {draft.vocabulary:,}; {difference}."
+    )
+
+
+def _why_not_size(target: Checkpoint, draft: Checkpoint) -> str | None:
+    if draft.parameters < target.parameters:
+        return None
+    return (
+        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
+        f"{target.parameters:,}. Drafting would cost more than it saves; "
+        "choose a draft of a tenth of the target or less."
+    )
+
+
+def _why_not_context(target: Checkpoint, draft: Checkpoint) -> str | None:
+    if draft.context >= min(SHORTEST_DRAFT_CONTEXT, target.context):
+        return None
+    return (
+        f"The draft's context holds {draft.context:,} tokens, the target's {target.context:,}; "
+        f"a useful draft sees at least {SHORTEST_DRAFT_CONTEXT}."
+    )

@@ -1,0 +1,1 @@
+"""The engine of this machine: one thread owns the device."""

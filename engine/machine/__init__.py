@@ -1,0 +1,1 @@
+"""The machine: devices, threads, containers, and the memory that is free."""

@@ -1,0 +1,65 @@
+"""The memory of the device that models are loaded to: what is free, and what to do when it runs out.
+
+``devices.py`` knows how torch, Triton, CUDA and the CPU's allocator say that there is no more.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+
+from engine.errors import OutOfMemory
+from engine.machine import devices
+from engine.machine.devices import is_lost, ran_out
+from engine.machine.failures import told
+
+T = TypeVar("T")
+
+
+def gpu_free_bytes() -> int | None:
+    """What is free of the memory of the GPU that models are loaded to; None without one.
+
+    What torch keeps of freed memory for later is given back first, so it counts as free.
+    """
+    _give_back()
+    device = devices.choose().device
+    if device.type != "cuda":
+        return None
+    with told(device):
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + kept
+
+
+def release() -> None:
+    """Gives back what nothing refers to any more, cycles included."""
+    gc.collect()
+    _give_back()
+
+
+def _give_back() -> None:
+    """What torch keeps of freed memory for later. A GPU that is lost refuses this call too."""
+    usable = torch.cuda.is_available() and not is_lost("cuda")
+    if usable and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
+    """What ``work`` returns. Raises OutOfMemory with ``told()`` where memory runs out in it.
+
+    An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
+    held has been released, so ``told`` finds what is free without it.
+    """
+    try:
+        return work()
+    except (OutOfMemory, RuntimeError, MemoryError) as error:
+        if not ran_out(error):
+            raise
+        # Its frames hold what was half made, and whoever keeps the error would keep that.
+        traceback.clear_frames(error.__traceback__)
+    # Not inside ``except``: there the new error would hold the old one.
+    release()
+    raise OutOfMemory(told())

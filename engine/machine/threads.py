@@ -1,0 +1,85 @@
+"""How many threads compute: one for each physical core that this process may use.
+
+Two hyperthreads share the units that multiply, so a second thread on a core only gets in the way; and
+more threads than a container is granted wait for each other. Imports torch only to set the number.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import psutil
+
+from engine.errors import InvalidRequest
+from engine.machine import cgroups
+
+
+def use(count: int | None = None) -> int:
+    """Sets how many threads torch computes with in the calling thread, and returns the number.
+
+    None is ``default``.
+    """
+    import torch
+
+    torch.set_num_threads(default() if count is None else count)
+    return torch.get_num_threads()
+
+
+def check(count: int | None) -> int | None:
+    """``count`` if this machine can run so many at once. Raises InvalidRequest."""
+    most = len(_allowed())
+    if count is not None and not 1 <= count <= most:
+        raise InvalidRequest(
+            "threads",
+            f"threads is {count}; it must be 1 to {most}, the processors that this process may use. "
+            f"More would wait for each other; {default()} is the default.",
+        )
+    return count
+
+
+def default() -> int:
+    """``OMP_NUM_THREADS`` where it is set, else the physical cores."""
+    stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(stated) if stated.isdecimal() and int(stated) else physical_cores()
+
+
+def physical_cores(root: Path = cgroups.ROOT) -> int:
+    """Cores that this process may use; hyperthreads count once, a container's share is respected."""
+    allowed = _allowed()
+    if sys.platform.startswith("linux"):
+        cores = _linux_cores(_cpuinfo(root), allowed)
+        share = cgroups.cpu_share(root)
+        return cores if share is None else max(1, min(cores, int(share)))
+    return max(1, min(psutil.cpu_count(logical=False) or len(allowed), len(allowed)))
+
+
+def _allowed() -> Collection[int]:
+    """The numbers of the logical processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
+
+
+def _cpuinfo(root: Path) -> str:
+    try:
+        return (root / "proc/cpuinfo").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _linux_cores(cpuinfo: str, allowed: Collection[int]) -> int:
+    """Distinct cores among ``allowed``; a processor that names no core (ARM) is one."""
+    cores: set[tuple[str | None, str]] = set()
+    for block in cpuinfo.split("\n\n"):
+        values = {
+            key.strip(): value.strip()
+            for key, _, value in (line.partition(":") for line in block.splitlines())
+        }
+        number = values.get("processor", "")
+        if number.isdecimal() and int(number) in allowed:
+            core = values.get("core id") or f"of processor {number}"
+            cores.add((values.get("physical id"), core))
+    return len(cores) or len(allowed)

@@ -1,0 +1,1 @@
+"""Files on disk, read as one Checkpoint: headers first, tensors when they are asked for."""

@@ -1,0 +1,295 @@
+"""What a model folder holds, told from its JSON files and safetensors headers alone.
+
+A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without
+torch. Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from engine.errors import ModelError
+from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
+from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
+from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
+
+__all__ = [
+    "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
+    "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
+]  # fmt: skip
+
+QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
+"""What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
+AUTO = QUANTIZATIONS[0]
+KV_CACHE_DTYPES = ("auto", "fp8")
+"""What the setting ``kv_cache_dtype`` may be, everywhere; auto is what the model computes in."""
+FP8 = KV_CACHE_DTYPES[1]
+
+_EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
+
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
+_HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
+_HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
+_KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
+_CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+
+_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+    "gemma2": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True},
+    "gemma3_text": {
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "max_position_embeddings": 131_072,
+        "sliding_window": 4096,
+        "tie_word_embeddings": True,
+    },
+    "qwen3": {"head_dim": 128},
+    "smollm3": {"tie_word_embeddings": True},
+}
+"""What published configurations of a ``model_type`` leave out where it is transformers' default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is what all tensors take.
+
+    ``parameters`` leaves out an output head that repeats the (tied) embedding. A multimodal model
+    is described by its text part, but ``parameters`` and ``bytes`` count everything.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    architecture: str
+    model_type: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    context: int
+    parameters: int
+    bytes: int
+    dtype: str
+    tensors: Mapping[str, TensorInfo]
+    eos_ids: tuple[int, ...]
+    has_chat_template: bool
+
+    @property
+    def quantised(self) -> bool:
+        """Whether the weights come in 4 bits already."""
+        return any(info.dtype == NF4 for info in self.tensors.values())
+
+    @property
+    def repeats_embedding(self) -> bool:
+        """Whether the output head is the embedding again."""
+        return _is_tied(self.config)
+
+    @property
+    def text_config(self) -> Mapping[str, Any]:
+        """The part of ``config`` that describes the language model."""
+        return _text_part(self.config)
+
+
+def inspect(folder: Path) -> Checkpoint:
+    """Describe the model in ``folder``; ``ModelError`` for every folder that cannot be loaded."""
+    folder = Path(folder)
+    config = read_config(folder)
+    for part in (config, _text_part(config)):
+        check_scheme(folder, part)
+    tensors, stored_bytes = read_tensors(folder)
+    check_names(folder, tensors)
+    text = _text_part(config)
+    hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
+    checkpoint = Checkpoint(
+        folder=folder,
+        config=MappingProxyType(config),
+        architecture=_architecture(folder, config),
+        model_type=str(config.get("model_type", "")),
+        layers=_size(folder, text, _LAYERS),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_size(folder, text, _KV_HEADS),
+        head_dim=_size(folder, text, ("head_dim",), default=hidden // heads),
+        vocabulary=_vocabulary(folder, text, tensors),
+        context=_size(folder, text, _CONTEXT),
+        parameters=_parameters(tensors, _is_tied(config)),
+        bytes=stored_bytes,
+        dtype=_main_dtype(tensors),
+        tensors=MappingProxyType(tensors),
+        eos_ids=_eos_ids(folder, text),
+        has_chat_template=_has_chat_template(folder),
+    )
+    _check_tokenizer(checkpoint)
+    return checkpoint
+
+
+def fingerprint(folder: Path) -> str:
+    """A name for the model in ``folder`` that another model does not have, wherever it lies.
+
+    Of its small files the content, of its weights the sizes: hashing those would take minutes.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(folder.glob("*.json")):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for file in sorted(folder.glob("*.safetensors")):
+        digest.update(f"{file.name}\0{file.stat().st_size}".encode())
+    return digest.hexdigest()[:16]
+
+
+# -- JSON files
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says; ``ModelError`` that tells what the folder holds instead."""
+    if not folder.exists():
+        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder} is a file. Give the folder that holds config.json and model.safetensors."
+        )
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
+        )
+    return read_json(file)
+
+
+def _instead_of_config(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
+    if any(folder.glob("*.gguf")):
+        return (
+            "It holds GGUF files, which are not read: get the model's safetensors repository "
+            "(config.json, tokenizer.json, model.safetensors)."
+        )
+    inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    if inside:
+        return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"
+    return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
+
+
+def _is_tied(config: Mapping[str, Any]) -> bool:
+    key = "tie_word_embeddings"
+    return bool(_text_part(config).get(key, config.get(key, False)))
+
+
+def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = config.get("text_config")
+    part = found if isinstance(found, Mapping) else config
+    return {**_LEFT_OUT.get(str(part.get("model_type")), {}), **part}
+
+
+def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+    names = config.get("architectures")
+    if isinstance(names, list) and names and isinstance(names[0], str):
+        return names[0]
+    raise ModelError(
+        f"{folder / 'config.json'} names no architecture (key 'architectures'), so nobody knows "
+        "how to run the weights. Use the config.json that was published with them."
+    )
+
+
+def _size(
+    folder: Path, config: Mapping[str, Any], keys: tuple[str, ...], default: int | None = None
+) -> int:
+    for key in keys:
+        value = config.get(key)
+        if value is None:
+            continue
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        raise ModelError(
+            f"{folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number "
+            "above 0. Use the config.json that was published with the weights."
+        )
+    if default is not None:
+        return default
+    raise ModelError(
+        f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or "
+        "the file is incomplete: use the config.json that was published with the weights."
+    )
+
+
+def _eos_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
+    file = folder / "generation_config.json"
+    generation = read_json(file) if file.is_file() else {}
+    value = generation.get("eos_token_id")
+    if value is None:
+        value = config.get("eos_token_id")
+    values = value if isinstance(value, list) else [value]
+    return tuple(sorted({item for item in values if isinstance(item, int) and item >= 0}))
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if (folder / "chat_template.jinja").is_file() or (folder / "chat_template.json").is_file():
+        return True
+    file = folder / "tokenizer_config.json"
+    return file.is_file() and bool(read_json(file).get("chat_template"))
+
+
+# -- weights
+
+
+def weights_complete(folder: Path) -> bool:
+    """Whether ``folder`` holds configuration, tokenizer and every weight file, whole."""
+    try:
+        tokenizer_signature(folder)
+        return (folder / "config.json").is_file() and bool(read_tensors(folder)[0])
+    except ModelError:
+        return False
+
+
+def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
+    return sum(
+        math.prod(info.shape)
+        for name, info in tensors.items()
+        if not (tied and name == "lm_head.weight")
+    )
+
+
+def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:
+    """The embedding's rows; they must be what the configuration says."""
+    rows = next(
+        (
+            info.shape[0]
+            for name, info in tensors.items()
+            if name.endswith(_EMBEDDINGS) and len(info.shape) == 2
+        ),
+        None,
+    )
+    stated = _size(folder, config, ("vocab_size",), default=rows)
+    if rows is not None and rows != stated:
+        raise ModelError(
+            f"{folder}: config.json says {stated:,} tokens (vocab_size), the "
+            f"embedding has {rows:,} rows. Configuration and weights come from different models: "
+            "download both again."
+        )
+    return stated
+
+
+def _main_dtype(tensors: Mapping[str, TensorInfo]) -> str:
+    """The dtype of most tensors."""
+    names = [info.dtype for info in tensors.values()]
+    return max(sorted(set(names)), key=names.count)
+
+
+def _check_tokenizer(checkpoint: Checkpoint) -> None:
+    """A tokenizer that cannot belong to these weights; padding rows are usual and fine."""
+    signature = tokenizer_signature(checkpoint.folder)
+    rows, tokens = checkpoint.vocabulary, signature.tokens
+    if signature.highest_id is None:
+        return
+    if signature.highest_id >= rows or 2 * tokens < rows:
+        raise ModelError(
+            f"The tokenizer in {checkpoint.folder} does not match the model: "
+            f"it knows {tokens:,} tokens, the model {rows:,}. Use the tokenizer.json that was "
+            "published with the weights."
+        )

@@ -1,0 +1,109 @@
+"""What of a Llama checkpoint goes where in a GGUF file, and which checkpoints have no place in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.errors import ModelError
+from engine.models.architecture import Rope
+from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.rope import rope_settings
+from engine.models.weights import Names
+
+ARCHITECTURES = ("LlamaForCausalLM",)
+ROPES = ("default", "linear", "llama3")
+"""Scalings of rotary positions that the file format can express."""
+_LAYER = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+_COMPUTED = ".rotary_emb.inv_freq"
+"""Early checkpoints store what follows from config.json."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One tensor: its name in the checkpoint and in the file, its shape, and what it becomes."""
+
+    source: str
+    name: str
+    shape: tuple[int, ...]
+    heads: int | None  # queries and keys: their rows are reordered, head by head
+
+
+def check(checkpoint: Checkpoint) -> None:
+    """Raises ModelError for what llama.cpp's Llama does not compute."""
+    config = checkpoint.text_config
+    settings = rope_settings(config)
+    scaling = scaling_of(checkpoint)
+    part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    reason = None
+    if checkpoint.architecture not in ARCHITECTURES:
+        reason = f"it is {checkpoint.architecture}, and only {', '.join(ARCHITECTURES)} is exported"
+    elif config.get("hidden_act", "silu") != "silu":
+        reason = f"its activation is {config['hidden_act']}, and llama.cpp's Llama has silu"
+    elif scaling not in ROPES or part != 1.0:
+        reason = f"its rotary positions ({scaling}, {part:.0%} of a head) have no place in the file"
+    if reason is not None:
+        raise ModelError(
+            f"{checkpoint.folder} cannot be exported: {reason}. llama.cpp's own "
+            "convert_hf_to_gguf.py knows more architectures."
+        )
+
+
+def places(checkpoint: Checkpoint) -> Iterator[Place]:
+    """All tensors of the file. Raises ModelError for one that no Llama has."""
+    names = Names.among(checkpoint.tensors)
+    fixed = {"embed_tokens": "token_embd", "norm": "output_norm"}
+    heads = {"self_attn.q_proj": checkpoint.heads, "self_attn.k_proj": checkpoint.kv_heads}
+    for source, info in checkpoint.tensors.items():
+        if source.endswith(_COMPUTED) or (source == names.head and checkpoint.repeats_embedding):
+            continue
+        stem, _, suffix = source.rpartition(".")
+        inner = stem.removeprefix(names.root)
+        layer, _, part = inner.removeprefix("layers.").partition(".")
+        if source == names.head:
+            target = "output"
+        elif inner in fixed:
+            target = fixed[inner]
+        elif part in _LAYER:
+            target = f"blk.{layer}.{_LAYER[part]}"
+        else:
+            raise ModelError(
+                f"{checkpoint.folder} holds the tensor {source}, which has no place in a Llama of "
+                "llama.cpp; left out, it would change what the model says. Export the model without it."
+            )
+        yield Place(source, f"{target}.{suffix}", info.shape, heads.get(part))
+
+
+def rope_factors(checkpoint: Checkpoint, rope: Rope) -> Tensor | None:
+    """What llama.cpp divides each frequency by, where Llama 3 stretches them."""
+    if scaling_of(checkpoint) != "llama3":
+        return None
+    base, width = rope_base(checkpoint), checkpoint.head_dim
+    plain = torch.tensor([base ** (-i / width) for i in range(0, width, 2)], dtype=torch.float64)
+    stretched = torch.tensor(rope.frequencies, dtype=torch.float64)
+    return (plain / stretched).float()
+
+
+def scaling_of(checkpoint: Checkpoint) -> str:
+    """How rotary positions are stretched; both spellings of config.json."""
+    settings = rope_settings(checkpoint.text_config)
+    return str(settings.get("rope_type") or settings.get("type") or "default")
+
+
+def rope_base(checkpoint: Checkpoint) -> float:
+    """The base of the rotary frequencies (rope_theta)."""
+    config = checkpoint.text_config
+    return float(rope_settings(config).get("rope_theta") or config.get("rope_theta") or 10000.0)

@@ -1,0 +1,194 @@
+"""A Llama checkpoint as one GGUF file, for llama.cpp and whatever builds on it.
+
+Names and layout are those of llama.cpp's own converter. Tensors are read, converted and written one
+at a time, so that a model larger than the memory can be exported.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from engine.errors import InvalidRequest, NotInstalled
+from engine.models.architecture import Rope
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
+from engine.models.checkpoints.gguf.layout import (
+    Place,
+    check,
+    places,
+    rope_base,
+    rope_factors,
+    scaling_of,
+)
+from engine.models.checkpoints.gguf.vocabulary import Vocabulary, read_vocabulary
+from engine.models.checkpoints.tensors import Tensors
+from engine.models.rope import read_rope, rope_settings
+from engine.models.rotation import side_by_side
+
+if TYPE_CHECKING:
+    import gguf
+
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
+"""What matrices may be stored as; vectors stay in f32, as llama.cpp wants them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written. ``notes`` are sentences for people about what the file cannot express."""
+
+    file: Path
+    bytes: int
+    notes: tuple[str, ...]
+
+
+def why_not_installed() -> str | None:
+    """Why nothing can be exported here, with the remedy; None when it can."""
+    try:
+        import gguf  # noqa: F401
+    except ImportError:
+        return (
+            "Writing GGUF files needs the package gguf, which is not installed. Install it with: "
+            f"{sys.executable} -m pip install gguf"
+        )
+    return None
+
+
+def export(folder: Path, file: Path, kind: str = "f16") -> Exported:
+    """Writes the model in ``folder`` to ``file``, whole or not at all.
+
+    Raises NotInstalled without the package gguf, InvalidRequest for an unknown ``kind``, ModelError
+    for a model that is no Llama or that llama.cpp would compute otherwise.
+    """
+    reason = why_not_installed()
+    if reason is not None:
+        raise NotInstalled(reason)
+    if kind not in TYPES:
+        raise InvalidRequest("type", f"type is {kind!r}; it must be one of {', '.join(TYPES)}.")
+    checkpoint = inspect(folder)
+    check(checkpoint)
+    vocabulary = read_vocabulary(checkpoint)
+    rope = read_rope(checkpoint, checkpoint.context)
+    _write(checkpoint, vocabulary, rope, file, kind)
+    notes = () if vocabulary.splitting.note is None else (vocabulary.splitting.note,)
+    return Exported(file, file.stat().st_size, notes)
+
+
+def _write(
+    checkpoint: Checkpoint, vocabulary: Vocabulary, rope: Rope, file: Path, kind: str
+) -> None:
+    import gguf
+
+    part = file.with_name(file.name + ".part")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    writer = gguf.GGUFWriter(part, "llama")
+    try:
+        _describe(writer, checkpoint, kind)
+        _list_tokens(writer, vocabulary)
+        all_places = list(places(checkpoint))
+        factors = rope_factors(checkpoint, rope)
+        if factors is not None:
+            writer.add_tensor_info(
+                "rope_freqs.weight", tuple(factors.shape), factors.numpy().dtype, factors.nbytes
+            )
+        kinds = [_stored_as(place, kind) for place in all_places]
+        for place, stored in zip(all_places, kinds, strict=True):
+            _announce(writer, place, stored)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        if factors is not None:
+            writer.write_tensor_data(factors.numpy())
+        tensors = Tensors(checkpoint, torch.float32, torch.device("cpu"))
+        for place, stored in zip(all_places, kinds, strict=True):
+            weight = tensors(place.source)
+            if place.heads is not None:
+                weight = side_by_side(weight, place.heads, rope)
+            writer.write_tensor_data(gguf.quants.quantize(weight.contiguous().numpy(), stored))
+        writer.close()
+        part.replace(file)
+    finally:
+        writer.close()
+        part.unlink(missing_ok=True)
+
+
+def _describe(writer: gguf.GGUFWriter, checkpoint: Checkpoint, kind: str) -> None:
+    import gguf
+
+    config = checkpoint.text_config
+    writer.add_type(gguf.GGUFType.MODEL)
+    writer.add_name(checkpoint.folder.resolve().name)
+    writer.add_file_type(_file_type(kind))
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_vocab_size(checkpoint.vocabulary)
+    writer.add_context_length(checkpoint.context)
+    writer.add_embedding_length(checkpoint.hidden)
+    writer.add_block_count(checkpoint.layers)
+    writer.add_feed_forward_length(int(config["intermediate_size"]))
+    writer.add_head_count(checkpoint.heads)
+    writer.add_head_count_kv(checkpoint.kv_heads)
+    writer.add_key_length(checkpoint.head_dim)
+    writer.add_value_length(checkpoint.head_dim)
+    writer.add_layer_norm_rms_eps(float(config.get("rms_norm_eps", 1e-6)))
+    writer.add_rope_dimension_count(checkpoint.head_dim)
+    writer.add_rope_freq_base(rope_base(checkpoint))
+    if scaling_of(checkpoint) == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(float(rope_settings(config)["factor"]))
+
+
+def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
+    writer.add_tokenizer_model("gpt2")  # llama.cpp's name of all byte-level BPE
+    writer.add_tokenizer_pre(vocabulary.splitting.name)
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_types(vocabulary.kinds)
+    writer.add_token_merges(vocabulary.merges)
+    for add, number in (
+        (writer.add_bos_token_id, vocabulary.bos),
+        (writer.add_eos_token_id, vocabulary.eos),
+        (writer.add_pad_token_id, vocabulary.pad),
+    ):
+        if number is not None:
+            add(number)
+    writer.add_add_bos_token(vocabulary.adds_bos)
+    writer.add_add_eos_token(vocabulary.adds_eos)
+    if vocabulary.chat_template is not None:
+        writer.add_chat_template(vocabulary.chat_template)
+
+
+def _stored_as(place: Place, kind: str) -> gguf.GGMLQuantizationType:
+    """``kind``, but f32 for vectors, and f16 for rows that do not divide into its blocks."""
+    import gguf
+
+    stored = gguf.GGMLQuantizationType[kind.upper()]
+    if len(place.shape) == 1:
+        return gguf.GGMLQuantizationType.F32
+    if place.shape[-1] % gguf.GGML_QUANT_SIZES[stored][0]:
+        return gguf.GGMLQuantizationType.F16
+    return stored
+
+
+def _announce(writer: gguf.GGUFWriter, place: Place, stored: gguf.GGMLQuantizationType) -> None:
+    """Before any bytes the file lists every tensor with its size."""
+    import gguf
+    import numpy as np
+
+    block, size = gguf.GGML_QUANT_SIZES[stored]
+    count = math.prod(place.shape) // block * size
+    if stored in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
+        dtype: Any = np.float32 if stored == gguf.GGMLQuantizationType.F32 else np.float16
+        writer.add_tensor_info(place.name, place.shape, np.dtype(dtype), count)
+        return
+    shape = (*place.shape[:-1], place.shape[-1] // block * size)
+    writer.add_tensor_info(place.name, shape, np.dtype(np.uint8), count, raw_dtype=stored)
+
+
+def _file_type(kind: str) -> int:
+    import gguf
+
+    names = {"f32": "ALL_F32"}
+    return int(gguf.LlamaFileType[names.get(kind, f"MOSTLY_{kind.upper()}")])

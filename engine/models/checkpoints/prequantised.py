@@ -1,0 +1,112 @@
+"""Checkpoints whose weights are already quantised: bitsandbytes' NF4 is read, all else is named.
+
+bitsandbytes keeps a weight ``w`` of shape (out, in) as bytes ``w`` of shape (out * in / 2, 1), with
+``w.absmax``, ``w.quant_map`` and ``w.quant_state.bitsandbytes__nf4`` (JSON as bytes: shape, block size)
+beside it; doubly quantised scales add ``w.nested_absmax`` and ``w.nested_quant_map``.
+Never imports torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelError
+from engine.models.checkpoints.safetensors_header import StoredTensor, read_bytes
+
+NF4 = "NF4"
+"""What ``TensorInfo.dtype`` says of a weight that is stored in bitsandbytes' 4 bits."""
+STATE = ".quant_state.bitsandbytes__nf4"
+_BESIDE = (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", STATE)
+_BLOCK = 64
+_PACKED = {
+    ".qweight": "GPTQ or AWQ",
+    ".qzeros": "GPTQ or AWQ",
+    ".weight_packed": "compressed-tensors",
+    ".weight_scale_inv": "fp8",
+    ".weight_scale": "fp8 or compressed-tensors",
+    ".SCB": "bitsandbytes in 8 bits (LLM.int8)",
+    ".quant_state.bitsandbytes__fp4": "bitsandbytes in fp4",
+}
+"""What tensors are called that only such schemes have."""
+_REMEDY = (
+    "Use the original model in bf16, fp16 or fp32; with --quantization int8 or nf4 it is quantised "
+    "while it loads."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nf4State:
+    """What bitsandbytes notes of one weight. ``nested_block`` is 0 where scales are plain."""
+
+    shape: tuple[int, int]
+    nested_block: int
+    nested_offset: float
+
+
+def check_scheme(folder: Path, config: Mapping[str, Any]) -> None:
+    """Raises ModelError if ``config`` (or a part of it) names a scheme that is not read here."""
+    for key in ("quantization_config", "compression_config"):
+        scheme = config.get(key)
+        if not scheme:
+            continue
+        name = _unreadable(scheme)
+        if name is not None:
+            raise ModelError(
+                f"{folder} is quantised by {name} (config.json, {key}), which is not read here. {_REMEDY}"
+            )
+
+
+def check_names(folder: Path, names: Iterable[str]) -> None:
+    """Raises ModelError if the tensors are of a scheme that config.json does not tell of.
+
+    GPTQ and AWQ kept their settings in files of their own before transformers knew them.
+    """
+    for name in names:
+        end = next((end for end in _PACKED if name.endswith(end)), None)
+        if end is not None:
+            raise ModelError(
+                f"{folder} is quantised by {_PACKED[end]} (it holds {name}), which is not read here. "
+                f"{_REMEDY}"
+            )
+
+
+def auxiliary(name: str, names: Mapping[str, Any]) -> bool:
+    """Whether the tensor ``name`` only describes a quantised weight among ``names``."""
+    return any(name.endswith(end) and name.removesuffix(end) + STATE in names for end in _BESIDE)
+
+
+def nf4_state(file: Path, name: str, stored: StoredTensor) -> Nf4State:
+    """Reads the state of the weight ``name``, ``stored`` in ``file``. Raises ModelError."""
+    try:
+        state = json.loads(read_bytes(file, stored))
+        rows, width = (int(size) for size in state["shape"])
+        block = int(state["blocksize"])
+        nested = int(state.get("nested_blocksize") or 0)
+        offset = float(state.get("nested_offset") or 0.0)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(
+            f"{file}: how {name!r} was quantised cannot be read ({error!r}). The file is damaged, or "
+            f"of another version of bitsandbytes. {_REMEDY}"
+        ) from error
+    if block != _BLOCK or rows < 1 or width < 1:
+        raise ModelError(
+            f"{file}: {name!r} is quantised in blocks of {block}; blocks of {_BLOCK} are read. {_REMEDY}"
+        )
+    return Nf4State((rows, width), nested, offset)
+
+
+def _unreadable(scheme: object) -> str | None:
+    """The name of a scheme that is not read, in quotes; None for bitsandbytes' NF4."""
+    if not isinstance(scheme, Mapping):
+        return f"'{scheme}'"
+    method = scheme.get("quant_method", "unnamed")
+    if method != "bitsandbytes":
+        return f"'{method}'"
+    if scheme.get("load_in_8bit"):
+        return "'bitsandbytes' in 8 bits (LLM.int8)"
+    kind = scheme.get("bnb_4bit_quant_type", "fp4")  # bitsandbytes' own default
+    return None if kind == "nf4" else f"'bitsandbytes' in {kind}"

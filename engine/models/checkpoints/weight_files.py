@@ -1,0 +1,143 @@
+"""The weight files of a model folder: which there are, and what each holds, from their headers alone.
+
+Weights come from safetensors only: a pickle runs code when it is read, so it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.errors import ModelError
+from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
+from engine.models.checkpoints.safetensors_header import StoredTensor, read_header
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+
+
+class TensorInfo(NamedTuple):
+    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...).
+
+    A weight that bitsandbytes quantised has the shape it stands for, and the dtype ``NF4``.
+    """
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
+    """All tensors of ``folder`` by name, and the bytes they take. Raises ModelError."""
+    tensors: dict[str, TensorInfo] = {}
+    stored_bytes = 0
+    for file, expected in _weight_files(folder):
+        header = read_header(file)
+        absent = sorted(expected - header.keys())
+        if absent:
+            raise ModelError(
+                f"{folder / INDEX_FILE} names {_count(absent, 'tensor')} that {file.name} "
+                f"does not hold ({_some(absent)}). Index and shards come from different "
+                "downloads: get all of them again."
+            )
+        stored_bytes += sum(stored.nbytes for stored in header.values())
+        tensors |= {
+            name: _info(file, name, header) for name in header if not auxiliary(name, header)
+        }
+    if not tensors:
+        raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")
+    return tensors, stored_bytes
+
+
+def _info(file: Path, name: str, header: Mapping[str, StoredTensor]) -> TensorInfo:
+    state = header.get(name + STATE)
+    if state is None:
+        return TensorInfo(file, header[name].shape, header[name].dtype)
+    return TensorInfo(file, nf4_state(file, name, state).shape, NF4)
+
+
+def _weight_files(folder: Path) -> list[tuple[Path, set[str]]]:
+    """The files to read, each with the tensors that the index promises in it."""
+    single = folder / SINGLE_FILE
+    if single.is_file():
+        return [(single, set())]
+    index = folder / INDEX_FILE
+    if index.is_file():
+        return _shards(folder, index)
+    raise ModelError(_no_weights(folder))
+
+
+def _shards(folder: Path, index: Path) -> list[tuple[Path, set[str]]]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelError(f"{index} has no 'weight_map'. Download the file again.")
+    by_file: dict[str, set[str]] = {}
+    for name, file in weight_map.items():
+        if not _is_shard_name(file):
+            raise ModelError(
+                f"{index}: tensor {name!r} is said to be in {file!r}, which is no "
+                "safetensors file of this folder. Download the index again."
+            )
+        by_file.setdefault(file, set()).add(name)
+    missing = sorted(file for file in by_file if not (folder / file).is_file())
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} of its {len(by_file)} weight files: {_some(missing)}. "
+            "Download the model again; what is there is kept."
+        )
+    return [(folder / file, names) for file, names in sorted(by_file.items())]
+
+
+def _no_weights(folder: Path) -> str:
+    pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
+    others = sorted(file.name for file in folder.glob("*.safetensors"))
+    if others:
+        return (
+            f"{folder} holds {_some(others)} but neither {SINGLE_FILE} nor {INDEX_FILE}. "
+            "Add the index, or use the model's transformers layout."
+        )
+    if pickles:
+        return (
+            f"{folder} holds its weights as pickles only ({_some(pickles)}). A pickle can run "
+            "any code when it is read, so it is refused. Get the repository's safetensors version, "
+            "or convert the weights on a machine you can afford to lose."
+        )
+    return f"{folder} has a config.json but no weights: {SINGLE_FILE} is missing. Download them."
+
+
+def _is_shard_name(file: object) -> bool:
+    """A plain name of this folder: an index must not reach outside it."""
+    return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
+
+
+def _count(names: list[str], noun: str) -> str:
+    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
+
+
+def _some(names: list[str], limit: int = 3) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a model's JSON file. Raises ModelError."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{file} is not UTF-8 text. Copy or download it again.") from error
+    except json.JSONDecodeError as error:
+        raise ModelError(
+            f"{file} is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}. "
+            "Correct it, or download the file again."
+        ) from error
+    except OSError as error:
+        raise ModelError(
+            f"{file} cannot be read: {error.strerror}. Check its permissions."
+        ) from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{file} must hold a JSON object. Download the file again.")
+    return value

@@ -1,0 +1,78 @@
+"""A whole round of an 8B model, compiled with the types its launches have: no device, no memory.
+
+The interpreter takes what the compiler refuses, and the kernels' own tests see them one by one.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.round import DeviceRound, Mode
+from engine.kernels.cuda import (
+    acceptance,
+    attention_kernel,
+    norm_kernel,
+    products,
+    rotary_kernel,
+    sampling,
+)
+from engine.kernels.cuda.kv_cache import FP8
+from engine.kernels.cuda.verdict import Rule
+from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.base import ModelInfo
+from engine.models.weights import Names, tensor_shapes
+from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.support import ptx
+
+KERNELS = (
+    *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
+    (norm_kernel, "normalise_rows"),
+    (rotary_kernel, "turn_and_store"),
+    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
+    (acceptance, "verdict_kernel"),
+)
+META = torch.device("meta")
+LLAMA_8B = Architecture(
+    layers=(LayerSpec(Rope((1.0,) * 64)),),
+    vocabulary=128256, hidden=4096, intermediate=14336, heads=32, kv_heads=8, head_dim=128,
+    epsilon=1e-5, tied=False, activation="silu", query_scale=128**-0.5,
+)  # fmt: skip
+
+
+def model(quantization: str, cached: torch.dtype = torch.bfloat16) -> CudaDecoder:
+    shapes = tensor_shapes(LLAMA_8B, Names())
+    info = ModelInfo("meta", "Llama", 128256, 4096, 0, quantization, "meta", frozenset())
+
+    def tensor(name: str) -> torch.Tensor:
+        return torch.empty(shapes[name], dtype=torch.bfloat16, device=META)
+
+    return CudaDecoder(LLAMA_8B, Names(), tensor, info, quantization, cached)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("quantization", "cached", "rule", "capability"),
+    [
+        ("bf16", torch.bfloat16, Rule.GREEDY, 80),
+        ("nf4", FP8, Rule.COUPLED, 90),
+        ("int8", torch.bfloat16, Rule.REJECTION, 120),
+    ],
+    ids=str,
+)
+def test_a_whole_round_compiles_and_fits(
+    quantization: str, cached: torch.dtype, rule: Rule, capability: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("engine.kernels.cuda.choose.runs_kernels", lambda device: True)
+    target, draft = model(quantization, cached), model("int8")
+    round = DeviceRound(target, target.new_cache(4096), draft, draft.new_cache(4096))
+    with ptx.compiling(capability, *KERNELS) as found:
+        round.run(Mode(2, rule, drafts=True))
+    assert {one.name for one in found} >= {"turn_and_store", "attend_splits", "verdict_kernel"}
+    assert not [str(one) for one in found if not one.fits]

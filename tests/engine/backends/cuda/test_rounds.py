@@ -1,0 +1,176 @@
+"""Whole requests whose rounds run on the device: the words of ``none``, whoever drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.graphs import Runner
+from engine.backends.cuda.round import DeviceRound, Mode
+from engine.decoding.context import Context
+from engine.decoding.judge import Judge
+from engine.decoding.loop import Ending, decode
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text import TextCodec
+from engine.drafting.controllers.fixed import Off
+from engine.drafting.proposers.none import NoneProposer
+from engine.drafting.resources import Resources
+from engine.events import Emitted, Finished, FinishReason, Round
+from engine.kernels.cuda.verdict import Rule
+from engine.local.session import Session
+from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
+from tests.engine.kernels.cuda.where import INTERPRETED
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
+
+LENGTH = 6 if INTERPRETED else 40
+PROMPT = (5, 6, 7, 8)
+GREEDY = Sampling()
+DRAWN = Sampling(temperature=0.9, seed=3, top_p=0.95)
+PENALISED = Sampling(temperature=1.2, seed=4, top_k=40, repetition_penalty=1.3)
+
+
+@pytest.fixture(scope="module")
+def session(folders: tuple[Path, Path]) -> Session:
+    target, draft = folders
+    return Session(load(target), TextCodec(target), Resources(draft=load(draft, "int8")))
+
+
+def run(
+    session: Session, speculation: Speculation, sampling: Sampling = GREEDY, **asked: Any
+) -> tuple[list[Round], Finished]:
+    """A request from an empty cache, to the end."""
+    wish: dict[str, Any] = {
+        "token_ids": PROMPT, "max_tokens": LENGTH, "ignore_eos": True, "reuse_cache": False, **asked
+    }  # fmt: skip
+    request = Request(speculation=speculation, sampling=sampling, **wish)
+    events = list(session.run(request, lambda: False))
+    assert isinstance(events[-1], Finished)
+    return [event.round for event in events if isinstance(event, Emitted)], events[-1]
+
+
+def words(*asked: Any, **more: Any) -> tuple[int, ...]:
+    return run(*asked, **more)[1].token_ids
+
+
+NONE = Speculation(proposer="none")
+
+
+def draft(depth: int, **more: Any) -> Speculation:
+    return Speculation(proposer="draft", depth=depth, **more)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALISED], ids=str)
+def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling) -> None:
+    alone = words(session, NONE, sampling)
+    assert len(alone) == LENGTH
+    rounds, done = run(session, draft(2), sampling)
+    assert done.token_ids == alone
+    assert all(len(round.tree) <= 2 for round in rounds)
+    assert words(session, Speculation(proposer="ngram", depth=3), sampling) == alone
+    if not INTERPRETED:
+        for depth in (1, 4, 6, 9, 15):
+            assert words(session, draft(depth), sampling) == alone
+        assert words(session, draft(7, controller=Control.AUTO), sampling) == alone
+
+
+def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path]) -> None:
+    """The target drafts for itself: every token stands, and the bonus comes on top."""
+    target, _ = folders
+    session = Session(load(target), TextCodec(target), Resources(draft=load(target)))
+    rounds, done = run(session, draft(2))
+    assert [round.accepted_path for round in rounds[:-1]] == [(0, 1)] * (len(rounds) - 1)
+    assert done.token_ids == words(session, NONE)
+    assert all(p == pytest.approx(q) for p, q in zip(rounds[0].p, rounds[0].q, strict=True))
+
+
+def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
+    """The same model, judged by torch on the host: the same tokens, and probabilities nearly so."""
+    rounds, done = run(session, NONE)
+    model = session.target.model
+    context, target = Context(PROMPT), Target(model)
+    target.extend(PROMPT[:-1])
+    sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
+    proposer = NoneProposer(NoneProposer.Options(), Resources())
+    plain = list(
+        decode(context, target, proposer, Off(), Judge(sampler), Ending(LENGTH, ()), "none")
+    )
+    assert tuple(context.output) == done.token_ids
+    for found, expected in zip(rounds, plain, strict=True):
+        assert found.tokens == expected.tokens and found.origin == expected.origin
+        assert found.next_p == pytest.approx(expected.next_p, rel=1e-3)
+
+
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: AcceptanceRule) -> None:
+    """What is accepted differs, but the same seed says the same again."""
+    asked = draft(2, acceptance=rule)
+    rounds, first = run(session, asked, DRAWN)
+    assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
+    if not INTERPRETED:
+        assert run(session, asked, DRAWN)[1].token_ids == first.token_ids
+
+
+def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
+    """Rounds that ran ahead left more in the caches; none of it counts."""
+    _, first = run(session, draft(2), max_tokens=4)
+    text = [*PROMPT, *first.token_ids]
+    assert session.target.tokens == text[:-1]
+    assert session.target.cache.length == len(text) - 1
+    longer: Sequence[int] = (*text, 11, 12)
+    follow = {"token_ids": longer, "reuse_cache": True, "max_tokens": 3}
+    assert words(session, draft(2), **follow) == words(session, NONE, **follow)
+
+
+def test_a_stop_string_ends_the_reply(session: Session) -> None:
+    alone = run(session, NONE)[1]
+    stop = alone.text[2:4] if len(alone.text) > 4 else alone.text
+    ends = [run(session, wanted, stop=(stop,))[1] for wanted in (NONE, draft(2))]
+    assert ends[0].reason is FinishReason.STOP
+    assert (ends[0].text, ends[0].token_ids) == (ends[1].text, ends[1].token_ids)
+
+
+def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path]) -> None:
+    """Near it a round may reach beyond; what it computes there nobody takes."""
+    target, own = folders
+    session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
+    wide = Session(load(target, context=CONTEXT), TextCodec(target), Resources())
+    assert words(session, draft(3), max_tokens=None) == words(wide, NONE, max_tokens=4)
+
+
+def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None:
+    """A head's q, put on the device: a token that q is sure of stands as often as p has it."""
+    model = session.target.model
+    assert isinstance(model, CudaDecoder)
+    cache, text = model.new_cache(CONTEXT), list(PROMPT)
+    model.forward(text[:-1], cache, last=0)
+    round = DeviceRound(model, cache)
+    runner = Runner(round, captures=False)
+    q = torch.zeros(2, model.info.vocabulary)
+    q[0, 17], q[0, 18], q[1, 19] = 0.75, 0.25, 1.0
+    round.begin(DRAWN, 3, text, len(text))
+    round.put((17, 19), q)
+    outcome = runner.launch(Mode(2, Rule.REJECTION, drawn=True)).read().outcome
+    assert outcome.chain == (17, 19)
+    assert outcome.q == (0.75, 1.0)
+    assert outcome.accepted == 0 or outcome.p[0] > 0
+
+
+def test_a_draft_that_is_elsewhere_changes_no_words(
+    session: Session, folders: tuple[Path, Path]
+) -> None:
+    """On the CPU, in torch: it drafts on the host, and is judged on the device like any other."""
+    target, own = folders
+    beside = Session(load(target), TextCodec(target), Resources(draft=load_reference(own, CONTEXT)))
+    rounds, done = run(beside, draft(2), DRAWN, max_tokens=4)
+    assert done.token_ids == words(session, NONE, DRAWN, max_tokens=4)
+    assert all(round.q and None not in round.q for round in rounds if round.tree.tokens)

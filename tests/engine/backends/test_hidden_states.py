@@ -1,0 +1,194 @@
+"""Hidden states beside the cache: the right ones, with bits as independent as the logits', at no cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.decoding.target import Target
+from engine.events import Tree
+from engine.kernels.native import library as native
+from engine.loading.loader import load_model
+from engine.models.base import TappableModel
+from engine.models.hidden_states import NORMED, Features, Tap, entering, joined
+from tests.support.checkpoints import VOCABULARY, write_random
+from tests.support.families import write_family
+from tests.support.places import PIP
+
+LAYERS = 2
+TAPS = (*entering(*range(LAYERS + 1)), NORMED)
+SIZES: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 128}
+RUNS = ("interpreted", "compiled", "adapter")
+
+
+def tokens(count: int, seed: int = 3) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCABULARY, (count,), generator=generator).tolist()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]]:
+    """A folder and its transformers model: one that the own decoder runs, and one that it does not."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("own", "adapter")}
+    return {
+        "own": (folders["own"], write_family(folders["own"], "gemma2", **SIZES)),
+        "adapter": (folders["adapter"], write_random(folders["adapter"], "olmo2")),
+    }
+
+
+def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> TappableModel:
+    library = request.getfixturevalue("library") if run == "compiled" else None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "ready", lambda: library)
+        model = load_model(folder, dtype=dtype)
+    assert isinstance(model, TappableModel)
+    return model
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def known(
+    request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]
+) -> tuple[TappableModel, Any]:
+    """A loaded model and the transformers model that it should equal."""
+    folder, reference = made["adapter" if request.param == "adapter" else "own"]
+    return load(request.param, folder, "fp32", request), reference
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(f"{run} {kind}" for run in RUNS[:2] for kind in ("fp32", "bf16", "int8", "nf4")),
+        "adapter fp32",
+        "compiled pip",
+    ],
+)
+def model(request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]) -> TappableModel:
+    run, kind = request.param.split()
+    if kind == "pip":
+        return load(run, PIP / "target", "int8", request)
+    return load(run, made["adapter" if run == "adapter" else "own"][0], kind, request)
+
+
+def rows(model: TappableModel, cache: Any, start: int = 0) -> torch.Tensor:
+    """All features (taps, tokens, hidden), copied."""
+    return cache.features.rows[:, start : cache.length].clone()
+
+
+def test_features_are_the_hidden_states_of_transformers(
+    known: tuple[TappableModel, Any],
+) -> None:
+    """Its last hidden state is normed; what leaves the last layer before that comes from a hook."""
+    model, reference = known
+    text = tokens(200)
+    left = []
+    hook = reference.model.layers[-1].register_forward_hook(lambda _, __, made: left.append(made))
+    with torch.inference_mode():
+        *entered, normed = reference(torch.tensor([text]), output_hidden_states=True).hidden_states
+    hook.remove()
+    last = left[0][0] if isinstance(left[0], tuple) else left[0]
+    cache = model.new_cache(256, TAPS)
+    model.forward(text, cache, last=0)
+    assert cache.features is not None
+    for tap, expected in zip(TAPS, [*entered, last, normed], strict=True):
+        found = cache.features.at(tap)[:200]
+        assert float((found - expected.reshape(200, -1)).abs().max()) < 1e-3, tap
+
+
+def test_embedding_and_output_head_are_the_models_own(known: tuple[TappableModel, Any]) -> None:
+    model, reference = known
+    text = tokens(40)
+    table = reference.get_input_embeddings().weight
+    assert torch.allclose(model.embed(text), table[text], atol=1e-6)
+    cache = model.new_cache(64, [NORMED])
+    expected = model.forward(text, cache, last=40)
+    assert cache.features is not None
+    logits = model.logits(cache.features.at(NORMED)[:40])
+    assert torch.allclose(logits, expected, atol=1e-3)
+
+
+def test_1_to_16_rows_have_the_features_of_single_rows(model: TappableModel) -> None:
+    text, start = tokens(266), 250
+    cache = model.new_cache(512, TAPS)
+    model.forward(text[:start], cache, last=0)
+    for token in text[start:]:
+        model.forward([token], cache, last=1)
+    alone = rows(model, cache)
+    for count in range(1, 17):
+        cache.crop(start)
+        model.forward(text[start : start + count], cache, last=count)
+        assert torch.equal(rows(model, cache), alone[:, : start + count]), count
+
+
+def test_no_logit_changes_because_something_is_tapped(model: TappableModel) -> None:
+    text = tokens(150)
+    plain, tapped = model.new_cache(256), model.new_cache(256, TAPS)
+    for part in (text[:130], text[130:131], text[131:]):
+        expected = model.forward(part, plain, last=len(part))
+        assert torch.equal(model.forward(part, tapped, last=len(part)), expected)
+    assert plain.features is None
+
+
+patterns = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=4)
+
+
+@settings(max_examples=5, deadline=None)
+@given(rounds=patterns)
+def test_after_any_rounds_features_are_those_of_a_fresh_run(
+    model: TappableModel, rounds: list[tuple[int, int]]
+) -> None:
+    """Row i is token i's, whatever was drafted, rejected and committed."""
+    target = Target(model, TAPS)
+    target.extend(tokens(20))
+    for seed, (depth, stand) in enumerate(rounds):
+        pending, *drafted = tokens(depth + 1, seed)
+        target.verify(pending, Tree.chain(drafted))
+        target.commit(range(min(stand, depth)))
+    target.reuse(target.tokens[:-1])  # a follow-up computes the last token again
+    target.extend(tokens(3, 9))
+    fresh = Target(model, TAPS)
+    fresh.extend(target.tokens)
+    for tap in TAPS:
+        found, expected = (each.features(tap, 0, each.length) for each in (target, fresh))
+        assert found.dtype is torch.float32
+        assert torch.equal(found, expected)
+
+
+def test_features_beyond_the_cached_tokens_are_refused(model: TappableModel) -> None:
+    target = Target(model, [NORMED])
+    target.extend(tokens(5))
+    with pytest.raises(ValueError, match="tokens 0 to 6 of 5 have no features"):
+        target.features(NORMED, 0, 6)
+    with pytest.raises(KeyError):
+        target.features(Tap(0), 0, 5)
+    with pytest.raises(KeyError):
+        Target(model).features(NORMED, 0, 0)
+
+
+def test_a_layer_that_is_not_there_cannot_be_tapped(model: TappableModel) -> None:
+    beyond: Callable[[int], object] = lambda layer: model.new_cache(16, entering(layer))  # noqa: E731
+    beyond(model.info.layers)
+    with pytest.raises(ValueError, match="there is no layer"):
+        beyond(model.info.layers + 1)
+
+
+def test_taps_are_joined_in_the_order_of_their_heads() -> None:
+    assert joined([NORMED, *entering(2, 1), NORMED, Tap(2)]) == (NORMED, Tap(2), Tap(1))
+
+
+def test_what_nobody_taps_is_not_kept() -> None:
+    features = Features(
+        [NORMED],
+        layers=2,
+        hidden=4,
+        context=8,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+    features.write(Tap(1), 0, torch.ones(2, 4))
+    assert not features.rows.any()

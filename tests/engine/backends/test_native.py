@@ -1,0 +1,233 @@
+"""The compiled decoder: the interpreted one's results, and the same bits however rows are split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.backends.native.decoder import NativeDecoder
+from engine.backends.torch.decoder import Decoder
+from engine.kernels.native import build, choices
+from engine.kernels.native.library import KINDS, Library
+from engine.loading.loader import load_model
+from engine.models.base import Model
+from engine.noise import Draws
+from tests.support.checkpoints import VOCABULARY
+from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
+from tests.support.places import PIP
+from tests.support.sameness import check_parts, check_rollback, check_rows, check_tree
+
+WIDTHS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 80}
+"""What the compiled step takes: multiples of sixteen."""
+OWN: dict[str, dict[str, Any]] = {
+    "head_dim 64, untied": {"head_dim": 64, "hidden_size": 128},
+    "groups of 3, head_dim not hidden / heads": {"hidden_size": 48},
+    "phi3, longrope": {
+        "rope_parameters": {
+            **LONGROPE,
+            "short_factor": LONGROPE["short_factor"] * 2,
+            "long_factor": LONGROPE["long_factor"] * 2,
+        }
+    },
+}
+
+pytestmark = pytest.mark.usefixtures("library")
+
+
+def tokens(count: int, seed: int = 3) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(VOCABULARY, (count,), generator=generator).tolist()
+
+
+def write(folder: Path, name: str, kind: str = "") -> Any:
+    blocks = {"intermediate_size": 128} if kind == "nf4" else {}
+    return write_family(folder, name, **{**WIDTHS, **OWN.get(name, {}), **blocks})
+
+
+def compiled(folder: Path, dtype: str) -> NativeDecoder:
+    model = load_model(folder, dtype=dtype)
+    assert isinstance(model, NativeDecoder)
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
+    """A whole prompt, one token at a time, and 5 together, across groups and windows."""
+    reference = write(tmp_path, name)
+    model = compiled(tmp_path, "fp32")
+    text = tokens(300)
+    with torch.inference_mode():
+        expected = reference(torch.tensor([text])).logits[0].float()
+    cache = model.new_cache(512)
+    assert near(model.forward(text, cache, last=300), expected)
+    cache.crop(270)
+    for index in range(270, 280):
+        assert near(model.forward([text[index]], cache, last=1), expected[index : index + 1])
+    for start in (278, 100):
+        cache.crop(start)
+        assert near(
+            model.forward(text[start : start + 5], cache, last=5), expected[start : start + 5]
+        )
+
+
+def near(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    return float((ours - theirs).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("kind", ["bf16", "int8", "nf4"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_fewer_bits_are_near_the_original(name: str, kind: str, tmp_path: Path) -> None:
+    if kind == "nf4" and {**WIDTHS, **OWN.get(name, {})}["hidden_size"] % 64:
+        pytest.skip("NF4 takes whole blocks of 64 inputs")
+    write(tmp_path, name, kind)
+    text = tokens(100)
+    exact, ours = (
+        model.forward(text, model.new_cache(512), last=100)
+        for model in (compiled(tmp_path, "fp32"), compiled(tmp_path, kind))
+    )
+    assert (ours - exact).norm() < {"bf16": 0.03, "int8": 0.06, "nf4": 0.6}[kind] * exact.norm()
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        *(f"{kind} {name}" for kind in KINDS for name in ("llama", "gemma2", "qwen3", "mistral")),
+        *(f"{kind} pip" for kind in KINDS),
+    ],
+)
+def model(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, library: Library
+) -> Model:
+    kind, name = request.param.split()
+    if name == "pip":
+        return compiled(PIP / "target", kind)
+    folder = tmp_path_factory.mktemp("model")
+    write(folder, "head_dim 64, untied" if name == "llama" else name, kind)
+    return compiled(folder, kind)
+
+
+@pytest.mark.parametrize("start", [5, 250, 300])
+def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
+    check_rows(model, tokens(start + 16), start)
+
+
+def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> None:
+    check_rollback(model, tokens(270), [tokens(15, seed) for seed in range(3)])
+
+
+def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
+    check_parts(model, tokens(120), (1, 7, 16, 100, 110))
+
+
+@pytest.mark.parametrize("start", [1, 14, 250, 300])
+def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model, start: int) -> None:
+    check_tree(model, tokens(start), seed=start)
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17, 40])
+@pytest.mark.parametrize("last", [0, 1, 5, 16, 30])
+def test_the_last_rows_are_those_of_all(rows: int, last: int, model: Model) -> None:
+    text = tokens(rows)
+    everything = model.forward(text, model.new_cache(512), last=rows)
+    last = min(last, rows)
+    cache = model.new_cache(512)
+    assert torch.equal(model.forward(text, cache, last=last), everything[rows - last :])
+    assert cache.length == rows
+
+
+def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None:
+    model = compiled(PIP / "draft", "fp32")
+    prompt = tokens(20)
+    one, other = model.new_cache(512), model.new_cache(512)
+    chosen, likely = model.write_on(prompt, one, 7, model.info.vocabulary)
+    new, expected = prompt, []
+    for _ in range(7):
+        p = torch.softmax(model.forward(new, other, last=1)[0], dim=-1)
+        new = [int(p.argmax())]
+        expected.append((new[0], float(p[new[0]])))
+    assert chosen == [token for token, _ in expected]
+    assert likely == pytest.approx([p for _, p in expected], rel=1e-5)
+    assert one.length == other.length
+
+
+def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
+    model = compiled(PIP / "draft", "fp32")
+    prompt, limit = tokens(20), 3000
+    one, other = model.new_cache(512), model.new_cache(512)
+    draws = Draws(1.3, tuple(range(50, 59)))
+    chosen, likely = model.write_on(prompt, one, 9, limit, draws)
+    new, expected, p = prompt, list[int](), list[float]()
+    for number in draws.keys:
+        logits = model.forward(new, other, last=1)[:, :limit]
+        found = choices.drawn(library, logits, Draws(1.3, (number,)))
+        expected += found.tokens
+        p += found.chances([(0, found.tokens[0])])
+        new = found.tokens
+    assert chosen == expected
+    assert likely == pytest.approx(p, rel=1e-5)
+    assert one.length == other.length
+
+
+@pytest.mark.parametrize("draws", [None, Draws(2.0, tuple(range(9)))])
+def test_writing_on_keeps_to_the_vocabulary_it_is_told(
+    library: Library, draws: Draws | None
+) -> None:
+    model = compiled(PIP / "draft", "fp32")
+    chosen, likely = model.write_on(tokens(20), model.new_cache(512), 9, 100, draws)
+    assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
+
+
+def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = tokens(100)
+    found = []
+    for threads in (1, 2, 3, 5):
+        other = Library(build.build(), threads)
+        monkeypatch.setattr("engine.loading.loader.native.ready", lambda other=other: other)
+        model = compiled(PIP / "target", "fp32")
+        found.append(model.forward(text, model.new_cache(128), last=16))
+    assert all(torch.equal(one, found[0]) for one in found[1:])
+
+
+def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = tokens(100)
+    stored = compiled(PIP / "target", "fp32")
+    monkeypatch.setattr("engine.loading.loader.keeps_stored", lambda *_: False)
+    wide = compiled(PIP / "target", "fp32")
+    assert torch.equal(
+        stored.forward(text, stored.new_cache(128), last=100),
+        wide.forward(text, wide.new_cache(128), last=100),
+    )
+
+
+def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
+    write_family(tmp_path, "qwen2")  # heads of 8
+    assert isinstance(load_model(tmp_path, dtype="fp32"), Decoder)
+
+
+def test_a_step_that_is_not_row_independent_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    forward = NativeDecoder.forward
+
+    def careless(self: NativeDecoder, tokens: Any, cache: Any, *, last: int) -> torch.Tensor:
+        return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
+
+    monkeypatch.setattr(NativeDecoder, "forward", careless)
+    assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
+    assert "It is not used" in caplog.text
+
+
+def test_turned_off_the_model_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(build.OFF, "0")
+    assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
+
+
+def test_a_cache_is_cropped_to_what_it_holds() -> None:
+    cache = compiled(PIP / "draft", "fp32").new_cache(64)
+    with pytest.raises(ValueError, match="cannot crop"):
+        cache.crop(1)

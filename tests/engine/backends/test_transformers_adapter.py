@@ -1,0 +1,165 @@
+"""Any other causal LM: the plain forward's logits, and the same bits for calls of any size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from engine.backends import experts
+from engine.backends.transformers_adapter import WINDOW, TransformersModel
+from engine.errors import ModelError
+from engine.loading.loader import load_model
+from engine.request import Request, Sampling, Speculation
+from tests.support.checkpoints import open_session, write_random
+
+KINDS: dict[str, dict[str, Any]] = {
+    "olmo2": {"num_key_value_heads": 2},
+    "cohere2": {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]},
+    "starcoder2": {"sliding_window": 24},
+    "gpt_neox": {},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3_moe": {
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "norm_topk_prob": True,
+    },
+}
+"""Architectures that the own decoder does not run."""
+
+
+@pytest.fixture(scope="module", params=[*KINDS, "gptneo, trained"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param not in KINDS:
+        trained: Path = request.getfixturevalue("gptneo")
+        return trained
+    made = tmp_path_factory.mktemp(request.param)
+    write_random(made, request.param, **KINDS[request.param])
+    return made
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> TransformersModel:
+    loaded = load_model(folder, dtype="fp32")
+    assert isinstance(loaded, TransformersModel)
+    return loaded
+
+
+def tokens(count: int, seed: int = 3) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(300, (count,), generator=generator).tolist()
+
+
+def test_logits_are_those_of_the_plain_forward(model: TransformersModel) -> None:
+    """Beyond a sliding window too."""
+    text = tokens(150)
+    ours = model.forward(text, model.new_cache(256), last=150)
+    with torch.inference_mode():
+        expected = model.model(torch.tensor([text])).logits[0].float()
+    assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
+
+
+def test_experts_are_those_of_transformers(model: TransformersModel) -> None:
+    """The plain forward above runs through our own mixture of experts as well."""
+    text = tokens(40)
+    ours = model.forward(text, model.new_cache(256), last=40)
+    model.model.set_experts_implementation("eager")
+    try:
+        with torch.inference_mode():
+            expected = model.model(torch.tensor([text])).logits[0].float()
+    finally:
+        model.model.set_experts_implementation(experts.NAME)
+    assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
+
+
+def test_1_to_16_rows_give_the_bits_of_single_rows(model: TransformersModel) -> None:
+    text = tokens(75)
+    cache = model.new_cache(256)
+    model.forward(text[:59], cache, last=0)
+    alone = torch.cat([model.forward([token], cache, last=1) for token in text[59:]])
+    for rows in (1, 2, 3, 5, 6, 8, 15, 16):
+        cache.crop(59)
+        together = model.forward(text[59 : 59 + rows], cache, last=rows)
+        assert torch.equal(together, alone[:rows]), rows
+
+
+def test_rejected_tokens_leave_no_trace(model: TransformersModel) -> None:
+    text = tokens(90)
+    used, fresh = model.new_cache(256), model.new_cache(256)
+    model.forward(text[:40], used, last=0)
+    for seed in range(3):
+        start = used.length
+        model.forward([text[start], *tokens(15, seed)], used, last=16)
+        used.crop(start + 1)
+    used.crop(30)
+    model.forward(text[30:70], used, last=0)
+    model.forward(text[:70], fresh, last=0)
+    assert torch.equal(
+        model.forward(text[70:], used, last=20), model.forward(text[70:], fresh, last=20)
+    )
+
+
+def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: TransformersModel) -> None:
+    """A follow-up finds tokens in the cache that were decoded, not prefilled."""
+    text = tokens(120)
+    expected = None
+    for size in (7, WINDOW, 50, 110):
+        cache = model.new_cache(256)
+        for at in range(0, 110, size):
+            model.forward(text[at : min(at + size, 110)], cache, last=0)
+        last = model.forward(text[110:], cache, last=10)
+        expected = last if expected is None else expected
+        assert torch.equal(last, expected), size
+
+
+def test_a_call_that_fails_inside_leaves_a_cache_that_can_be_cropped(
+    model: TransformersModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some layers had taken the new positions up, others not."""
+    text = tokens(60)
+    cache = model.new_cache(256)
+    expected = model.forward(text, cache, last=60)
+    cache.crop(0)
+    model.forward(text[:40], cache, last=0)
+    layers = [module for module in model.model.modules() if isinstance(module, torch.nn.Linear)]
+    handle = layers[-2].register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.forward(text[40:], cache, last=20)
+    handle.remove()
+    cache.crop(40)
+    assert torch.equal(model.forward(text[40:], cache, last=20), expected[40:])
+
+
+def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
+    write_random(tmp_path, "olmo2")
+    tensors = load_file(tmp_path / "model.safetensors")
+    name = "model.layers.1.self_attn.v_proj.weight"
+    tensors[name][3, 2] = float("nan")
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ModelError, match=f"{name} holds NaN"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_ngram_speculation_gives_the_tokens_of_none(folder: Path, temperature: float) -> None:
+    session = open_session(folder)
+    replies = {}
+    for name in ("none", "ngram"):
+        request = Request(
+            token_ids=tuple(tokens(20) * 2),
+            max_tokens=40,
+            ignore_eos=True,
+            sampling=Sampling(temperature=temperature, seed=4, top_k=3),
+            speculation=Speculation(
+                proposer=name, depth=6, options={"prompt_lookup_min": 1} if name == "ngram" else {}
+            ),
+        )
+        events = list(session.run(request, lambda: False))
+        replies[name] = events[-1].token_ids  # type: ignore[union-attr]
+        drafted = sum(len(event.drafted) for event in events if hasattr(event, "drafted"))
+        assert (drafted > 0) == (name == "ngram")
+    assert replies["ngram"] == replies["none"]

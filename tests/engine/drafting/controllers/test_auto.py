@@ -1,0 +1,292 @@
+"""The automatic depth on a simulated machine: given costs, given acceptance, no clock."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.fixed import Fixed, Off
+from engine.events import Budget, Decision, Round, Timing, Tree
+from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
+
+
+def told(rounds: list[Round]) -> list[Decision]:
+    return [r.budget.decision for r in rounds if r.budget.decision is not None]
+
+
+@pytest.mark.parametrize(
+    ("verify", "draft_step", "acceptance"),
+    [
+        *itertools.product([FLAT], [0.02, 0.15], [0.95, 0.7, 0.4]),
+        *itertools.product([lambda rows: 0.7 + 0.3 * rows], [0.02, 0.15], [0.9, 0.6]),
+        *itertools.product([lambda rows: 1.0 if rows <= 4 else 2.5], [0.05], [0.9, 0.5]),
+        (STEEP, 0.1, 0.8),
+    ],
+)
+def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
+    verify: Callable[[int], float], draft_step: float, acceptance: float
+) -> None:
+    machine = Machine(verify, draft_step, acceptance)
+    best = max(machine.speed(depth) for depth in range(16))
+    rounds = play(machine, Auto(15, warm(machine)), 800)
+    assert speed_of(rounds[100:]) > 0.93 * best
+    assert speed_of(rounds) > 0.9 * best
+
+
+@pytest.mark.parametrize("depth", [1, 3, 8])
+def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
+    rounds = play(Machine(acceptance=1.0), Auto(depth, Experience()), 100)
+    assert max(r.budget.depth for r in rounds) == depth
+
+
+@pytest.mark.parametrize(
+    ("machine", "because"),
+    [
+        (Machine(draft_step=0.5, acceptance=0.3), "drafting paused: needs"),
+        (Machine(STEEP, 0.3, 0.9), "not even a perfect draft"),
+        (Machine(FLAT, 3.0, 0.5), "not even a perfect draft"),
+    ],
+)
+def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
+    machine: Machine, because: str
+) -> None:
+    rounds = play(machine, Auto(15, Experience()), 1000)
+    late = rounds[200:]
+    assert sum(r.budget.depth > 0 for r in late) < 0.06 * len(late)
+    assert any(r.budget.depth > 0 for r in late)  # it tries now and then
+    assert speed_of(late) > 0.9 * machine.speed(0)
+    last = told(rounds)[-1]
+    assert last.depth == 0
+    assert last.why.startswith("drafting paused")
+    assert because in last.why
+    if last.needed is None:
+        assert "perfect" in last.why
+    else:
+        assert last.expected is not None and last.expected < last.needed
+
+
+def test_what_lies_between_rounds_speaks_for_drafting() -> None:
+    """A round costs its text and events too: fewer rounds save them."""
+    machine = Machine(STEEP, 0.3, 0.9)  # alone, not even a perfect draft would pay
+    now = itertools.count()
+    slow = Auto(15, warm(machine), clock=lambda: 5.0 * next(now))  # five seconds from call to call
+    late = play(machine, slow, 400)[200:]
+    assert sum(r.budget.depth > 0 for r in late) > 0.9 * len(late)
+
+
+def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
+    machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
+    last = told(play(machine, Auto(15, Experience()), 400))[-1]
+    assert last.needed is not None and last.expected is not None
+    # One token costs half a plain round: it must stand half of the time, and a bit more to begin
+    # again: (1 + needed) / 1.5 = 1.05.
+    assert last.needed == pytest.approx(0.575, abs=0.02)
+    assert last.why == (
+        f"drafting paused: needs {last.needed:.0%} acceptance, has {last.expected:.0%}"
+    ).replace("%", " %")
+
+
+def test_it_recovers_when_acceptance_returns() -> None:
+    machine = Machine(draft_step=0.3, acceptance=0.1)
+    controller = Auto(15, Experience())
+    first = play(machine, controller, 600)
+    assert first[-1].budget.depth == 0 or told(first)[-1].depth == 0
+    machine.acceptance = 0.95
+    rounds = play(machine, controller, 400)
+    assert told(rounds)[-1].depth > 0
+    assert speed_of(rounds[150:]) > 0.9 * max(machine.speed(d) for d in range(16))
+    machine.acceptance = 0.1
+    assert told(play(machine, controller, 300))[-1].depth == 0
+
+
+def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
+    machine = Machine(draft_step=0.0, acceptance=0.9, finds=0.05, most=6)
+    rounds = play(machine, Auto(15, Experience()), 1000)
+    assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.98 * 950
+
+
+def test_a_machine_that_slows_down_changes_no_decision() -> None:
+    """The times of depths that are not in use must not be those of a faster hour."""
+    machine = Machine(draft_step=0.1, acceptance=0.8)
+    controller = Auto(15, Experience())
+    before = play(machine, controller, 300)
+    machine.pace = 4.0
+    after = play(machine, controller, 300)
+    assert all(decision.depth > 0 for decision in told(after))
+    depths = [sorted(r.budget.depth for r in part[-200:])[100] for part in (before, after)]
+    assert abs(depths[0] - depths[1]) <= 2
+
+
+def test_an_accident_of_one_round_changes_no_decision() -> None:
+    machine = Machine(draft_step=0.1, acceptance=0.8)
+    controller = Auto(15, Experience())
+    play(machine, controller, 200)
+    machine.pace = 50.0
+    play(machine, controller, 1)
+    machine.pace = 1.0
+    assert all(r.budget.depth > 0 for r in play(machine, controller, 50))
+
+
+def test_experience_outlives_a_request() -> None:
+    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
+    play(machine, Auto(15, experience), 300)
+    again = play(machine, Auto(15, experience), 9)
+    assert told(again)[0].depth == 0
+    # One round of drafting to see what it takes, eight plain ones before the next try.
+    assert [r.budget.depth for r in again[:8]] == [0] * 8
+
+
+def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> None:
+    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
+    play(machine, Auto(15, experience), 300)
+    other = experience.of(Drafter(experience.drafter.drafts))
+    assert other.verify(1) == experience.verify(1)
+    assert next(other.drafter.stands()) == pytest.approx(0.7)
+    assert told(play(machine, Auto(15, other), 3))[0].depth > 0
+
+
+def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
+    """Its first draft after plain rounds feeds it the whole text: a cost of once."""
+
+    class Catching(Machine):
+        drafted = False
+
+        def round(self, index: int, budget: Budget) -> Round:
+            done = super().round(index, budget)
+            if budget.depth and not self.drafted:
+                timing = Timing(9.0, done.timing.verify_s, 9.0 + done.timing.verify_s)
+                object.__setattr__(done, "timing", timing)
+            self.drafted = budget.depth > 0
+            return done
+
+    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Auto(15, Experience()), 60)
+    assert all(r.budget.depth > 0 for r in rounds[1:])
+
+
+def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
+    """Under rejection its noise is used again: a depth that knew it would bend the distribution."""
+    plans = []
+    for token in (3, 4):
+        machine, depths = Machine(), []
+        controller = Auto(15, Experience(), clock=lambda: 0.0)
+        for index in range(200):
+            budget = controller.budget()
+            done = machine.round(index, budget)
+            reached = len(done.accepted_path) + 1
+            tokens = [0] * reached + [token] * (len(done.tree) - reached)
+            object.__setattr__(done, "tree", Tree.chain(tokens[: len(done.tree)]))
+            said = [0.5] * reached + [token / 10] * (len(done.tree) - reached)
+            object.__setattr__(done, "q", tuple(said[: len(done.tree)]))
+            controller.observe(done)
+            depths.append(budget)
+        plans.append(depths)
+    assert plans[0] == plans[1]
+
+
+def answered(machine: Machine, experience: Experience, tokens: int) -> list[Round]:
+    """One text of so many tokens, begun by a controller of its own."""
+    controller, rounds = Auto(15, experience), []
+    while (left := tokens - sum(one.emitted for one in rounds)) > 0:
+        budget = controller.budget()
+        depth = min(budget.depth, left - 1)
+        rounds.append(machine.round(len(rounds), Budget(depth, depth, budget.decision)))
+        controller.observe(rounds[-1])
+    return rounds
+
+
+def test_a_text_that_cannot_be_foreseen_costs_little_after_texts_that_could() -> None:
+    """What good texts taught used to keep drafts of five tokens going for twenty vain rounds."""
+    lost = []
+    for seed in range(20):
+        chance = random.Random(seed)
+        machine = Machine(lambda rows: 0.9 + 0.1 * rows, 0.07, 0.9, chance=chance)
+        experience = warm(machine)
+        for _ in range(5):
+            answered(machine, experience, 100)
+        machine.acceptance = 0.05
+        rounds = answered(machine, experience, 160)
+        lost.append(1 - speed_of(rounds) / machine.speed(0))
+    assert sum(lost) / len(lost) < 0.04
+    assert max(lost) < 0.09
+
+
+@pytest.mark.parametrize(("acceptance", "least"), [(0.8, 1.4), (0.65, 1.1), (0.3, 0.93)])
+@pytest.mark.parametrize(("waits", "wait"), [(0.1, 10.0), (0.3, 10.0), (0.4, 6.0)])
+def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
+    waits: float, wait: float, acceptance: float, least: float
+) -> None:
+    """Beside a browser: one wait in a draft of one token paused drafting for a whole tale."""
+    gains = []
+    for seed in range(12):
+        machine = Machine(
+            lambda rows: 0.9 + 0.1 * rows, 0.12, acceptance, wait=wait, waits=waits,
+            chance=random.Random(seed),
+        )  # fmt: skip
+        experience = warm(machine)
+        rounds = [one for _ in range(6) for one in answered(machine, experience, 120)]
+        gains.append(speed_of(rounds) / machine.speed(0))
+    assert sum(gains) / len(gains) > least
+
+
+def test_only_a_drafter_that_waits_is_thought_to() -> None:
+    """One that looks the text up makes no call; drafting seemed as dear there as with a model."""
+    gains = []
+    for seed in range(12):
+        machine = Machine(
+            lambda rows: 0.9 + 0.1 * rows, 0.02, 0.35, wait=10.0, waits=0.3, draft_waits=False,
+            chance=random.Random(seed),
+        )  # fmt: skip
+        experience = warm(machine)
+        rounds = [one for _ in range(6) for one in answered(machine, experience, 120)]
+        gains.append(speed_of(rounds) / machine.speed(0))
+    assert sum(gains) / len(gains) > 1.2
+
+
+def test_a_new_text_begins_with_short_drafts_that_grow_while_they_stand() -> None:
+    experience = warm(machine := Machine(acceptance=1.0, noise=0.0))
+    depths = [one.budget.depth for one in answered(machine, experience, 200)]
+    assert depths[:4] == [2, 4, 8, 15]
+    # As many as a round brings where the first ones usually stand.
+    assert [one.budget.depth for one in answered(machine, experience, 60)][:2] == [8, 15]
+
+
+def test_where_drafts_seldom_stood_a_new_text_begins_with_the_shortest() -> None:
+    experience = warm(machine := Machine(acceptance=0.5, draft_step=0.01))
+    answered(machine, experience, 200)
+    assert answered(machine, experience, 5)[0].budget.depth == 2
+
+
+def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
+    """Three tokens of a costly draft lose, fifteen win: the sentence said "0.58 times as fast"."""
+    machine = Machine(lambda rows: 6.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
+    experience = warm(machine)
+    answered(machine, experience, 20)
+    first = told(answered(machine, experience, 200))[0]
+    assert machine.speed(3) < machine.speed(0)
+    assert first.why.startswith("drafting 3 tokens a round, up to 15 while they stand: 1.")
+
+
+def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deciding takes time, which is the user's where nothing is found to draft."""
+    decided = []
+    speeds = Auto._speeds
+
+    def counted(self: Auto, stands: Iterable[float]) -> list[float]:
+        decided.append(1)
+        return speeds(self, stands)
+
+    monkeypatch.setattr(Auto, "_speeds", counted)
+    machine = Machine(draft_step=0.0, finds=0.0)
+    rounds = play(machine, Auto(15, warm(machine)), 400)
+    assert all(one.budget.depth > 0 for one in rounds)
+    assert len(decided) < 400 / 4
+
+
+def test_off_never_drafts_and_fixed_always_does() -> None:
+    assert {r.budget.depth for r in play(Machine(), Off(9), 20)} == {0}
+    assert {r.budget.depth for r in play(Machine(), Fixed(9), 20)} == {9}

@@ -1,0 +1,86 @@
+"""``auto`` with proposers that say how sure they are: drafts end where one more token does not pay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.fixed import Fixed
+from engine.events import Budget, Round, Timing, Tree
+from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
+
+
+@dataclass
+class Telling(Machine):
+    """Some drafts are sure and others are not, and the proposer says so, bent by ``bend``."""
+
+    bend: float = 1.0
+    silent: bool = False
+
+    def round(self, index: int, budget: Budget) -> Round:
+        stands: list[float] = []
+        said: list[float] = []
+        steps, together = 0, 1.0
+        sure = self.chance.random() < 0.5
+        while steps < min(budget.depth, self.most):
+            steps += 1
+            chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
+            together *= chance**self.bend
+            if not self.silent and together < budget.floor:
+                break
+            stands.append(chance)
+            said.append(chance**self.bend)
+        accepted = 0
+        while accepted < len(stands) and self.chance.random() < stands[accepted]:
+            accepted += 1
+        drafts = steps * self.draft_step * self._jitter()
+        total = drafts + self.verify(1 + len(stands)) * self._jitter()
+        return replace(
+            super().round(index, Budget(0, 0)),
+            budget=budget,
+            tree=Tree.chain([0] * len(stands)),
+            accepted_path=tuple(range(accepted)),
+            p=(None,) * len(stands),
+            q=(None,) * len(stands) if self.silent else tuple(said),
+            timing=Timing(drafts, total - drafts, total),
+            emitted=accepted + 1,
+        )
+
+
+@pytest.mark.parametrize("bend", [0.4, 1.0, 2.5], ids=["too sure", "right", "not sure enough"])
+@pytest.mark.parametrize("cost", [(lambda rows: 0.9 + 0.1 * rows, 0.1), (FLAT, 0.15)])
+def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
+    cost: tuple[Callable[[int], float], float], bend: float
+) -> None:
+    verify, step = cost
+    machine = Telling(verify, step, bend=bend)
+    fixed = max(speed_of(play(machine, Fixed(depth, Experience()), 3000)) for depth in range(1, 13))
+    auto = speed_of(play(machine, Auto(15, warm(machine)), 3000))
+    assert auto > 1.05 * fixed
+
+
+def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
+    rounds = play(machine := Telling(silent=True), Auto(15, warm(machine)), 300)
+    assert all(one.budget.floor == 0 for one in rounds)
+    assert any(one.budget.depth for one in rounds)
+
+
+def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
+    """What is to be learnt is whether the first tokens stand."""
+    machine = Telling(STEEP, 1.0)
+    rounds = play(machine, Auto(15, warm(machine)), 400)
+    tries = [one for one in rounds[100:] if one.budget.depth]
+    assert tries and all(one.budget.floor == 0 for one in tries)
+
+
+def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
+    """Rules that weigh q, and rounds captured as graphs, take whole drafts: see ``Drafter.cuts``."""
+    machine = Telling(lambda rows: 0.9 + 0.1 * rows)
+    experience = warm(machine).of(Drafter(cuts=False))
+    rounds = play(machine, Auto(15, experience), 300)
+    assert all(one.budget.floor == 0 for one in rounds)
+    assert any(one.budget.depth for one in rounds)

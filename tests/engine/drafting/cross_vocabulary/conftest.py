@@ -1,0 +1,28 @@
+"""Lexicons of both kinds that are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.drafting.cross_vocabulary.lexicon import Lexicon, read_lexicon
+from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
+from tests.support.checkpoints import write_tokenizer
+from tests.support.vocabularies import write_sentencepiece
+
+ROWS = 512
+
+
+def mapped(target: Lexicon, draft: Lexicon) -> VocabularyMap:
+    return map_vocabularies(target, draft, target_rows=ROWS, draft_rows=ROWS)
+
+
+@pytest.fixture(scope="session")
+def lexicons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lexicon]:
+    """``bytes``: byte-level; ``pieces``: SentencePiece's way; ``bare``: without byte tokens."""
+    folder: Path = tmp_path_factory.mktemp("tokenizers")
+    write_tokenizer(folder / "bytes")
+    write_sentencepiece(folder / "pieces")
+    write_sentencepiece(folder / "bare", byte_tokens=False)
+    return {name: read_lexicon(folder / name) for name in ("bytes", "pieces", "bare")}

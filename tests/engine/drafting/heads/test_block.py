@@ -1,0 +1,284 @@
+"""Block drafters' loader and pass, against the papers' equations written out here, row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.decoding.target import Target
+from engine.drafting import heads
+from engine.drafting.heads.block import BlockHead
+from engine.drafting.heads.products import Products
+from engine.errors import IncompatiblePair, ModelError
+from engine.kernels.native.library import Library
+from engine.models.hidden_states import NORMED, Tap
+from tests.support.fakes import TableModel
+from tests.support.heads import BLOCK, FakeShape, block, write_head
+
+TARGET = FakeShape(
+    hidden=TableModel.HIDDEN, vocabulary=40, layers=TableModel.LAYERS, folder=Path("ours")
+)
+CPU = torch.device("cpu")
+TEXT, PENDING = (3, 1, 4, 1, 5, 9, 2, 6), 7
+READ = (-1, 2, 7)  # the embedding, what leaves layer 2, and the last behind the final norm
+TAPS = (Tap(0), Tap(3), NORMED)
+
+
+def load(folder: Path, products: Products | None = None) -> BlockHead:
+    plan = heads.inspect(folder, TARGET)
+    head = heads.load(plan, products or Products("fp32", CPU))
+    assert isinstance(head, BlockHead)
+    return head
+
+
+def backbone() -> Target:
+    """A target that has read TEXT."""
+    target = Target(TableModel(lambda tokens: [0.0] * 40, 40), TAPS)
+    target.extend(TEXT)
+    return target
+
+
+def norm(x: Tensor, weight: Tensor) -> Tensor:
+    return x / (x.pow(2).mean() + 1e-6).sqrt() * weight
+
+
+def turned(x: Tensor, position: int) -> Tensor:
+    """Rotary positions: dimension i with i + d/2, by position * 10000^(-2i/d)."""
+    half = len(x) // 2
+    out = x.clone()
+    for i in range(half):
+        angle = torch.tensor(position * 10000.0 ** (-2 * i / len(x)))
+        a, b = x[i], x[i + half]
+        out[i] = a * angle.cos() - b * angle.sin()
+        out[i + half] = b * angle.cos() + a * angle.sin()
+    return out
+
+
+def by_the_papers(
+    config: dict[str, Any], tensors: dict[str, Tensor], target: Target, pending: int
+) -> Tensor:
+    """(block, hidden): DFlash's section 3 and z-lab's code, for one row and one head at a time."""
+    start, width = target.length, BLOCK["head_dim"]
+    states = torch.cat([target.features(tap, 0, start) for tap in TAPS], dim=1)
+    text = [norm(tensors["fc.weight"] @ row, tensors["hidden_norm.weight"]) for row in states]
+    mask = (config.get("dflash_config") or config)["mask_token_id"]
+    rows = list(target.embed([pending] + [mask] * (config["block_size"] - 1)))
+    for number in range(config["num_hidden_layers"]):
+
+        def at(name: str, number: int = number) -> Tensor:
+            return tensors[f"layers.{number}.{name}.weight"]
+
+        inputs = text + [norm(row, at("input_layernorm")) for row in rows]
+        keys, values = [], []
+        for position, x in enumerate(inputs):
+            by_head = (at("self_attn.k_proj") @ x).view(-1, width)
+            keys.append([turned(norm(k, at("self_attn.k_norm")), position) for k in by_head])
+            values.append((at("self_attn.v_proj") @ x).view(-1, width))
+        out = []
+        for position, row in enumerate(rows, start):
+            queries = (at("self_attn.q_proj") @ inputs[position]).view(-1, width)
+            mixed = []
+            for number_of, plain in enumerate(queries):
+                shared = number_of // (BLOCK["heads"] // BLOCK["kv_heads"])
+                query = turned(norm(plain, at("self_attn.q_norm")), position)
+                scores = torch.stack([query @ key[shared] for key in keys]) / width**0.5
+                seen = torch.stack([value[shared] for value in values])
+                mixed.append(torch.softmax(scores, 0) @ seen)
+            seeing = row + at("self_attn.o_proj") @ torch.cat(mixed)
+            x = norm(seeing, at("post_attention_layernorm"))
+            gate = at("mlp.gate_proj") @ x
+            swiglu = gate / (1 + torch.exp(-gate)) * (at("mlp.up_proj") @ x)
+            out.append(seeing + at("mlp.down_proj") @ swiglu)
+        rows = out
+    return torch.stack([norm(row, tensors["norm.weight"]) for row in rows])
+
+
+@pytest.mark.parametrize("rank", [0, 8], ids=["dflash", "dspark"])
+def test_states_are_those_of_the_papers_equations(tmp_path: Path, rank: int) -> None:
+    config, tensors = block(TARGET, rank=rank, read=READ)
+    head, target = load(write_head(tmp_path, config, tensors)), backbone()
+    assert head.taps == TAPS
+    memory = head.new_memory()
+    head.read(target, memory, 0, target.length)
+    expected = by_the_papers(config, tensors, target, PENDING)
+    found = head.states(target, PENDING, memory, target.length)
+    # In DFlash the pending token's own row names nothing.
+    assert torch.allclose(found, expected if rank else expected[1:], atol=1e-4)
+    assert len(found) == head.shape.depth
+    assert torch.allclose(head.logits(target, found), target.logits(found))
+
+
+def test_more_rows_than_an_output_head_takes_at_once_are_split(tmp_path: Path) -> None:
+    head, target = load(write_head(tmp_path, *block(TARGET, size=24, read=READ))), backbone()
+    memory = head.new_memory()
+    head.read(target, memory, 0, target.length)
+    states = head.states(target, PENDING, memory, target.length)
+    assert len(states) == 23
+    assert torch.allclose(head.logits(target, states), target.logits(states), atol=1e-6)
+
+
+def test_the_text_is_kept_as_if_read_at_once_whatever_was_drafted(tmp_path: Path) -> None:
+    head, target = load(write_head(tmp_path, *block(TARGET, read=READ))), backbone()
+    whole, parts = head.new_memory(), head.new_memory()
+    head.read(target, whole, 0, 8)
+    for start, end in ((0, 3), (3, 4), (4, 8)):
+        head.read(target, parts, start, end)
+        head.states(target, PENDING, parts, end)
+    assert torch.allclose(whole.keys[:, :, :8], parts.keys[:, :, :8], atol=1e-6)
+    assert torch.allclose(whole.values[:, :, :8], parts.values[:, :, :8], atol=1e-6)
+
+
+def test_memory_grows_and_keeps_what_it_holds(tmp_path: Path) -> None:
+    head, target = load(write_head(tmp_path, *block(TARGET, read=READ))), backbone()
+    memory = head.new_memory()
+    head.read(target, memory, 0, 8)
+    before = head.states(target, PENDING, memory, 8)
+    memory.reserve(memory.keys.shape[2] + 1)
+    assert memory.keys.shape[2] == len(memory.turns) == 512
+    assert torch.equal(head.states(target, PENDING, memory, 8), before)
+
+
+def test_the_markov_head_adds_what_the_token_before_makes_likely(tmp_path: Path) -> None:
+    """DeepSpec's VanillaMarkov: W2 W1[token]; its AcceptRatePredictor: a line through both."""
+    config, tensors = block(TARGET, rank=8)
+    tensors["confidence_head.proj.bias"] += 0.25
+    head = load(write_head(tmp_path, config, tensors))
+    assert head.markov is not None
+    before, after = (tensors[f"markov_head.markov_{name}.weight"] for name in ("w1", "w2"))
+    assert torch.allclose(head.markov.bias(7)[0], after @ before[7], atol=1e-5)
+    state = torch.randn(1, TARGET.hidden, generator=torch.Generator().manual_seed(3))
+    line = tensors["confidence_head.proj.weight"][0] @ torch.cat([state[0], before[7]]) + 0.25
+    assert head.confidence(state, 7) == pytest.approx(float(torch.sigmoid(line)), abs=1e-5)
+
+
+def test_a_confidence_head_may_look_at_the_state_alone(tmp_path: Path) -> None:
+    config, tensors = block(TARGET, rank=8)
+    config["confidence_head_with_markov"] = False
+    weight = tensors["confidence_head.proj.weight"][:, : TARGET.hidden].clone()
+    tensors["confidence_head.proj.weight"] = weight
+    head = load(write_head(tmp_path, config, tensors))
+    state = torch.ones(1, TARGET.hidden)
+    assert head.confidence(state, 7) == pytest.approx(float(torch.sigmoid(weight.sum())), abs=1e-5)
+    plain = load(write_head(tmp_path / "dflash", *block(TARGET)))
+    assert plain.markov is None and plain.confidence(state, 7) == 1.0
+
+
+def test_files_that_hold_the_targets_tables_too_are_read_without_them(tmp_path: Path) -> None:
+    """As deepseek-ai publishes them."""
+    config, tensors = block(TARGET, rank=8)
+    plan = heads.inspect(write_head(tmp_path / "lean", config, tensors), TARGET)
+    tables = {f"{name}.weight": torch.zeros(40, 16) for name in ("embed_tokens", "lm_head")}
+    full = heads.inspect(write_head(tmp_path / "full", config, {**tensors, **tables}), TARGET)
+    assert (plan.parameters, plan.shape) == (full.parameters, full.shape)
+    keys = BLOCK["kv_heads"] * BLOCK["head_dim"] * TARGET.hidden
+    held = sum(tensor.numel() for tensor in tensors.values())
+    assert plan.parameters == held + 2 * 2 * keys  # of both layers, keys and values
+    assert (plan.layers, plan.kv_heads, plan.head_dim) == (2, 2, 8)
+
+
+def test_where_rows_name_their_own_place_is_told_by_the_architecture_or_a_key(
+    tmp_path: Path,
+) -> None:
+    config, tensors = block(TARGET, rank=8, size=5)
+    assert load(write_head(tmp_path / "dspark", config, tensors)).shape.depth == 5
+    config["sample_from_anchor"] = False
+    assert load(write_head(tmp_path / "told", config, tensors)).shape.depth == 4
+    flat, tensors = block(TARGET, size=5)
+    flat |= flat.pop("dflash_config")  # as Muse's assistants have it
+    assert load(write_head(tmp_path / "flat", flat, tensors)).shape.depth == 4
+
+
+def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
+    folder, target = write_head(tmp_path, *block(TARGET, rank=8, read=READ)), backbone()
+
+    def states(products: Products) -> Tensor:
+        head = load(folder, products)
+        memory = head.new_memory()
+        head.read(target, memory, 0, 8)
+        return head.states(target, PENDING, memory, 8)
+
+    expected = states(Products("fp32", CPU))
+    kinds = [Products("bf16", CPU)]
+    if "int8" in library.kinds:
+        kinds.append(Products("int8", CPU, library))
+    for products in kinds:
+        assert (states(products) - expected).norm() < 0.08 * expected.norm(), products.kind
+
+
+def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path: Path) -> None:
+    folder = write_head(tmp_path, *block(TARGET, read=READ))
+    with pytest.raises(IncompatiblePair, match=r"width of 16|width 16, ours has a width of 24"):
+        heads.inspect(folder, FakeShape(24, 40, 8, folder=Path("ours")))
+    with pytest.raises(IncompatiblePair, match=r"knows 40 tokens, ours 41"):
+        heads.inspect(folder, FakeShape(16, 41, 8, folder=Path("ours")))
+    with pytest.raises(IncompatiblePair, match=r"reads layers -1, 2, 7, ours has 6"):
+        heads.inspect(folder, FakeShape(16, 40, 6, folder=Path("ours")))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"block_size": "16"}, "'block_size' is '16'"),
+        ({"block_size": 1}, "block_size 1 nothing is drafted"),
+        ({"num_attention_heads": 3}, "are not 3 heads of 8"),
+        ({"num_hidden_layers": 3}, r"lacks the tensor layers\.2\."),
+        ({"dflash_config": {"mask_token_id": 1}}, "'target_layer_ids' is None"),
+        ({"dflash_config": {"target_layer_ids": [1, 2]}}, "fc.weight has the shape"),
+        ({"dflash_config": {"target_layer_ids": [1, 2, 3]}}, "'mask_token_id' is None"),
+        ({"dflash_config": {"target_layer_ids": [1, 2, 3], "mask_token_id": 40}}, "of the 40"),
+        ({"layer_types": ["sliding_attention"] * 2}, "sliding window"),
+        ({"selector_rank": 8}, "DFlash 2"),
+        ({"is_causal": True}, "do not see later ones"),
+        ({"output_multiplier": 0.5}, "scaled embeddings or logits"),
+        ({"model_type": "gemma4_text"}, "Gemma's layers"),
+        ({"transformer_layer_config": {}}, "speculators' layout"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "spiral"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused_by_name(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    config, tensors = block(TARGET, read=READ)
+    with pytest.raises(ModelError, match=message):
+        heads.inspect(write_head(tmp_path, {**config, **change}, tensors), TARGET)
+
+
+def test_other_markov_heads_and_absent_or_misshapen_tensors_are_named(tmp_path: Path) -> None:
+    config, tensors = block(TARGET, rank=8)
+    with pytest.raises(ModelError, match="a Markov head of type 'gated'"):
+        gated = {**config, "markov_head_type": "gated"}
+        heads.inspect(write_head(tmp_path / "gated", gated, tensors), TARGET)
+    few = {name: tensor for name, tensor in tensors.items() if "markov_w2" not in name}
+    with pytest.raises(ModelError, match=r"lacks the tensor markov_head\.markov_w2\.weight"):
+        heads.inspect(write_head(tmp_path / "few", config, few), TARGET)
+    odd = {**tensors, "layers.1.self_attn.q_norm.weight": torch.ones(7)}
+    with pytest.raises(ModelError, match=r"layers\.1\.self_attn\.q_norm\.weight has the shape"):
+        heads.inspect(write_head(tmp_path / "odd", config, odd), TARGET)
+    own = {**tensors, "d2t": torch.zeros(4, dtype=torch.long)}
+    with pytest.raises(ModelError, match="a vocabulary of its own"):
+        heads.inspect(write_head(tmp_path / "own", config, own), TARGET)
+    tensors["fc.weight"][0, 0] = float("nan")
+    with pytest.raises(ModelError, match=r"fc\.weight holds NaN"):
+        load(write_head(tmp_path / "nan", config, tensors))
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    config, tensors = block(TARGET)
+    folder = write_head(tmp_path, config, tensors)
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-100])
+    with pytest.raises(ModelError):
+        load(folder)
+    save_file(tensors, str(folder / "model.safetensors"))
+    load(folder)
+
+
+def test_a_pickle_is_read_with_the_weights_only_loader(tmp_path: Path) -> None:
+    plan = heads.inspect(write_head(tmp_path, *block(TARGET), "pytorch_model.bin"), TARGET)
+    assert plan.note is not None and "weights-only" in plan.note
+    heads.load(plan, Products("fp32", CPU))

@@ -1,0 +1,292 @@
+"""What heads draft in the compiled step, against what they draft in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.decoding.context import Context
+from engine.decoding.proposer import DraftProposal
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text import TextCodec
+from engine.drafting import heads, proposers
+from engine.drafting.heads.products import Products
+from engine.drafting.resources import Resources
+from engine.events import Budget
+from engine.kernels.native import build
+from engine.kernels.native.library import Kind, Library, Matrix
+from engine.loading.loader import load_model
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import Ends, Features, Tap
+from engine.request import AcceptanceRule, Sampling
+from tests.support import heads as made
+from tests.support.heads import FakeShape, write_head
+from tests.support.places import PIP
+
+CPU = torch.device("cpu")
+TARGET = FakeShape(hidden=64, vocabulary=1037, layers=8, context=400)
+SIZES = {"heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate": 48}
+GREEDY = Sampling(), AcceptanceRule.GREEDY
+DRAWN = Sampling(temperature=0.9, seed=4), AcceptanceRule.COUPLED
+CUT = Sampling(temperature=0.9, top_p=0.95, seed=4), AcceptanceRule.COUPLED
+PENALISED = Sampling(temperature=0.0, repetition_penalty=1.3), AcceptanceRule.GREEDY
+
+Made = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+@pytest.fixture(scope="module")
+def threads(library: Library) -> Library:
+    """The compiled step on two threads, so that what one makes is read by the other."""
+    return Library(Path(build.build()), 2)
+
+
+class Shown:
+    """A target that has read as much as it is told; its states and its ends are noise."""
+
+    tree_nodes = 0
+
+    def __init__(self, library: Library, taps: Sequence[Tap], dtype: torch.dtype) -> None:
+        generator = torch.Generator().manual_seed(3)
+
+        def noise(rows: int) -> Tensor:
+            return torch.randn(rows, TARGET.hidden, generator=generator)
+
+        self.length = 0
+        self.kept = Features(
+            taps, layers=TARGET.layers, hidden=TARGET.hidden, context=400, dtype=dtype, device=CPU
+        )
+        for tap in taps:
+            self.kept.write(tap, 0, noise(400))
+        embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
+        self.ends = Ends(embedding, head, 20.0)
+
+    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+        return self.tapped(tap)[start:end].float()
+
+    def tapped(self, tap: Tap) -> Tensor:
+        return self.kept.at(tap)
+
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        return self.ends.embedding.rows(tokens)
+
+    def logits(self, normed: Tensor) -> Tensor:
+        return 20 * torch.tanh(self.ends.head(normed) / 20)
+
+
+def eagle3(**changes: Any) -> Made:
+    return made.eagle3(TARGET, sizes=SIZES, **changes)
+
+
+def eagle3_otherwise() -> Made:
+    """With all that the plain one lacks: a norm before fc, norms of heads, biases, an embedding."""
+    config, tensors = made.eagle3(TARGET, sizes=SIZES, draft_vocabulary=TARGET.vocabulary)
+    generator = torch.Generator().manual_seed(8)
+    del tensors["d2t"], tensors["t2d"]
+    config |= {"norm_before_residual": True, "norm_output": True, "norm_before_fc": True}
+    config |= {"attention_bias": True, "mlp_bias": True, "hidden_act": "gelu_pytorch_tanh"}
+
+    def near_one(width: int) -> Tensor:
+        return 1 + 0.2 * torch.randn(width, generator=generator)
+
+    tensors["input_norm.weight"] = near_one(3 * TARGET.hidden)
+    for name in "qk":
+        tensors[f"midlayer.self_attn.{name}_norm.weight"] = near_one(SIZES["head_dim"])
+    for name in [name for name in tensors if "_proj" in name]:
+        bias = torch.randn(len(tensors[name]), generator=generator)
+        tensors[name.replace("weight", "bias")] = bias
+    table = torch.randn(TARGET.vocabulary, TARGET.hidden, generator=generator)
+    tensors["embed_tokens.weight"] = table.bfloat16()
+    return config, tensors
+
+
+def block(**changes: Any) -> Made:
+    return made.block(TARGET, sizes=SIZES, read=(0, 3, 6), **changes)
+
+
+def halves(made: Made) -> Made:
+    """As speculators are published."""
+    return made[0], {name: tensor.half() for name, tensor in made[1].items()}
+
+
+HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
+    **{
+        f"medusa, {blocks} blocks": (
+            "medusa",
+            lambda blocks=blocks: made.medusa(TARGET, blocks=blocks),
+        )
+        for blocks in (1, 2)
+    },
+    "mlp": ("mlp", lambda: made.mlp(TARGET, steps=4, width=48)),
+    "mlp, steps of their own": ("mlp", lambda: made.mlp(TARGET, steps=4, width=48, tied=False)),
+    "mlp, in halves": ("mlp", lambda: halves(made.mlp(TARGET, width=32))),
+    "lstm": ("lstm", lambda: made.lstm(TARGET, steps=4, width=48)),
+    "lstm, an embedding a gate": (
+        "lstm",
+        lambda: made.lstm(TARGET, steps=4, width=48, tied=False),
+    ),
+    "eagle3": ("eagle3", eagle3),
+    "eagle3, otherwise": ("eagle3", eagle3_otherwise),
+    "dflash": ("block", block),
+    "dflash, 20 rows": ("block", lambda: block(size=20, layers=1)),
+    "dspark": ("block", lambda: block(rank=16)),
+}
+
+
+def load(folder: Path, name: str, products: Products) -> Any:
+    kind, make = HEADS[name]
+    folder = write_head(folder, *make())
+    head = heads.load(heads.inspect(folder, TARGET), products)
+    assert head.kind == kind
+    return head
+
+
+class Desk:
+    """A proposer for a text that grows."""
+
+    def __init__(self, head: Any, target: Any, options: dict[str, Any] | None = None) -> None:
+        self.target = target
+        resources = Resources(heads={head.kind: head}, backbone=target)
+        self.proposer: Any = proposers.create(head.kind, options or {}, resources)
+
+    def in_torch(self) -> Desk:
+        self.proposer.compiled = None
+        return self
+
+    def begin(self, text: Sequence[int], wanted: tuple[Sampling, AcceptanceRule]) -> Desk:
+        self.context = Context(tuple(text))
+        self.read()
+        vocabulary = TARGET.vocabulary if isinstance(self.target, Shown) else 4096
+        self.sampler = Sampler(*wanted, 4, self.context, vocabulary)
+        self.proposer.begin(self.context, self.sampler)
+        for _ in self.proposer.prepare(self.context):
+            pass
+        return self
+
+    def read(self) -> None:
+        if isinstance(self.target, Shown):
+            self.target.length = len(self.context.tokens) - 1
+        else:
+            self.target.extend(self.context.tokens[self.target.length : -1])
+
+    def draft(self, depth: int) -> DraftProposal:
+        proposal: DraftProposal = self.proposer.propose(self.context, Budget(depth, depth))
+        return proposal
+
+    def take(self, tokens: Sequence[int]) -> None:
+        self.context.tokens += tokens
+        self.read()
+
+
+def text(count: int) -> list[int]:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randint(TARGET.vocabulary, (count,), generator=generator).tolist()
+
+
+def same(found: DraftProposal, expected: DraftProposal) -> None:
+    assert found.tree == expected.tree
+    assert found.chosen_q == pytest.approx(expected.chosen_q, rel=2e-3, abs=1e-6)
+    if expected.q is None or found.q is None:
+        return
+    assert torch.allclose(found.q, expected.q, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_drafts_are_those_of_torch_round_after_round(
+    name: str, threads: Library, tmp_path: Path
+) -> None:
+    """Behind prompts of one part and of many, and whatever of a draft was accepted."""
+    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    compiled, torch_alone = (Desk(head, Shown(threads, head.taps, torch.bfloat16)) for _ in "ab")
+    torch_alone.in_torch()
+    assert compiled.proposer.compiled is not None
+    for wanted, length in (
+        (GREEDY, 5),
+        (CUT, 40),
+        (DRAWN, 7),
+        (PENALISED, 300),
+        (DRAWN, 9),
+        (GREEDY, 12),
+    ):
+        both = [desk.begin(text(length), wanted) for desk in (compiled, torch_alone)]
+        for depth, accepted in ((3, 0), (15, 2), (1, 1), (4, 3), (2, 0)):
+            found, expected = (desk.draft(depth) for desk in both)
+            same(found, expected)
+            for desk in both:
+                desk.take([*expected.tree.tokens[:accepted], 7 + depth])
+
+
+@pytest.mark.parametrize("name", ["eagle3", "dspark"])
+def test_a_text_that_is_all_read_is_drafted_behind_again(
+    name: str, threads: Library, tmp_path: Path
+) -> None:
+    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    desk = Desk(head, Shown(threads, head.taps, torch.float32)).begin(text(40), GREEDY)
+    first = desk.draft(4)
+    same(desk.draft(4), first)
+    same(desk.begin(text(40), GREEDY).draft(4), first)
+    desk.proposer.close()
+    same(desk.draft(4), first)
+
+
+@pytest.mark.parametrize("wanted", [GREEDY, DRAWN, CUT])
+@pytest.mark.parametrize("least", [0.3, 0.5, 0.9])
+def test_doubted_tokens_are_cut_likewise(
+    least: float, wanted: tuple[Sampling, AcceptanceRule], threads: Library, tmp_path: Path
+) -> None:
+    head = load(tmp_path, "dspark", Products("fp32", CPU, threads))
+    options = {"min_confidence": least}
+    desks = [Desk(head, Shown(threads, head.taps, torch.float32), options) for _ in range(2)]
+    found, expected = (desk.begin(text(30), wanted) for desk in (desks[0], desks[1].in_torch()))
+    for token in (3, 5, 8):
+        same(found.draft(5), expected.draft(5))
+        found.take([token])
+        expected.take([token])
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_products_that_are_not_compiled_draft_in_torch(
+    name: str, threads: Library, tmp_path: Path
+) -> None:
+    head = load(tmp_path, name, Products("fp32", CPU))
+    desk = Desk(head, Shown(threads, head.taps, torch.float32))
+    assert desk.proposer.compiled is None
+    assert len(desk.begin(text(9), GREEDY).draft(3).tree) == 3
+
+
+def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
+    folder = write_head(tmp_path, *made.lstm(TARGET, width=24))
+    head = heads.load(heads.inspect(folder, TARGET), Products("fp32", CPU, threads))
+    assert Desk(head, Shown(threads, head.taps, torch.float32)).proposer.compiled is None
+
+
+@pytest.mark.parametrize("kind", heads.kinds())
+def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
+    """With weights as they are; in int8 the last bit of a row may round it to another byte."""
+    model, shape = load_model(PIP / "target", dtype="fp32"), inspect(PIP / "target")
+    plan, codec = heads.inspect(PIP / kind, shape), TextCodec(PIP / "target")
+    kinds = [quick for quick in ("fp32", "int8") if quick in library.kinds]
+    for products in (Products(quick, CPU, library) for quick in kinds):
+        head = heads.load(plan, products)
+        differ, drafted = 0, 0
+        for prompt in ("Once upon a time", "What is a draft model? It is", "def main():"):
+            tokens = codec.encode(prompt, special=True)
+            compiled, torch_alone = (Desk(head, Target(model, head.taps)) for _ in range(2))
+            assert compiled.proposer.compiled is not None
+            compiled.begin(tokens, GREEDY)
+            torch_alone.in_torch().begin(tokens, GREEDY)
+            for _ in range(8):
+                found, expected = compiled.draft(4), torch_alone.draft(4)
+                if products.kind == "fp32":
+                    same(found, expected)
+                drafted += len(expected.tree)
+                pairs = zip(found.tree.tokens, expected.tree.tokens, strict=True)
+                differ += sum(one != other for one, other in pairs)
+                for desk in (compiled, torch_alone):
+                    desk.take([expected.tree.tokens[0]])
+        assert differ <= 0.1 * drafted

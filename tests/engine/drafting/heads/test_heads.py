@@ -1,0 +1,124 @@
+"""The registry of heads, and files that are not what they should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.drafting import heads, proposers
+from engine.errors import ModelError
+from tests.support.folders import write_model
+from tests.support.heads import PICKLE, WRITERS, FakeShape, medusa, write_head
+from tests.support.places import ROOT
+
+TARGET = FakeShape(hidden=32, vocabulary=50, layers=6)
+
+
+def test_every_file_of_a_kind_is_registered_has_a_proposer_and_a_writer() -> None:
+    folder = Path(heads.__file__).parent
+    files = {path.stem.removesuffix("_layout") for path in folder.glob("*.py")}
+    assert files - {"__init__", "base", "layers", "products", "stored"} == set(heads.kinds())
+    assert set(heads.kinds()) <= set(proposers.names())
+    assert set(heads.kinds()) == set(WRITERS)
+
+
+@pytest.mark.parametrize("kind", heads.kinds())
+def test_a_folder_is_known_by_its_configuration(kind: str, tmp_path: Path) -> None:
+    folder = WRITERS[kind](tmp_path, TARGET)
+    assert heads.kind_in(folder) == kind
+    assert heads.check(folder) == kind == heads.inspect(folder, TARGET).kind
+
+
+def test_a_model_is_no_head(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    assert heads.kind_in(folder) is None
+    assert heads.kind_in(tmp_path / "nowhere") is None
+    with pytest.raises(ModelError, match=r"no head .* names \['LlamaForCausalLM'\].*medusa"):
+        heads.inspect(folder, TARGET)
+
+
+def test_names_come_without_torch() -> None:
+    code = "import sys, engine.drafting.heads, engine.loading.catalog; print('torch' in sys.modules)"
+    root = ROOT
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("pickle", [PICKLE, ""], ids=["pickle", "safetensors"])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
+def test_a_truncated_file_is_told(tmp_path: Path, pickle: str, kept: float) -> None:
+    folder = write_head(tmp_path, *medusa(TARGET), pickle)
+    file = folder / (pickle or "model.safetensors")
+    os.truncate(file, int(kept * file.stat().st_size))
+    with pytest.raises(ModelError, match=file.name) as caught:
+        heads.inspect(folder, TARGET)
+    assert "ownload" in str(caught.value) or "copy" in str(caught.value)
+
+
+class Harmful:
+    """Would run when it is unpickled."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.mkdir, ("harm",)
+
+
+def test_a_pickle_that_would_run_code_is_refused_and_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config, tensors = medusa(TARGET)
+    folder = write_head(tmp_path / "head", config, tensors)
+    (folder / "model.safetensors").unlink()
+    torch.save({**tensors, "more": Harmful()}, folder / PICKLE)
+    with pytest.raises(ModelError, match=r"more than tensors.*weights-only"):
+        heads.inspect(folder, TARGET)
+    assert not (tmp_path / "harm").exists()
+
+
+def test_a_pickle_from_before_torch_1_6_is_read(tmp_path: Path) -> None:
+    config, tensors = medusa(TARGET)
+    folder = write_head(tmp_path, config, tensors, PICKLE)
+    torch.save(tensors, folder / PICKLE, _use_new_zipfile_serialization=False)
+    stored = heads.inspect(folder, TARGET).stored
+    assert all(torch.equal(stored(name), tensor) for name, tensor in tensors.items())
+
+
+def test_what_a_trainer_left_beside_the_weights_is_not_read(tmp_path: Path) -> None:
+    folder = write_head(tmp_path, *medusa(TARGET), PICKLE)
+    torch.save(Harmful(), folder / "training_args.bin")
+    assert "training_args" not in (heads.inspect(folder, TARGET).note or "")
+
+
+def test_a_pickle_of_something_else_is_told(tmp_path: Path) -> None:
+    folder = write_head(tmp_path, *medusa(TARGET), PICKLE)
+    for content in ([1, 2], {"a": 3}, {}):
+        torch.save(content, folder / PICKLE)
+        with pytest.raises(ModelError, match="no tensors by name"):
+            heads.inspect(folder, TARGET)
+
+
+def test_safetensors_are_preferred_and_shards_are_read_together(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    config, tensors = medusa(TARGET)
+    folder = write_head(tmp_path, config, {"0": torch.zeros(1)}, PICKLE)
+    names = sorted(tensors)
+    save_file({name: tensors[name] for name in names[::2]}, folder / "a.safetensors")
+    save_file({name: tensors[name] for name in names[1::2]}, folder / "b.safetensors")
+    stored = heads.inspect(folder, TARGET).stored
+    assert stored.note is None
+    assert all(torch.equal(stored(name), tensor) for name, tensor in tensors.items())
+
+
+def test_a_folder_without_weights_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"medusa_num_heads": 2}))
+    with pytest.raises(ModelError, match="no weights"):
+        heads.inspect(tmp_path, TARGET)

@@ -1,0 +1,138 @@
+"""Drafts that end where they are unlikely: the beginning of what would be drafted otherwise, no other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate, chain
+from operator import mul
+
+import pytest
+
+from engine.bench.prompts import read
+from engine.decoding.context import Context
+from engine.decoding.judge import Judge
+from engine.decoding.loop import Ending, decode
+from engine.decoding.proposer import DraftProposal, Proposer
+from engine.decoding.sampling import Sampler
+from engine.drafting import proposers
+from engine.events import Budget, Round
+from engine.kernels.native import build
+from engine.local.session import Session
+from engine.request import AcceptanceRule, Message, Request, Sampling
+from tests.support.checkpoints import open_session
+from tests.support.places import PIP
+
+SAMPLINGS = {
+    "greedy": (Sampling(temperature=0), AcceptanceRule.GREEDY),
+    "coupled": (Sampling(temperature=0.8), AcceptanceRule.COUPLED),
+    "coupled, cut and penalised": (
+        Sampling(temperature=0.8, top_p=0.9, presence_penalty=0.3),
+        AcceptanceRule.COUPLED,
+    ),
+}
+PROMPTS = [prompt.turns[0] for prompt in read() if prompt.turns][::20]
+
+
+@pytest.fixture(scope="module", params=["compiled", "interpreted"])
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "interpreted":
+            patch.setenv(build.OFF, "0")
+        heads = [PIP / kind for kind in proposers.neural() if kind != "draft"]
+        yield open_session(PIP / "target", PIP / "draft", heads=heads)
+
+
+class Floors:
+    """Another depth and floor in every round."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+
+    def budget(self) -> Budget:
+        depth = self.chance.randint(1, 15)
+        return Budget(depth, 15, floor=self.chance.choice((0.0, 0.05, 0.3, 0.6, 0.9)))
+
+    def observe(self, round: Round) -> None: ...
+
+
+class Compared:
+    """Drafts with one, and compares it with another of its kind that is never told to end."""
+
+    needs = frozenset[str]()
+
+    def __init__(self, cut: Proposer, whole: Proposer) -> None:
+        self.cut, self.whole = cut, whole
+        self.ended = 0
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self.cut.begin(context, sampler)
+        self.whole.begin(context, sampler)
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return chain(self.cut.prepare(context), self.whole.prepare(context))
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        found = self.cut.propose(context, budget)
+        whole = self.whole.propose(context, replace(budget, floor=0.0))
+        if self.sampler.rule.weighs_q:
+            assert found.tree == whole.tree
+            return found
+        together = list(accumulate((q for q in whole.chosen_q if q is not None), mul))
+        # Single and double precision may take the very threshold for either side of it.
+        sure = sum(p >= 1.0001 * budget.floor for p in together)
+        perhaps = sum(p >= 0.9999 * budget.floor for p in together)
+        count = len(found.tree)
+        assert sure <= count <= perhaps
+        assert found.tree.tokens == whole.tree.tokens[:count]
+        assert found.chosen_q == pytest.approx(whole.chosen_q[:count], abs=1e-6)
+        self.ended += count < len(whole.tree)
+        return found
+
+    def observe(self, acceptance: object) -> None:
+        self.cut.observe(acceptance)  # type: ignore[arg-type]
+        self.whole.observe(acceptance)  # type: ignore[arg-type]
+
+    def close(self) -> None: ...
+
+
+def answer(
+    session: Session, proposer: Proposer, text: str, how: tuple[Sampling, AcceptanceRule]
+) -> list[Round]:
+    sampling, rule = how
+    request = Request(messages=(Message("user", text),), sampling=sampling)
+    context, target = Context(session.prepare(request)), session.target
+    target.clear()
+    target.extend(context.tokens[:-1])
+    sampler = Sampler(sampling, rule, 7, context, target.model.info.vocabulary)
+    proposer.begin(context, sampler)
+    for _ in proposer.prepare(context):
+        pass
+    ending = Ending(24, target.model.info.eos)
+    return list(decode(context, target, proposer, Floors(len(text)), Judge(sampler), ending, "it"))
+
+
+@pytest.mark.parametrize("name", proposers.neural())
+@pytest.mark.parametrize("how", SAMPLINGS)
+def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
+    session: Session, name: str, how: str
+) -> None:
+    """After it too: what was drafted and did not count has left nothing behind."""
+    compared = Compared(*(proposers.create(name, {}, session.resources) for _ in range(2)))
+    for text in PROMPTS:
+        answer(session, compared, text, SAMPLINGS[how])
+    assert compared.ended
+
+
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+@pytest.mark.parametrize("name", proposers.neural())
+def test_where_q_is_weighed_no_token_decides_whether_it_is_drafted(
+    session: Session, name: str, rule: AcceptanceRule
+) -> None:
+    """A token that is only drafted where it is likely is not drawn from q."""
+    compared = Compared(*(proposers.create(name, {}, session.resources) for _ in range(2)))
+    for text in PROMPTS[:1]:
+        answer(session, compared, text, (Sampling(temperature=1.0), rule))
+    assert not compared.ended

@@ -1,0 +1,148 @@
+"""Speculators' drafts: a step for each token, fed with what was drafted, drawn from the q they tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.decoding.acceptance import Acceptance
+from engine.decoding.context import Context
+from engine.decoding.proposer import DraftProposal
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.drafting.heads.base import Head
+from engine.drafting.proposers import create
+from engine.drafting.resources import Resources
+from engine.events import Budget, Origin
+from engine.models.hidden_states import NORMED, Tap
+from engine.noise import Stream, sample
+from engine.request import AcceptanceRule, Sampling
+from tests.support.fakes import TableModel
+from tests.support.heads import FakeShape, random_heads
+
+VOCABULARY, STEPS = 9, 3
+SAMPLED = Sampling(temperature=0.9, top_p=0.95, seed=4)
+PENALISED = Sampling(temperature=1.0, seed=4, repetition_penalty=1.5, frequency_penalty=1.0)
+TEXT = (3, 1, 4, 1, 5, 2)
+KINDS = ("mlp", "lstm")
+HEADS: dict[str, Head] = random_heads(FakeShape(TableModel.HIDDEN, VOCABULARY, TableModel.LAYERS))
+
+pytestmark = pytest.mark.parametrize("kind", KINDS)
+
+
+class Watched(Target):
+    """Notes which rows are read."""
+
+    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+        self.read = (tap, start, end)
+        return super().features(tap, start, end)
+
+
+class Desk:
+    """A target that has read ``text`` but for its last token, and a proposer that drafts for it."""
+
+    def __init__(
+        self,
+        kind: str,
+        sampling: Sampling = SAMPLED,
+        rule: AcceptanceRule = AcceptanceRule.COUPLED,
+        text: tuple[int, ...] = TEXT,
+    ) -> None:
+        head = HEADS[kind]
+        model = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY)
+        self.target = Watched(model, head.taps)
+        self.context = Context(text)
+        self.target.extend(self.context.tokens[:-1])
+        self.sampler = Sampler(sampling, rule, 4, self.context, VOCABULARY)
+        resources = Resources(heads={kind: head}, backbone=self.target)
+        self.proposer: Any = create(kind, {}, resources)
+        self.proposer.begin(self.context, self.sampler)
+
+    def propose(self, depth: int = 8) -> DraftProposal:
+        proposal: DraftProposal = self.proposer.propose(self.context, Budget(depth, depth))
+        return proposal
+
+
+def likeliest(kind: str, state: Tensor, pending: int) -> list[int]:
+    """What the head alone says, each step fed with its own choice before."""
+    head: Any = HEADS[kind]
+    known, token, drafted = head.start(state), pending, []
+    for step in range(STEPS):
+        known, logits = head.step(known, token, step)
+        token = int(logits.argmax())
+        drafted.append(token)
+    return drafted
+
+
+def test_steps_start_at_the_last_cached_token_and_take_in_the_pending_one(kind: str) -> None:
+    desk = Desk(kind, Sampling(), AcceptanceRule.GREEDY)
+    desk.proposer.compiled = None  # a program reads them where they lie
+    proposal = desk.propose()
+    assert desk.target.read == (NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    state = desk.target.features(NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    assert list(proposal.tree.tokens) == likeliest(kind, state, TEXT[-1])
+    assert proposal.tree.parents == (-1, 0, 1)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 15])
+def test_no_more_is_drafted_than_asked_for_or_than_was_trained(kind: str, depth: int) -> None:
+    assert len(Desk(kind).propose(depth).tree) == min(depth, STEPS)
+
+
+def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token(kind: str) -> None:
+    assert Desk(kind).propose(0).tree.tokens == ()
+    assert Desk(kind, text=(3,)).propose().tree.tokens == ()
+
+
+@pytest.mark.parametrize("sampling", [SAMPLED, PENALISED], ids=["truncated", "penalised"])
+@pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
+def test_q_is_what_the_tokens_were_drawn_from(
+    kind: str, sampling: Sampling, rule: AcceptanceRule
+) -> None:
+    desk = Desk(kind, sampling, rule)
+    proposal = desk.propose()
+    stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
+    assert proposal.q is not None
+    positions = range(len(TEXT), len(TEXT) + STEPS)
+    again = sample(proposal.q, desk.sampler.seed, stream, positions).tolist()
+    assert again == list(proposal.tree.tokens)
+    assert proposal.chosen_q == tuple(proposal.q[range(STEPS), again].tolist())
+
+
+def test_whether_a_token_is_drafted_depends_on_no_later_one(kind: str) -> None:
+    """A shallower draft is the beginning of a deeper one, q and all, under every rule."""
+    for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION):
+        deep, shallow = (Desk(kind, PENALISED, rule).propose(depth) for depth in (3, 2))
+        assert deep.q is not None and shallow.q is not None
+        assert shallow.tree.tokens == deep.tree.tokens[:2]
+        assert torch.equal(shallow.q, deep.q[:2])
+
+
+@settings(max_examples=25)
+@given(rounds=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), max_size=5))
+def test_after_any_rounds_the_draft_is_that_of_a_fresh_start(
+    kind: str, rounds: list[tuple[int, int]]
+) -> None:
+    """Whatever was drafted, accepted and rolled back, and behind another request's text."""
+    desk = Desk(kind)
+    for depth, stand in rounds:
+        proposal = desk.propose(depth)
+        desk.target.verify(desk.context.tokens[-1], proposal.tree)
+        path = tuple(range(min(stand, len(proposal.tree))))
+        desk.target.commit(path)
+        desk.proposer.observe(Acceptance(path, 7, Origin.CORRECTION))
+        desk.context.tokens += [*(proposal.tree.tokens[node] for node in path), 7]
+    again, fresh = desk.propose(), Desk(kind, text=tuple(desk.context.tokens)).propose()
+    assert again.tree == fresh.tree and again.q is not None and fresh.q is not None
+    assert torch.equal(again.q, fresh.q)
+    other = Context((*TEXT[:3], 8, 8))
+    desk.target.reuse(other.tokens[:-1])
+    desk.target.extend(other.tokens[desk.target.length : -1])
+    desk.context = other
+    desk.proposer.begin(other, Sampler(SAMPLED, AcceptanceRule.COUPLED, 4, other, VOCABULARY))
+    assert desk.propose().tree == Desk(kind, text=tuple(other.tokens)).propose().tree

@@ -1,0 +1,56 @@
+"""A hub on this machine, with one model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.errors import DownloadError
+from engine.loading import hub
+from engine.loading.catalog import ModelSpec
+from tests.support.folders import model_files
+from tests.support.hub_server import HostedRepository, HubServer
+
+SPEC = ModelSpec(id="tiny", name="Tiny", repository="owner/tiny", licence="mit", bytes=5_000)
+WEIGHTS = "model.safetensors"
+SMALL = ["config.json", "tokenizer.json", "tokenizer_config.json"]
+
+
+@pytest.fixture
+def files() -> dict[str, bytes]:
+    """A model big enough to be cut in the middle, with things that must not be fetched."""
+    return {
+        **model_files(vocabulary=512, hidden=32),
+        "README.md": b"about",
+        "pytorch_model.bin": b"pickle",
+        "consolidated.safetensors": b"another layout",
+        "onnx/model.onnx": b"onnx",
+        "training_args.bin": b"pickle",
+    }
+
+
+@pytest.fixture
+def repository(files: dict[str, bytes]) -> HostedRepository:
+    return HostedRepository(files)
+
+
+@pytest.fixture
+def server(
+    repository: HostedRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HubServer]:
+    with HubServer({"owner/tiny": repository}) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        monkeypatch.setenv(hub.FOLDER_VARIABLE, str(tmp_path / "models"))
+        monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "token"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield running
+
+
+def failure(spec: ModelSpec = SPEC) -> str:
+    with pytest.raises(DownloadError) as caught:
+        hub.download(spec)
+    return str(caught.value)

@@ -1,0 +1,69 @@
+"""No network: how to get the files otherwise."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.loading import hub
+from engine.loading.hub import transfer
+from tests.engine.loading.hub.conftest import SPEC, failure
+from tests.support.hub_server import HostedRepository, HubServer
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_without_a_network_the_message_says_how_to_get_the_files(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
+    message = failure()
+    assert "cannot be reached" in message
+    assert "hf download owner/tiny" in message
+    assert str(tmp_path / "models" / "owner--tiny") in message
+    assert "5 kB" in message
+
+
+def test_the_command_in_that_message_works(
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Path(sys.executable).with_name("hf")
+    if not client.exists():
+        pytest.skip("the hf command is not in this environment")
+    online = server.url
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
+    command = shlex.split(failure().splitlines()[1])
+    monkeypatch.setenv("HF_ENDPOINT", online)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    shutil.rmtree(hub.folder_for(SPEC))
+    subprocess.run([str(client), *command[1:]], cwd=hub.models_folder(), check=True)
+    assert hub.locate(SPEC) == hub.folder_for(SPEC)
+    assert not (hub.folder_for(SPEC) / "pytorch_model.bin").exists()
+
+
+def test_offline_mode_is_named_as_the_cause(
+    server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE is set" in failure()
+    assert not server.seen
+
+
+def test_the_network_may_go_in_the_middle(
+    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_ATTEMPTS", 2)
+    repository.breaks["config.json"] = [100] + [0] * 50
+    assert "what has arrived is kept" in failure()
+    repository.breaks.clear()
+    assert hub.download(SPEC)

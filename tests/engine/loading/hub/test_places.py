@@ -1,0 +1,46 @@
+"""Models on disk: where they lie, and whether they are whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.loading import hub
+from engine.loading.catalog import ModelSpec
+from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
+from tests.support.folders import write_files, write_model
+from tests.support.hub_server import COMMIT, HubServer
+
+
+def test_a_model_put_there_by_hand_is_found(server: HubServer) -> None:
+    folder = write_model(hub.folder_for(SPEC))
+    assert hub.locate(SPEC) == folder
+    assert hub.download(SPEC) == folder
+    assert not server.seen
+
+
+def test_a_model_in_the_hub_cache_is_found(server: HubServer, tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "models--owner--tiny"
+    snapshot = write_model(cache / "snapshots" / COMMIT)
+    write_files(cache / "refs", {"main": COMMIT.encode()})
+    assert hub.locate(SPEC) == snapshot
+    (snapshot / WEIGHTS).unlink()
+    assert hub.locate(SPEC) is None
+
+
+def test_a_truncated_model_is_not_complete(server: HubServer) -> None:
+    file = write_model(hub.folder_for(SPEC)) / WEIGHTS
+    file.write_bytes(file.read_bytes()[:-5])
+    assert hub.locate(SPEC) is None
+
+
+def test_other_revisions_have_folders_of_their_own(tmp_path: Path) -> None:
+    spec = ModelSpec(id="x", name="X", repository="owner/tiny", revision="v2")
+    assert hub.folder_for(spec, tmp_path) == tmp_path / "owner--tiny--v2"
+
+
+def test_an_embedded_model_that_is_gone_cannot_be_downloaded(tmp_path: Path) -> None:
+    spec = ModelSpec(id="pip", name="Pip", path=tmp_path / "absent")
+    assert hub.locate(spec) is None
+    assert "ships with the app" in failure(spec)
+    here = ModelSpec(id="pip", name="Pip", path=write_model(tmp_path / "here"))
+    assert hub.download(here) == tmp_path / "here"

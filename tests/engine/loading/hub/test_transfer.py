@@ -1,0 +1,122 @@
+"""Downloads that break off, are cancelled, or meet another."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from engine.loading import hub
+from engine.loading.hub import DownloadCancelled, Progress, progress, transfer
+from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
+from tests.support.hub_server import HostedRepository, HubServer
+
+
+@pytest.fixture
+def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files, but many steps: read and report every block."""
+    monkeypatch.setattr(transfer, "_CHUNK", 4096)
+    monkeypatch.setattr(progress, "_REPORT_S", 0.0)
+
+
+@pytest.mark.usefixtures("big_steps")
+def test_a_broken_connection_is_continued_where_it_broke(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    repository.breaks[WEIGHTS] = [5 * 4096, 3 * 4096]
+    reports: list[Progress] = []
+    folder = hub.download(SPEC, on_progress=reports.append)
+    ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-3:]
+    assert ranges == [None, f"bytes={5 * 4096}-", f"bytes={8 * 4096}-"]
+    assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
+    assert reports[-1].bytes == reports[-1].total
+
+
+def cancel_in_the_weights(server: HubServer, repository: HostedRepository) -> int:
+    """Start a slow download, stop it in the middle of the weights; the bytes that were kept."""
+    repository.pause_s = 0.02
+    stop = threading.Event()
+
+    def on_progress(progress: Progress) -> None:
+        if progress.file == WEIGHTS and progress.bytes > progress.total // 2:
+            stop.set()
+
+    with pytest.raises(DownloadCancelled, match="kept"):
+        hub.download(SPEC, on_progress=on_progress, cancelled=stop.is_set)
+    repository.pause_s = 0.0
+    (part,) = hub.folder_for(SPEC).rglob(f"{WEIGHTS}.*.part")
+    return part.stat().st_size
+
+
+@pytest.mark.usefixtures("big_steps")
+def test_cancelling_keeps_what_arrived_and_another_try_continues(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    had = cancel_in_the_weights(server, repository)
+    assert 0 < had < len(repository.files[WEIGHTS])
+    assert hub.locate(SPEC) is None
+    server.seen.clear()
+    reports: list[Progress] = []
+    folder = hub.download(SPEC, on_progress=reports.append)
+    assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
+    assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
+    assert reports[0].bytes <= reports[-1].bytes == reports[-1].total
+
+
+@pytest.mark.usefixtures("big_steps")
+def test_a_server_that_ignores_range_starts_over(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    cancel_in_the_weights(server, repository)
+    repository.ignore_range = True
+    reports: list[Progress] = []
+    folder = hub.download(SPEC, on_progress=reports.append)
+    assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
+    assert reports[-1].bytes == reports[-1].total
+
+
+@pytest.mark.usefixtures("big_steps")
+def test_weights_that_changed_on_the_hub_are_not_mixed(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    cancel_in_the_weights(server, repository)
+    changed = bytearray(repository.files[WEIGHTS])
+    changed[-1] = 7
+    repository.files[WEIGHTS] = bytes(changed)
+    assert (hub.download(SPEC) / WEIGHTS).read_bytes() == bytes(changed)
+
+
+def test_a_damaged_file_is_deleted_and_said(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    repository.damage = True
+    assert "arrived damaged" in failure()
+    repository.damage = False
+    assert hub.download(SPEC)
+
+
+def test_cancelling_before_the_start_fetches_nothing(server: HubServer) -> None:
+    with pytest.raises(DownloadCancelled):
+        hub.download(SPEC, cancelled=lambda: True)
+    assert not server.fetched()
+
+
+@pytest.mark.usefixtures("big_steps")
+def test_two_downloads_of_one_model_do_not_meet(
+    server: HubServer, repository: HostedRepository
+) -> None:
+    repository.pause_s = 0.05
+    begun, stop = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with pytest.raises(DownloadCancelled):
+            hub.download(SPEC, on_progress=lambda _: begun.set(), cancelled=stop.is_set)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait(10)
+    try:
+        assert "being downloaded already" in failure()
+    finally:
+        stop.set()
+        thread.join(10)

@@ -1,0 +1,297 @@
+"""Memory that runs out: known by whatever says so, told with what would fit, and released."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.errors import OutOfMemory
+from engine.events import Emitted, Failed, Finished
+from engine.loading.loader import load_model
+from engine.loading.plan import LoadPlan, footprint, plan_loading
+from engine.local.service import EngineService
+from engine.machine import device_memory
+from engine.machine.device_memory import within_memory
+from engine.machine.devices import Place, ran_out
+from engine.request import Request, Sampling
+from tests.support.checkpoints import write_random
+
+REQUEST = Request(token_ids=(2, 5, 9), sampling=Sampling(temperature=0), max_tokens=4)
+# One object for all tests, as bad as can be: it keeps the frames that it went through.
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.mark.parametrize(
+    ("error", "is_it"),
+    [
+        (FULL, True),
+        (MemoryError(), True),
+        (OutOfMemory("No room for this step."), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (ValueError("out of memory"), False),
+    ],
+)
+def test_everyone_who_says_it_is_understood(error: Exception, is_it: bool) -> None:
+    assert ran_out(error) is is_it
+
+
+def test_the_cpus_own_allocator_is_understood() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**61, dtype=torch.uint8)
+    assert ran_out(caught.value)
+
+
+def test_what_was_half_made_is_gone_before_anything_is_told() -> None:
+    """The error's frames would hold it, and whoever shows the error holds the error."""
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def work() -> None:
+        half = torch.zeros(1000)
+        alive.append(weakref.ref(half))
+        raise FULL
+
+    with pytest.raises(OutOfMemory) as caught:
+        within_memory(work, lambda: f"alive: {alive[0]()}")
+    assert str(caught.value) == "alive: None"
+    assert caught.value.__context__ is None
+
+
+def test_other_errors_pass_as_they_are() -> None:
+    def work() -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        within_memory(work, lambda: "")
+
+
+@pytest.fixture
+def service() -> Iterator[EngineService]:
+    running = EngineService(threads=1)
+    yield running
+    running.close()
+
+
+def last(service: EngineService) -> Finished | Failed:
+    for event in service.submit(REQUEST):
+        if isinstance(event, Finished | Failed):
+            return event
+    raise AssertionError("the stream ended without a last event")
+
+
+models: list[weakref.ref[Any]] = []
+
+
+def fill(when: int) -> Callable[..., Any]:
+    """``load_model`` that runs out of memory at the ``when``-th model, having allocated some."""
+    calls: list[Path] = []
+
+    def load(folder: Path, **options: Any) -> Any:
+        calls.append(folder)
+        model = load_model(folder, **options)
+        models.append(weakref.ref(model))
+        if len(calls) == when:
+            raise FULL
+        return model
+
+    return load
+
+
+@pytest.mark.parametrize("when", [1, 2], ids=["target", "draft"])
+def test_a_load_that_runs_out_is_told_and_leaves_the_old_pair(
+    service: EngineService, pair: tuple[Path, Path], when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.load(*pair, name="old", dtype="fp32")
+    before = last(service)
+    models.clear()
+    monkeypatch.setattr("engine.local.service.load_model", fill(when))
+    with pytest.raises(OutOfMemory) as caught:
+        service.load(*pair, name="new", dtype="fp32")
+    said = str(caught.value)
+    assert said.startswith("Memory ran out while loading new. target and draft need ")
+    assert "Load the pair again, in nf4 if it comes back" in said
+    gc.collect()
+    assert len(models) == when and not any(model() for model in models)
+    assert service.loaded is not None and service.loaded.name == "old"
+    assert last(service) == before
+
+
+def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
+    service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.load(*pair, name="pair", dtype="fp32")
+    before = last(service)
+    session = service._session
+    assert session is not None
+
+    def breaks(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session.target, "verify", breaks)
+        failed = last(service)
+    assert isinstance(failed, Failed)
+    assert failed.message.startswith("Memory ran out while replying. target and draft need ")
+    assert "failed inside" not in failed.message
+    assert last(service) == before
+
+
+def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> LoadPlan:
+    return plan_loading(*pair, (), dtype, cached)
+
+
+@pytest.fixture
+def gpu_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """A GPU with so many free bytes, as far as planning asks."""
+
+    def make(free: int) -> None:
+        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda: free)
+
+    return make
+
+
+def test_the_context_is_what_the_gpu_has_room_for(
+    tmp_path: Path, gpu_of: Callable[[int], None]
+) -> None:
+    write_random(tmp_path, max_position_embeddings=8192)
+    gpu_of(10**10)
+    whole = plan((tmp_path, None), "fp32")
+    assert (whole.context, whole.notes) == (8192, ())
+    gpu_of(whole.fit.needed - whole.fit.kv // 2)
+    some = plan((tmp_path, None), "fp32")
+    assert 3500 < some.context < 8192
+    assert "more does not fit in memory" in some.notes[-1]
+    gpu_of(whole.fit.weights)
+    with pytest.raises(OutOfMemory, match=r"a context of 8,192 tokens; .* free on the GPU"):
+        plan((tmp_path, None), "fp32")
+
+
+def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
+    tmp_path: Path, gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has too little for the model's context is told of it; whoever chose it has it."""
+    place = Place(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    write_random(tmp_path, max_position_embeddings=8192, head_dim=64)
+    gpu_of(10**10)
+    whole = plan((tmp_path, None), "bf16")
+    narrow = plan((tmp_path, None), "bf16", "fp8")
+    assert narrow.fit.kv == pytest.approx(whole.fit.kv * 68 / 128, rel=0.01)
+    assert narrow.fit.weights == whole.fit.weights
+    gpu_of(whole.fit.needed - whole.fit.kv // 2)
+    some = plan((tmp_path, None), "bf16")
+    longer = plan((tmp_path, None), "bf16", "fp8")
+    assert longer.context > 1.6 * some.context
+    assert some.notes[-1] == f"With kv_cache_dtype fp8 it would be {longer.context:,}."
+    assert not any("fp8" in note for note in longer.notes)
+
+
+def test_a_draft_keeps_its_cache_wide(
+    pair: tuple[Path, Path], gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    gpu_of(10**10)
+    bytes_of = [footprint(*pair, (), "bf16", 512, cached) for cached in ("auto", "fp8")]
+    assert bytes_of[0]["draft"] == bytes_of[1]["draft"]
+    assert bytes_of[0]["target"] > bytes_of[1]["target"]
+
+
+def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(
+    service: EngineService,
+    pair: tuple[Path, Path],
+    gpu_of: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.local.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+    gpu_of(400_000_000)
+    with pytest.raises(
+        OutOfMemory, match=r"400 MB are free on the GPU\..*programs that use the GPU"
+    ):
+        service.load(*pair, name="pair", dtype="fp32")
+
+
+def test_a_shortage_names_what_is_free_now(
+    pair: tuple[Path, Path], gpu_of: Callable[[int], None]
+) -> None:
+    gpu_of(10**10)
+    loaded = plan(pair, "bf16")
+    gpu_of(1_000_000)
+    said = loaded.ran_out("loading it", loaded=False)
+    assert said.startswith("The GPU's memory ran out while loading it. ")
+    assert "1.0 MB are free on the GPU." in said and "Not even the weights fit" in said
+    gpu_of(10**10)
+    assert "By that it fits" in loaded.ran_out("replying", loaded=True)
+
+
+on_device = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+class TestOnDevice:
+    pytestmark = on_device
+
+    def test_a_real_shortage_is_told_and_the_memory_is_free_again(self) -> None:
+        before = device_memory.gpu_free_bytes()
+        assert before is not None
+
+        def work() -> None:
+            kept = []
+            while True:
+                kept.append(torch.empty(before // 4, dtype=torch.uint8, device="cuda"))
+
+        with pytest.raises(OutOfMemory, match=r"^\d+$") as caught:
+            within_memory(work, lambda: str(device_memory.gpu_free_bytes()))
+        assert int(str(caught.value)) > 0.95 * before
+        assert torch.ones(10, device="cuda").sum() == 10
+
+    def test_a_chat_outlives_it(
+        self, service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Everything that is free is taken while a reply is written, then given back."""
+        service.load(*pair, name="pair", dtype="bf16")
+        before = last(service)
+        assert isinstance(before, Finished)
+        taken: list[torch.Tensor] = []
+
+        def greedy(*arguments: Any) -> Any:
+            while True:
+                taken.append(torch.empty(2**30, dtype=torch.uint8, device="cuda"))
+
+        with monkeypatch.context() as patched:
+            patched.setattr("engine.backends.cuda.graphs.Runner.launch", greedy)
+            failed = last(service)
+        taken.clear()
+        assert isinstance(failed, Failed)
+        assert "ran out while replying" in failed.message
+        again = last(service)
+        assert isinstance(again, Finished) and again.token_ids == before.token_ids
+
+    def test_unloading_frees_the_gpu(self, service: EngineService, pair: tuple[Path, Path]) -> None:
+        before = device_memory.gpu_free_bytes()
+        service.load(*pair, name="pair", dtype="bf16")
+        assert any(isinstance(event, Emitted) for event in service.submit(REQUEST))
+        service.unload()
+        after = device_memory.gpu_free_bytes()
+        assert before is not None and after is not None
+        assert after > before - 200_000_000  # the kernels' code stays
+
+    def test_a_model_that_is_too_large_never_touches_the_gpu(
+        self, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda: 1_000_000)
+        used = torch.cuda.memory_allocated()
+        with pytest.raises(OutOfMemory):
+            plan(pair, "auto")
+        assert torch.cuda.memory_allocated() == used

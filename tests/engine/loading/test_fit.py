@@ -1,0 +1,213 @@
+"""What fits: weights, both KV caches, and how much context is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.loading.catalog import load_catalog
+from engine.loading.fit import (
+    GPU_GRAPH_BYTES,
+    GPU_GRAPHS,
+    GPU_OVERHEAD,
+    LONGEST_CONTEXT,
+    ModelSize,
+    fit,
+    free_bytes,
+    human,
+    total_bytes,
+)
+from engine.models.checkpoints.checkpoint import inspect
+from tests.support.folders import write_model
+from tests.support.places import ROOT
+
+BIG = ModelSize("Big", parameters=1_000_000, layers=10, kv_heads=4, head_dim=64, context=1000)
+SMALL = ModelSize("Small", parameters=100_000, layers=2, kv_heads=1, head_dim=64, context=500)
+BIG_TOKEN = 2 * 10 * 4 * 64 * 2
+SMALL_TOKEN = 2 * 2 * 1 * 64 * 2
+
+
+def test_the_sum_counts_weights_and_caches_of_both() -> None:
+    found = fit(BIG, SMALL, context=300, free=10**9, overhead=0)
+    assert found.weights == 2 * 1_100_000
+    assert found.kv == 300 * (BIG_TOKEN + SMALL_TOKEN)
+    assert found.needed == found.weights + found.kv
+    assert found.fits
+    assert found.context == 1000
+
+
+def test_a_draft_caches_no_more_than_its_own_context() -> None:
+    found = fit(BIG, SMALL, context=1000, free=10**9, overhead=0)
+    assert found.kv == 1000 * BIG_TOKEN + 500 * SMALL_TOKEN
+
+
+def test_wider_numbers_take_more() -> None:
+    narrow, wide = (fit(BIG, dtype=dtype, free=0, overhead=0) for dtype in ("bfloat16", "float32"))
+    assert wide.needed == 2 * narrow.needed
+
+
+def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
+    held = {
+        kind: fit(replace(BIG, weights=kind, cache="float32"), context=10, free=0, overhead=0)
+        for kind in ("int8", "nf4")
+    }
+    assert held["int8"].weights == 1_010_000
+    assert held["nf4"].weights == 531_250
+    assert held["int8"].kv == 10 * 2 * BIG_TOKEN
+
+
+def test_an_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
+    """In bf16 as well, where it was forgotten: 1.2 GB beside the 5.2 GB of Gemma 2 2B."""
+    found = inspect(write_model(tmp_path, vocabulary=32, hidden=8))
+    plain, quantised = ModelSize.of(found), ModelSize.of(found, "int8", "float32")
+    assert plain.repeated == 32 * 8
+    assert plain.weight_bytes("float32") == 4 * (found.parameters + 32 * 8)
+    assert quantised.weight_bytes("float32") == int(1.01 * (found.parameters + 32 * 8))
+    apart = write_model(tmp_path, vocabulary=32, config={"tie_word_embeddings": False})
+    assert ModelSize.of(inspect(apart)).repeated == 0
+
+
+def test_too_long_a_context_says_how_much_fits() -> None:
+    free = 2_000_000 + 100 * BIG_TOKEN
+    found = fit(BIG, free=free, overhead=0)
+    assert not found.fits
+    assert found.context == 100
+    assert "up to 100 tokens fits" in found.sentence
+    assert "For more, choose a smaller model" in found.sentence
+
+
+def test_no_more_context_is_counted_than_the_engine_takes() -> None:
+    """The Models page counted 128k of cache for a model that is loaded with 32k, and warned."""
+    long = replace(BIG, context=131_072)
+    found = fit(long, free=10**12, overhead=0)
+    assert found.kv == LONGEST_CONTEXT * BIG_TOKEN
+    assert found.context == LONGEST_CONTEXT
+    assert f"{LONGEST_CONTEXT:,} tokens" in found.sentence
+
+
+def test_weights_that_do_not_fit_name_a_remedy() -> None:
+    found = fit(BIG, SMALL, free=1_000_000, overhead=0)
+    assert (found.fits, found.context) == (False, 0)
+    assert "Not even the weights fit" in found.sentence
+    assert "n-gram" in found.sentence
+
+
+def held(*models: ModelSize) -> dict[str, list[ModelSize]]:
+    return {
+        kind: [replace(model, weights=kind) for model in models]
+        for kind in ("bfloat16", "int8", "nf4")
+    }
+
+
+@pytest.mark.parametrize(
+    ("free", "told"),
+    [
+        (11_300_000, "int8 would need 11.2 MB. For more, choose that quantization, a smaller"),
+        (1_010_000 + 600 * BIG_TOKEN, "int8 would fit with a context of up to 600 tokens."),
+        (531_250 + 520 * BIG_TOKEN, "nf4 would fit with a context of up to 520 tokens."),
+        (540_000, "Even nf4 would need 10.8 MB. To load it, choose a smaller model"),
+    ],
+)
+def test_weights_that_do_not_fit_are_told_with_what_would(free: int, told: str) -> None:
+    """Issue: "int8 would need 1.3 GB". Only what is narrower than what was asked for is named."""
+    found = fit(BIG, free=free, overhead=0, instead=held(BIG))
+    assert told in found.sentence, found.sentence
+    assert "bfloat16 would" not in found.sentence
+
+
+def test_a_pair_that_fits_is_not_told_of_other_quantisations() -> None:
+    assert "would" not in fit(BIG, SMALL, free=10**9, overhead=0, instead=held(BIG, SMALL)).sentence
+
+
+def test_unknown_sizes_are_said_not_guessed() -> None:
+    found = fit(ModelSize("Ghost", 0, 0, 0, 0, 0), free=10**9)
+    assert not found.fits
+    assert "not known yet" in found.sentence
+
+
+@given(free=st.integers(0, 30_000_000), with_draft=st.booleans())
+def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: bool) -> None:
+    models = [BIG, SMALL] if with_draft else [BIG]
+    largest = fit(*models, free=free, overhead=0).context
+    if largest:
+        assert fit(*models, context=largest, free=free, overhead=0).fits
+    if 0 < largest < BIG.context:
+        assert not fit(*models, context=largest + 1, free=free, overhead=0).fits
+
+
+def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
+    found = inspect(write_model(tmp_path / "model", vocabulary=32, hidden=8))
+    size = ModelSize.of(found)
+    assert (size.name, size.parameters) == ("model", found.parameters)
+    assert size.kv_bytes_per_token("float32") == 2 * 1 * 1 * 4 * 4
+    catalog = load_catalog(ROOT / "model_catalog.yaml")
+    llama = ModelSize.of(catalog.model("llama-3.1-8b"))
+    assert llama.kv_bytes_per_token("bfloat16") == 131_072
+
+
+def test_the_machine_is_asked_when_nothing_is_given() -> None:
+    assert 0 < free_bytes() <= total_bytes()
+    assert fit(BIG).free > 0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1_500, "2 kB"), (12_300_000, "12.3 MB"), (1_503_264_768, "1.5 GB"),
+     (141_107_412_992, "141 GB"), (999_960_000, "1.0 GB")],
+)  # fmt: skip
+def test_bytes_for_people(count: int, text: str) -> None:
+    assert human(count) == text
+
+
+def test_features_count_for_every_token_in_the_caches_type() -> None:
+    plain, tapped = replace(BIG, cache="float32"), replace(BIG, cache="float32", features=300)
+    more = tapped.kv_bytes_per_token("bfloat16") - plain.kv_bytes_per_token("bfloat16")
+    assert more == 4 * 300
+    found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, tapped)]
+    assert found[1] - found[0] == 10 * 4 * 300
+
+
+def test_all_that_drafts_counts_and_is_named() -> None:
+    head = ModelSize("medusa", 1000, 0, 0, 0, 10**9, weights="int8")
+    found = fit(BIG, SMALL, head, context=100, free=10**9, overhead=0)
+    assert found.weights - fit(BIG, SMALL, context=100, free=10**9, overhead=0).weights == 1010
+    assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence
+
+
+HELD = replace(BIG, heads=8, vocabulary=5_000)
+
+
+def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
+    found = fit(HELD, context=512, free=10**10, gpu=True)
+    attention = 64 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
+    sampling = 16 * 5_000 * 4 * 4
+    assert found.work == GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + attention + sampling
+    assert found.needed == found.weights + found.kv + found.work
+    assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work
+
+
+def test_a_cache_in_fp8_takes_half_and_its_scales() -> None:
+    narrow = fit(replace(BIG, cache="float8"), context=100, free=0, overhead=0)
+    assert narrow.kv == 100 * 2 * 10 * 4 * (64 + 4)
+
+
+@given(free=st.integers(500_000_000, 560_000_000))
+def test_on_a_gpu_too_the_largest_context_fits_and_one_more_does_not(free: int) -> None:
+    largest = fit(HELD, free=free, gpu=True).context
+    if largest:
+        assert fit(HELD, context=largest, free=free, gpu=True).fits
+    if 0 < largest < HELD.context:
+        assert not fit(HELD, context=largest + 1, free=free, gpu=True).fits
+
+
+def test_a_gpu_that_is_too_small_is_named_with_what_would_fit() -> None:
+    whole = fit(HELD, free=0, gpu=True).needed
+    found = fit(HELD, free=whole - 500_000, gpu=True, instead=held(HELD))
+    assert not found.fits
+    assert "MB are free on the GPU." in found.sentence
+    assert "int8 would need" in found.sentence
+    assert found.sentence.endswith("close other programs that use the GPU.")

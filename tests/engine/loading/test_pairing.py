@@ -1,0 +1,193 @@
+"""Which draft fits which target, or drafts across vocabularies, and which tokenizers are the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import ModelError
+from engine.loading.pairing import caution, fit, vocabularies, why_not
+from engine.models.checkpoints.checkpoint import inspect, tokenizer_signature
+from tests.support.checkpoints import write_tokenizer
+from tests.support.folders import tokenizer_json, write_files, write_model
+from tests.support.vocabularies import write_sentencepiece
+
+
+def test_merges_in_both_notations_are_the_same_tokenizer(tmp_path: Path) -> None:
+    tokens = ["a", "b", "ab"]
+    old = write_files(
+        tmp_path / "old", {"tokenizer.json": tokenizer_json(tokens, ["a b"]).encode()}
+    )
+    content = json.loads(tokenizer_json(tokens))
+    content["model"]["merges"] = [["a", "b"]]
+    new = write_files(tmp_path / "new", {"tokenizer.json": json.dumps(content).encode()})
+    assert tokenizer_signature(old).difference(tokenizer_signature(new), below=3) is None
+
+
+def test_a_changed_tokenizer_file_is_read_again(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    before = tokenizer_signature(folder)
+    (folder / "tokenizer.json").write_text(tokenizer_json(["another"]))
+    assert tokenizer_signature(folder).vocabulary != before.vocabulary
+
+
+def test_older_tokenizer_files_are_compared_as_a_whole(tmp_path: Path) -> None:
+    one = write_files(tmp_path / "one", {"tokenizer.model": b"sentencepiece"})
+    same = write_files(tmp_path / "same", {"tokenizer.model": b"sentencepiece"})
+    other = write_files(tmp_path / "other", {"tokenizer.model": b"different"})
+    assert tokenizer_signature(one).difference(tokenizer_signature(same), below=9) is None
+    assert tokenizer_signature(one).difference(tokenizer_signature(other), below=9) is not None
+
+
+def pair_verdict(target: Path, draft: Path) -> str | None:
+    return why_not(inspect(target), inspect(draft))
+
+
+def test_a_smaller_model_with_the_same_tokenizer_fits(tmp_path: Path) -> None:
+    target = write_model(tmp_path / "target", hidden=16)
+    assert pair_verdict(target, write_model(tmp_path / "draft", hidden=8)) is None
+
+
+def test_padding_rows_may_differ_when_the_tokenizer_is_the_same(tmp_path: Path) -> None:
+    tokens = [f"t{number}" for number in range(30)]
+    target = write_model(tmp_path / "target", hidden=16, vocabulary=40, tokens=tokens)
+    draft = write_model(tmp_path / "draft", hidden=8, vocabulary=32, tokens=tokens)
+    assert pair_verdict(target, draft) is None
+
+
+def test_an_added_token_without_a_row_in_the_draft_does_not_matter(tmp_path: Path) -> None:
+    tokens = [f"t{number}" for number in range(32)]
+    image = {32: "<image_soft_token>"}
+    target = write_model(tmp_path / "t", hidden=16, vocabulary=40, tokens=tokens, added=image)
+    draft = write_model(tmp_path / "d", hidden=8, vocabulary=32, tokens=tokens, added=image)
+    assert pair_verdict(target, draft) is None
+    bare = write_model(tmp_path / "bare", hidden=8, vocabulary=32, tokens=tokens)
+    assert pair_verdict(target, bare) is None
+
+
+def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, stories: Path) -> None:
+    found = fit(inspect(gptneo), inspect(stories))
+    assert found.reason is None
+    assert found.across is not None
+    assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.across
+    assert "slem" in found.across and "tli" not in found.across
+
+
+def written(folder: Path, hidden: int, **options: Any) -> Path:
+    """A folder of zeros whose vocabulary is as large as its tokenizer's."""
+    write_model(folder, hidden=hidden, vocabulary=options.pop("vocabulary", 320))
+    options.pop("tokenizer", write_tokenizer)(folder)
+    return folder
+
+
+def test_two_kinds_of_tokenizers_fit_across(tmp_path: Path) -> None:
+    target = inspect(written(tmp_path / "target", 16))
+    draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
+    found = fit(target, draft)
+    assert found.reason is None and found.shared is not None
+    assert "by rewritten text (slem), under rejection sampling by shared tokens (tli)" in str(
+        found.across
+    )
+    both = vocabularies(target, draft)
+    assert both is not None and both.shared == found.shared
+    assert found.shared.tokens == len(both.target_ids)
+    assert vocabularies(target, target) is None
+
+
+def test_without_tokenizer_json_nothing_is_drafted_across(tmp_path: Path) -> None:
+    target = written(tmp_path / "target", 16)
+    draft = write_model(tmp_path / "draft", hidden=8, vocabulary=64)
+    (draft / "tokenizer.json").rename(draft / "tokenizer.model")
+    reason = pair_verdict(target, draft)
+    assert reason is not None
+    assert "320 tokens, the draft 64" in reason
+    assert f"{draft} has no tokenizer.json" in reason
+
+
+def test_tokenizers_of_another_kind_are_named(tmp_path: Path) -> None:
+    target = written(tmp_path / "target", 16)
+    reason = pair_verdict(target, write_model(tmp_path / "draft", hidden=8, vocabulary=64))
+    assert reason is not None
+    assert "neither byte-level BPE nor of SentencePiece's kind" in reason
+
+
+def test_a_tokenizer_that_cannot_be_parsed_is_told_when_the_pair_is_loaded(tmp_path: Path) -> None:
+    """It was told in the midst of the first reply."""
+    target = inspect(written(tmp_path / "target", 16))
+    draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
+    file = draft.folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["merges"].append(["no such", "tokens"])
+    file.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
+        vocabularies(target, draft)
+
+
+def test_an_empty_intersection_is_refused(tmp_path: Path) -> None:
+    """The draft knows whole words only, and none of the target's."""
+    target = written(tmp_path / "target", 16)
+    draft = write_model(tmp_path / "draft", hidden=8, vocabulary=64)
+    file = draft / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["decoder"] = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never"}
+    file.write_text(json.dumps(content))
+    reason = pair_verdict(target, draft)
+    assert reason is not None
+    assert "not one token spells the same" in reason
+
+
+def test_equal_sizes_do_not_hide_different_tokens(tmp_path: Path) -> None:
+    swapped = [f"t{number}" for number in range(32)]
+    swapped[4], swapped[5] = swapped[5], swapped[4]
+    target = write_model(tmp_path / "target", hidden=16)
+    reason = pair_verdict(target, write_model(tmp_path / "draft", tokens=swapped))
+    assert reason is not None
+    assert "2 token ids mean different things, the first is 4" in reason
+
+
+def test_a_different_special_token_is_named(tmp_path: Path) -> None:
+    tokens = [f"t{number}" for number in range(30)]
+    target = write_model(tmp_path / "t", hidden=16, tokens=tokens, added={30: "<|eot|>"})
+    draft = write_model(tmp_path / "d", hidden=8, tokens=tokens, added={30: "<|im_end|>"})
+    reason = pair_verdict(target, draft)
+    assert reason is not None
+    assert "special token 30 is '<|eot|>' in the target and '<|im_end|>' in the draft" in reason
+
+
+def test_a_reserved_slot_may_have_a_name_unless_it_ends_replies(tmp_path: Path) -> None:
+    tokens = [f"t{number}" for number in range(30)]
+    reserved, named = {30: "<|reserved_special_token_0|>"}, {30: "<tool>"}
+    target = write_model(tmp_path / "t", hidden=16, tokens=tokens, added=named)
+    draft = write_model(tmp_path / "d", hidden=8, tokens=tokens, added=reserved)
+    assert pair_verdict(target, draft) is None
+    ending = write_model(tmp_path / "e", hidden=16, tokens=tokens, added=named, eos=30)
+    reason = pair_verdict(ending, draft)
+    assert reason is not None
+    assert "special token 30" in reason
+
+
+def test_a_draft_must_be_smaller(tmp_path: Path) -> None:
+    target = write_model(tmp_path / "target", hidden=8)
+    reason = pair_verdict(target, write_model(tmp_path / "draft", hidden=16))
+    assert reason is not None
+    assert "not smaller" in reason
+    assert f"{inspect(target).parameters:,}" in reason
+
+
+def test_a_draft_with_hardly_any_context_is_refused(tmp_path: Path) -> None:
+    target = write_model(tmp_path / "target", hidden=16, context=4096)
+    reason = pair_verdict(target, write_model(tmp_path / "draft", context=64))
+    assert reason is not None
+    assert "64 tokens" in reason
+    assert "4,096" in reason
+
+
+def test_a_shorter_context_is_a_caution_only(tmp_path: Path) -> None:
+    target = inspect(write_model(tmp_path / "target", hidden=16, context=4096))
+    draft = inspect(write_model(tmp_path / "draft", hidden=8, context=1024))
+    assert why_not(target, draft) is None
+    assert "nothing is drafted beyond 1,024" in str(caution(target, draft))
+    assert caution(draft, draft) is None

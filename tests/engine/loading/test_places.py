@@ -1,0 +1,129 @@
+"""What a folder becomes on each kind of machine, and what people are told. Nothing runs here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.torch.decoder import Decoder
+from engine.errors import InvalidRequest
+from engine.loading.loader import (
+    check_kv_cache,
+    choose_dtype,
+    draft_dtype,
+    load_model,
+    packs,
+    quantisation_note,
+    quantisations,
+    why_no_fp8_cache,
+)
+from engine.local.service import EngineService
+from engine.machine import devices
+from engine.machine.devices import Place
+from engine.models.checkpoints.checkpoint import inspect
+from tests.support.checkpoints import write_random
+
+CPU = torch.device("cpu")
+KERNELS = Place(torch.device("cuda"), kernels=True)
+NO_TRITON = Place(torch.device("cuda"))
+OLD = Place(torch.device("cuda"), bf16=False)
+AMPERE = Place(torch.device("cuda"), kernels=True, fp8=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_random(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tensors lie on the CPU, as the place says here: loading launches nothing."""
+    place = Place(CPU, kernels=True)
+    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
+    for dtype in ("bf16", "int8", "nf4"):
+        model = load_model(folder, dtype=dtype)
+        assert isinstance(model, CudaDecoder) and model.info.dtype == dtype
+    assert isinstance(load_model(folder, dtype="fp32"), Decoder)
+
+
+def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
+    found = inspect(folder)
+    assert choose_dtype(found, "auto", KERNELS) == "bf16"
+    assert quantisations(found, KERNELS) == ("bf16", "int8", "nf4")
+    assert [draft_dtype(found, kind, KERNELS) for kind in ("bf16", "nf4", "fp32")] == [
+        "int8", "nf4", "fp32"
+    ]  # fmt: skip
+    assert not packs(found, KERNELS)
+    assert quantisation_note("nf4", found, KERNELS) is None
+    assert "bf16 is what they take" in (quantisation_note("fp32", found, KERNELS) or "")
+
+
+@pytest.mark.parametrize(("place", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])
+def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
+    folder: Path, place: Place, dtype: str
+) -> None:
+    found = inspect(folder)
+    assert choose_dtype(found, "auto", place) == dtype
+    assert quantisations(found, place) == ("bf16",)
+    with pytest.raises(InvalidRequest, match=r"do not run on this GPU.*or the device cpu"):
+        choose_dtype(found, "int8", place)
+
+
+def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
+    found = inspect(folder)
+    assert "heads have 512 numbers" in (quantisation_note("bf16", found, KERNELS) or "")
+    with pytest.raises(InvalidRequest, match="heads have 512 numbers"):
+        choose_dtype(found, "nf4", KERNELS)
+
+
+@pytest.mark.parametrize(
+    ("place", "kind", "words"),
+    [
+        (Place(CPU), "bf16", "models run on the CPU"),
+        (NO_TRITON, "bf16", "do not run on this GPU"),
+        (AMPERE, "nf4", "compute capability 8.9"),
+        (KERNELS, "fp32", "have no fp32. Choose bf16"),
+    ],
+    ids=str,
+)
+def test_a_cache_in_fp8_is_refused_with_the_reason_where_nothing_reads_it(
+    folder: Path, place: Place, kind: str, words: str
+) -> None:
+    found = inspect(folder)
+    with pytest.raises(InvalidRequest, match=r"kv_cache_dtype is 'fp8', but .*Choose auto") as told:
+        check_kv_cache(found, kind, "fp8", place)
+    assert words in str(told.value) and told.value.field == "kv_cache_dtype"
+    assert check_kv_cache(found, kind, "auto", place) == "auto"
+
+
+def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None:
+    assert check_kv_cache(inspect(folder), "int8", "fp8", KERNELS) == "fp8"
+    with pytest.raises(InvalidRequest, match="'fp4'; it must be one of auto, fp8"):
+        check_kv_cache(inspect(folder), "int8", "fp4", KERNELS)
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "head_dim": 512}))
+    assert "heads have 512 numbers" in (why_no_fp8_cache(inspect(folder), "bf16", KERNELS) or "")
+    file.write_text(json.dumps({**config, "architectures": ["GPT2LMHeadModel"]}))
+    told = why_no_fp8_cache(inspect(folder), "bf16", KERNELS)
+    assert told is not None and "GPT2LMHeadModel runs through transformers" in told
+
+
+def test_what_a_place_has_to_say_is_in_the_report_of_loading(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(CPU, notes=("2 GPUs are here; one is used.",))
+    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
+    service = EngineService()
+    try:
+        assert place.notes[0] in service.load(folder, None, name="it", dtype="fp32").notes
+    finally:
+        service.close()

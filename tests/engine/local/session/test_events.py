@@ -1,0 +1,60 @@
+"""What a session tells of a reply, and in which order."""
+
+from __future__ import annotations
+
+from engine.events import Emitted, Origin, Prefilled, Started
+from engine.local.session import Session
+from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from tests.engine.local.session.conftest import COUPLED, PROMPT, asked, told
+
+
+def test_events_come_in_order_and_agree_with_each_other(session: Session) -> None:
+    events, finished = told(session, asked())
+    assert [type(event) for event in events[:2]] == [Started, Prefilled]
+    emitted = [event for event in events if isinstance(event, Emitted)]
+    assert len(emitted) == len(events) - 3
+    pieces = [piece for event in emitted for piece in event.pieces]
+    assert tuple(piece.token for piece in pieces) == finished.token_ids
+    assert len(finished.token_ids) == 20
+    assert "".join(event.text for event in emitted) + finished.tail == finished.text
+    for event in emitted:
+        turn = event.round
+        assert len(event.pieces) == turn.emitted
+        assert [node.token for node in event.drafted] == list(turn.tree.tokens)
+        assert [node.accepted for node in event.drafted] == [
+            index in turn.accepted_path for index in range(len(turn.tree))
+        ]
+        accepted = len(turn.accepted_path)
+        for index, piece in enumerate(event.pieces):
+            assert piece.origin is (Origin.DRAFT if index < accepted else turn.origin)
+            assert piece.p is not None and 0 < piece.p <= 1
+
+
+def test_a_reply_can_be_made_again_from_the_seed_it_tells(session: Session) -> None:
+    events, finished = told(session, asked(sampling=Sampling(temperature=1.0)))
+    started = events[0]
+    assert isinstance(started, Started)
+    assert started.prompt_tokens == PROMPT
+    again = Sampling(temperature=1.0, seed=started.seed)
+    assert told(session, asked(sampling=again))[1].token_ids == finished.token_ids
+
+
+def test_auto_acceptance_is_told_as_what_it_became(session: Session) -> None:
+    for sampling, rule in ((Sampling(), "greedy"), (COUPLED, "coupled")):
+        started = told(session, asked(sampling=sampling))[0][0]
+        assert isinstance(started, Started)
+        assert started.acceptance == rule
+
+
+def test_a_chat_in_words_is_answered_in_words(session: Session) -> None:
+    request = Request(
+        messages=(Message("user", "Tell me of the little key."),),
+        max_tokens=12,
+        sampling=Sampling(temperature=0.8, seed=2),
+        speculation=Speculation(acceptance=AcceptanceRule.REJECTION),
+    )
+    events, finished = told(session, request)
+    started = events[0]
+    assert isinstance(started, Started)
+    assert session.codec.decode(started.prompt_tokens) == "Tell me of the little key."
+    assert finished.text == session.codec.decode(finished.token_ids)

@@ -1,0 +1,79 @@
+"""How a prompt is read in, by the target and by the draft."""
+
+from __future__ import annotations
+
+from engine.decoding.prefix import PREFILL_PART
+from engine.decoding.text import TextCodec
+from engine.drafting.resources import Resources
+from engine.events import FinishReason, Prefilled
+from engine.local.session import Session
+from tests.engine.local.session.conftest import PROMPT, after, asked, never, told
+from tests.support.checkpoints import VOCABULARY
+from tests.support.fakes import TableModel
+
+
+def test_a_long_prompt_is_left_between_two_parts_of_its_prefill(
+    fake: tuple[Session, TableModel],
+) -> None:
+    _, model = fake
+    long = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=4 * PREFILL_PART)
+    session = Session(long, fake[0].codec, Resources())
+    _, finished = told(session, asked((9,) * (3 * PREFILL_PART), proposer="none"), after(1))
+    assert finished.reason is FinishReason.CANCELLED
+    assert finished.token_ids == () and finished.text == ""
+    assert long.fed == PREFILL_PART
+    assert model.fed == 0
+
+
+def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_PART) -> Session:
+    """A target and a draft that count what they are fed."""
+
+    def model() -> TableModel:
+        return TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context)
+
+    return Session(model(), codec, Resources(draft=model()))
+
+
+def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """It used to run inside round 1: that round's draft time told of the whole prompt."""
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (2 * PREFILL_PART)
+    for event in session.run(asked(prompt, max_tokens=8), never):
+        if isinstance(event, Prefilled):
+            assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
+
+
+def test_without_reuse_the_draft_starts_anew_as_the_target_does(
+    fake: tuple[Session, TableModel],
+) -> None:
+    """The second of two equal races found the draft's cache warm."""
+    session = drafted_by_table(fake[0].codec)
+    draft = session.resources.draft
+    assert isinstance(draft, TableModel)
+    fed = []
+    for reuse in (False, False, True):
+        before = draft.fed
+        told(session, asked(reuse_cache=reuse, max_tokens=1))
+        fed.append(draft.fed - before)
+    assert fed == [len(PROMPT) - 1, len(PROMPT) - 1, 0]
+
+
+def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
+    session = drafted_by_table(fake[0].codec)
+    prompt = (9,) * (3 * PREFILL_PART)
+    _, finished = told(session, asked(prompt), after(4))
+    assert finished.reason is FinishReason.CANCELLED
+    assert session.target.tokens == list(prompt[:-1])
+    assert session.resources.draft.fed == PREFILL_PART  # type: ignore[union-attr]
+    assert told(session, asked(prompt))[1].reason is FinishReason.LENGTH
+
+
+def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
+    fake: tuple[Session, TableModel],
+) -> None:
+    session = drafted_by_table(fake[0].codec)
+    session.resources = Resources(draft=fake[1])  # its context holds 100 tokens
+    assert len(told(session, asked((9,) * 200))[1].token_ids) == 20
+    assert fake[1].fed == 0

@@ -1,0 +1,214 @@
+"""The loop whose rounds run ahead of it, on a device that is a script: nothing is lost, nothing is shown
+that was not asked for, and at most one round is computed for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("triton")
+
+from engine.backends.cuda.graphs import Result
+from engine.backends.cuda.round import Mode
+from engine.decoding.context import Context
+from engine.decoding.loop import Ending
+from engine.decoding.sampling import Sampler
+from engine.drafting.draft_reader import SameVocabulary
+from engine.drafting.proposers.draft import DraftModelProposer
+from engine.drafting.proposers.none import NoneProposer
+from engine.drafting.resources import Resources
+from engine.events import Budget, Origin, Round
+from engine.kernels.cuda.acceptance import Outcome
+from engine.local.device_decode import DEPTHS, decode_on_device, deepest
+from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
+from tests.support.fakes import Scripted, TableModel
+
+VOCABULARY = 7
+EOS = 0
+
+
+@dataclass
+class Device:
+    """Says ``text`` whatever is drafted; its own draft agrees where ``agrees`` says.
+
+    ``valid`` counts the text's tokens in the draft's cache, as a real one would hold them.
+    """
+
+    text: list[int]
+    agrees: list[bool]
+    at: int
+    valid: int = 0
+    launched: int = 0
+    unread: int = 0
+
+    def __post_init__(self) -> None:
+        self.put: Sequence[int] = ()
+        put = lambda chain, q: setattr(self, "put", chain)  # noqa: E731
+        self.round = SimpleNamespace(begin=self.begin, put=put)
+
+    def begin(self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int) -> None:
+        assert tokens == self.text[: self.at] and prompt_length == self.at
+
+    def launch(self, mode: Mode) -> Any:
+        assert mode.depth in DEPTHS
+        self.launched += 1
+        self.unread += 1
+        assert self.unread <= 2
+        chain = tuple(self.put)
+        if mode.drafts:
+            assert self.at >= 2 and self.valid >= self.at - 2, "the draft has not read the text"
+            places = range(self.at, self.at + mode.depth)
+            chain = tuple((self.text[i] + (not self.agrees[i])) % VOCABULARY for i in places)
+        chain = chain[: mode.depth]
+        behind = self.text[self.at :]
+        count = next((i for i, x in enumerate(chain) if x != behind[i]), mode.depth)
+        before, self.at = self.at, self.at + count + 1
+        if mode.drafts:
+            self.valid = min(before + mode.depth - 1, self.at - 1)
+        p = (0.5,) * mode.depth
+        outcome = Outcome(count, tuple(behind[: count + 1]), chain, p, p, 0.5)
+        return SimpleNamespace(depth=mode.depth, read=lambda: self.read(outcome))
+
+    def read(self, outcome: Outcome) -> Result:
+        self.unread -= 1
+        return Result(outcome, 1.0, 3.0)
+
+
+class Counted(SameVocabulary):
+    """A draft whose cache is counted by the device above."""
+
+    def __init__(self, device: Device, context: int) -> None:
+        super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
+        self.device = device
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        self.tokens = list(tokens)
+        self.cache.tokens[:] = tokens  # type: ignore[attr-defined]
+        self.device.valid = len(tokens)
+
+    def prepare(self, context: Context) -> Any:
+        yield from super().prepare(context)
+        assert self.tokens == context.tokens[: len(self.tokens)]
+        self.device.valid = len(self.tokens)
+
+
+class OnDevice(DraftModelProposer):
+    """Drafts with it."""
+
+    def __init__(self, device: Device, context: int) -> None:
+        self.reader: Counted = Counted(device, context)
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.reader.tokens
+
+
+@pytest.fixture(autouse=True)
+def its_cache_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = lambda who: who.reader if isinstance(who, OnDevice) else None  # noqa: E731
+    monkeypatch.setattr("engine.local.device_decode._reader_there", there)
+
+
+class Wanting:
+    """A controller that wants what it was told, round by round, and sees rounds in order."""
+
+    def __init__(self, depths: list[int]) -> None:
+        self.depths, self.asked, self.seen = depths, 0, 0
+
+    def budget(self) -> Budget:
+        depth = self.depths[self.asked % len(self.depths)]
+        self.asked += 1
+        return Budget(depth, depth)
+
+    def observe(self, round: Round) -> None:
+        assert round.index == self.seen
+        self.seen += 1
+
+
+texts = st.lists(st.integers(0, VOCABULARY - 1), min_size=90, max_size=90)
+depths = st.lists(st.sampled_from([0, 1, 2, 4, 6, MAX_DEPTH]), min_size=1, max_size=5)
+
+
+@given(
+    text=texts,
+    agrees=st.lists(st.booleans(), min_size=90, max_size=90),
+    wanted=depths,
+    prompt=st.integers(1, 5),
+    limit=st.integers(1, 40),
+    eos=st.booleans(),
+    who=st.sampled_from(["draft", "host", "none"]),
+    draft_context=st.sampled_from([4, 16, 200]),
+    stop_after=st.none() | st.integers(1, 6),
+)
+def test_rounds_say_the_text_and_no_more(
+    text: list[int], agrees: list[bool], wanted: list[int], prompt: int, limit: int, eos: bool,
+    who: str, draft_context: int, stop_after: int | None,
+) -> None:  # fmt: skip
+    device = Device(text, agrees, prompt)
+    context = Context(text[:prompt])
+    sampler = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, context, VOCABULARY)
+    proposer: Any = NoneProposer(NoneProposer.Options(), Resources())
+    if who == "draft":
+        proposer = OnDevice(device, draft_context)
+    elif who == "host":
+        right = lambda tokens, depth: text[len(tokens) : len(tokens) + min(depth, 9)]  # noqa: E731
+        proposer = Scripted(right)
+    proposer.begin(context, sampler)
+    list(proposer.prepare(context))
+    adopted: list[list[int]] = []
+    target: Any = SimpleNamespace(adopt=adopted.append)
+    ending = Ending(limit, (EOS,) if eos else ())
+    controller = Wanting(wanted)
+    loop = decode_on_device(
+        context, target, proposer, controller, sampler, device, ending, who  # type: ignore[arg-type]
+    )  # fmt: skip
+    rounds = []
+    for round in loop:
+        rounds.append(round)
+        if len(rounds) == stop_after:
+            loop.close()
+    said = [token for round in rounds for token in round.tokens[: round.emitted]]
+    expected = text[prompt : prompt + limit]
+    if eos and EOS in expected:
+        expected = expected[: expected.index(EOS) + 1]
+    assert said == (expected if stop_after is None else expected[: len(said)])
+    assert context.tokens == [*text[:prompt], *said]
+    assert adopted[-1] == context.tokens[:-1]
+    assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
+    assert device.launched - len(rounds) <= (0 if who == "host" else 1)
+    assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last
+    if who == "draft":
+        assert proposer.tokens == context.tokens[: len(proposer.tokens)]
+
+
+def test_a_round_tells_what_was_judged() -> None:
+    """Two of four tokens stand; behind the first rejected one the target's p means nothing."""
+    device = Device(list(range(1, 7)) * 4, [True] * 4 + [False] * 20, 2)
+    context = Context(device.text[:2])
+    sampler = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, context, VOCABULARY)
+    proposer = OnDevice(device, 50)
+    proposer.begin(context, sampler)
+    list(proposer.prepare(context))
+    target: Any = SimpleNamespace(adopt=lambda tokens: None)
+    loop = decode_on_device(
+        context, target, proposer, Wanting([4]), sampler, device, Ending(9, ()), "draft"  # type: ignore[arg-type]
+    )  # fmt: skip
+    first = next(loop)
+    assert first.accepted_path == (0, 1) and first.tokens == (3, 4, 5)
+    assert first.p == (0.5, 0.5, 0.5, None)
+    assert first.origin is Origin.CORRECTION
+    took = first.timing
+    assert took.verify_s == 2.0 and took.draft_s >= 1.0
+    assert took.total_s == pytest.approx(took.draft_s + took.verify_s)
+
+
+@pytest.mark.parametrize("limit", range(MAX_DEPTH + 1))
+def test_a_depth_is_one_that_has_a_graph(limit: int) -> None:
+    assert deepest(limit) in DEPTHS
+    assert deepest(limit) <= limit and not any(deepest(limit) < depth <= limit for depth in DEPTHS)

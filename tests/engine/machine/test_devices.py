@@ -1,0 +1,158 @@
+"""Where models run, by what torch and the system say, and what people are told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.errors import InvalidRequest
+from engine.machine import devices
+from engine.machine.devices import Facts, decide
+
+GOOD = Facts(True, True, count=1, name="A GPU", capability=(9, 0), triton=True)
+NONE = Facts(True, False)
+
+
+def test_a_gpu_that_can_runs_the_kernels_and_nothing_is_told() -> None:
+    place = decide("auto", GOOD)
+    assert place == devices.Place(torch.device("cuda"), kernels=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "bf16", "words"),
+    [
+        (replace(GOOD, capability=(7, 5)), False, ("A GPU has compute capability 7.5", "need 8.0")),
+        (replace(GOOD, triton=False), True, ("Triton is not installed", "torch's own operations")),
+        (replace(GOOD, missing="there is none"), True, ("a C compiler, and here there is none",)),
+    ],
+)
+def test_a_gpu_without_kernels_runs_torch_and_says_why(
+    facts: Facts, bf16: bool, words: tuple[str, ...]
+) -> None:
+    place = decide("auto", facts)
+    assert (place.device.type, place.kernels, place.bf16) == ("cuda", False, bf16)
+    assert all(word in place.notes[0] for word in words)
+
+
+@pytest.mark.parametrize(
+    ("capability", "knows"), [((8, 6), False), ((8, 9), True), ((12, 0), True)]
+)
+def test_fp8_is_known_from_ada_on(capability: tuple[int, int], knows: bool) -> None:
+    place = decide("auto", replace(GOOD, capability=capability))
+    assert place.kernels and place.fp8 is knows
+
+
+def test_one_of_several_is_used_and_named() -> None:
+    place = decide("auto", replace(GOOD, count=3))
+    assert place.kernels and "3 GPUs are here; one is used, A GPU" in place.notes[0]
+    assert "not split here; vLLM and SGLang do that" in place.notes[0]
+    assert len(decide("auto", replace(GOOD, count=2, triton=False)).notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("facts", "told", "words"),
+    [
+        (NONE, False, "finds no CUDA device"),
+        (Facts(False, False), False, "built without CUDA"),
+        (Facts(False, True), True, "built without CUDA"),
+        (
+            replace(NONE, has_driver=True, problem="The driver is too old."),
+            True,
+            "is too old. Update",
+        ),
+        (replace(GOOD, lost=True), True, "Restart the app"),
+        (
+            replace(GOOD, capability=(7, 0), built_for=("sm_75", "sm_120")),
+            True,
+            "7.0, and this torch is built for sm_75, sm_120 alone",
+        ),
+    ],
+)
+def test_without_one_the_cpu_runs_and_what_could_be_mended_is_told(
+    facts: Facts, told: bool, words: str
+) -> None:
+    """Who has no GPU is not told of CUDA; who asks for it is told why not."""
+    place = decide("auto", facts)
+    assert place.device == torch.device("cpu") and not place.kernels
+    assert bool(place.notes) == told
+    assert all(words in note for note in place.notes)
+    with pytest.raises(InvalidRequest, match=words):
+        decide("cuda", facts)
+
+
+def test_the_setting_is_the_environments_where_nobody_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "look", lambda: GOOD)
+    assert devices.choose().device.type == "cuda"
+    assert devices.choose("cpu").device.type == "cpu"
+    monkeypatch.setenv(devices.SETTING, "cpu")
+    assert devices.choose().device.type == "cpu"
+    assert devices.choose("cuda").device.type == "cuda"
+    monkeypatch.setenv(devices.SETTING, "tpu")
+    with pytest.raises(InvalidRequest, match="'tpu'; it must be one of auto, cpu, cuda"):
+        devices.choose()
+
+
+@pytest.mark.parametrize(
+    ("built_for", "capability", "runs"),
+    [
+        ((), (6, 1), True),
+        (("sm_80", "sm_90"), (8, 6), True),
+        (("sm_86", "sm_90"), (8, 0), False),
+        (("sm_80", "sm_90"), (12, 0), False),
+        (("sm_80", "compute_90"), (12, 0), True),
+        (("sm_90a",), (9, 0), True),
+        (("sm_100a",), (10, 3), False),
+        (("gfx90a",), (9, 0), True),
+    ],
+)
+def test_a_torch_without_code_for_the_gpu_does_not_run_there(
+    built_for: tuple[str, ...], capability: tuple[int, int], runs: bool
+) -> None:
+    """It would fail at the first operation, long after the weights were copied."""
+    place = decide("auto", replace(GOOD, capability=capability, built_for=built_for))
+    assert (place.device.type == "cuda") is runs
+
+
+def test_a_driver_that_fails_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> str:
+        raise RuntimeError("CUDA driver initialization failed\nand more")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", fails)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    place = decide("auto", replace(devices.look(), has_driver=True))
+    assert place.device.type == "cpu"
+    assert "cannot use the GPU: CUDA driver initialization failed. Update" in place.notes[0]
+
+
+def test_what_triton_builds_with_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", "gcc")
+    monkeypatch.setattr("sysconfig.get_paths", lambda scheme: {"include": str(tmp_path)})
+    assert "Python's headers are not in" in devices.lacks_to_build()
+    (tmp_path / "Python.h").touch()
+    assert devices.lacks_to_build() == ""
+    monkeypatch.delenv("CC")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert "install gcc" in devices.lacks_to_build()
+
+
+def test_what_torch_warns_of_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver older than torch's CUDA is a warning there, and False."""
+
+    def unavailable() -> bool:
+        import warnings
+
+        warnings.warn("CUDA initialization: The NVIDIA driver\n is too old", stacklevel=1)
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", unavailable)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert devices.look().problem == "CUDA initialization: The NVIDIA driver is too old"

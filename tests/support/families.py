@@ -1,0 +1,109 @@
+"""Small random configurations of every family, and what makes their features show in 300 tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.support.checkpoints import write_random
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+SIZES = {"initializer_range": 0.1, "uneven": 0.1, "intermediate_size": 52}
+SLIDING = {"sliding_window": 24}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0, 1.1, 1.3, 1.6],
+    "long_factor": [1.0, 2.0, 4.0, 8.0],
+}
+GEMMA3_ROPES = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+}
+LLAMAS: dict[str, dict[str, Any]] = {
+    "head_dim 8, groups of 2, tied": {},
+    "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
+    "one KV head": {"num_key_value_heads": 1},
+    "a KV head for each head": {"num_key_value_heads": 4},
+    "groups of 3, head_dim not hidden / heads": {
+        "num_attention_heads": 6,
+        "head_dim": 16,
+        "hidden_size": 48,
+        "intermediate_size": 52,
+    },
+    "biases": {"attention_bias": True, "mlp_bias": True},
+    "llama3 rope": {"rope_parameters": LLAMA3},
+    "linear rope": {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
+    "dynamic rope": {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
+    "yarn rope": {"rope_parameters": YARN},
+    "another theta and epsilon": {
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
+        "rms_norm_eps": 1e-3,
+    },
+}
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mistral": ("mistral", SLIDING),
+    "mistral without window": ("mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2": ("qwen2", {}),
+    "qwen2, later layers slide": (
+        "qwen2",
+        {**SLIDING, "use_sliding_window": True, "max_window_layers": 1},
+    ),
+    "qwen3": ("qwen3", {"head_dim": 16, "rope_parameters": YARN}),
+    "qwen3, biases, a window": (
+        "qwen3",
+        {**SLIDING, "attention_bias": True, "use_sliding_window": True, "max_window_layers": 0},
+    ),
+    "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}),
+    "gemma2": (
+        "gemma2",
+        {
+            **SLIDING,
+            "vocab_size": 323,
+            "query_pre_attn_scalar": 16,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": (
+        "gemma3_text",
+        {
+            **SLIDING,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "query_pre_attn_scalar": 16,
+            "rope_parameters": GEMMA3_ROPES,
+        },
+    ),
+    "phi3": ("phi3", {**SLIDING, "pad_token_id": 0, "tie_word_embeddings": False}),
+    "phi3, half turned": (
+        "phi3",
+        {
+            "pad_token_id": 0,
+            "num_key_value_heads": 4,
+            "rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5},
+        },
+    ),
+    "phi3, longrope": (
+        "phi3",
+        {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE},
+    ),
+}
+"""Every other family: transformers' kind, and what makes its features show in 300 tokens."""
+MODELS = {name: ("llama", config) for name, config in LLAMAS.items()} | OTHERS
+
+
+def write_family(folder: Path, name: str, **config: Any) -> Any:
+    """One of ``MODELS``; returns transformers' model.
+
+    Larger weights would amplify the last bits, in which even two correct decoders differ.
+    """
+    kind, own = MODELS[name]
+    return write_random(folder, kind, **{**SIZES, **own, **config})

@@ -1,0 +1,357 @@
+"""A small head of every kind for any target, made where a test needs it.
+
+``WRITERS`` must name every kind of the registry: tests that go through all proposers load one head of
+each, so that a new kind cannot go untested.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.decoding.target import Target
+from engine.drafting import heads
+from engine.drafting.heads.base import Head, TargetShape
+from engine.drafting.heads.products import Products
+from engine.loading.loader import load_model
+from engine.models.base import TappableModel
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import NORMED
+
+PICKLE = "medusa_lm_head.pt"
+_RIDGE, _SHARPNESS = 1e-2, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class FakeShape:
+    """A target without files."""
+
+    hidden: int
+    vocabulary: int
+    layers: int
+    context: int = 64
+    folder: Path = Path("fake")
+
+
+def write_heads(root: Path, target: Path) -> tuple[Path, ...]:
+    """A random head of every kind for the model in ``target``, each in a folder of ``root``."""
+    shape = inspect(target)
+    return tuple(WRITERS[kind](root / kind, shape) for kind in heads.kinds())
+
+
+def random_heads(target: TargetShape) -> dict[str, Head]:
+    """A loaded one of every kind."""
+    with TemporaryDirectory() as root:
+        plans = [
+            heads.inspect(WRITERS[kind](Path(root) / kind, target), target)
+            for kind in heads.kinds()
+        ]
+        return {plan.kind: heads.load(plan, Products.choose("fp32")) for plan in plans}
+
+
+def write_head(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], pickle: str = ""
+) -> Path:
+    """A head's folder: config.json, and the tensors as safetensors or under the pickle's name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(dict(config)))
+    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    if pickle:
+        torch.save(whole, folder / pickle)
+    else:
+        save_file(whole, folder / "model.safetensors")
+    return folder
+
+
+def noise(generator: torch.Generator, *shape: int) -> Tensor:
+    """A weight that neither shrinks nor grows what it multiplies."""
+    drawn = torch.randn(shape, generator=generator)
+    return drawn.div_(shape[-1] ** 0.5)
+
+
+def medusa(
+    target: TargetShape, *, count: int = 3, blocks: int = 1, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in FasterDecoding's layout."""
+    generator, width = torch.Generator().manual_seed(seed), target.hidden
+    tensors = {}
+    for head in range(count):
+        for block in range(blocks):
+            tensors[f"{head}.{block}.linear.weight"] = noise(generator, width, width)
+            tensors[f"{head}.{block}.linear.bias"] = noise(generator, width)
+        tensors[f"{head}.{blocks}.weight"] = noise(generator, target.vocabulary, width)
+    config = {
+        "base_model_name_or_path": target.folder.name,
+        "medusa_num_heads": count,
+        "medusa_num_layers": blocks,
+    }
+    return config, tensors
+
+
+def write_medusa(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *medusa(target), PICKLE)
+
+
+def mlp(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in IBM's layout; with ``tied`` those of later steps are absent."""
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for step in range(1 if tied else steps):
+        tensors[f"speculator.emb.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors[f"speculator.head.{step}.weight"] = noise(generator, target.vocabulary, width)
+        tensors |= _norm(generator, f"speculator.ln.{step}", width)
+    for step in range(min(steps, 2) if tied else steps):
+        inputs = width if step else target.hidden
+        tensors[f"speculator.proj.{step}.weight"] = noise(generator, width, inputs)
+    config = {
+        "architectures": ["MLPSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "emb_dim": target.hidden,
+        "inner_dim": width,
+        "n_predict": steps,
+        "n_candidates": steps,
+        "top_k_tokens_per_head": [1] * steps,
+        "tie_weights": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def lstm(
+    target: TargetShape, *, steps: int = 3, width: int = 16, tied: bool = True, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in Arctic's layout; ``tied``: the gates share their embedding.
+
+    The files on the hub hold the shared embedding under all four names, so these do.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    shared = noise(generator, target.vocabulary, width)
+    tensors = {"head.0.weight": noise(generator, target.vocabulary, width)}
+    for gate in ("forget", "input", "output", "cell"):
+        own = shared.clone() if tied else noise(generator, target.vocabulary, width)
+        tensors[f"{gate}_emb.0.weight"] = own
+        tensors[f"{gate}_proj.0.weight"] = noise(generator, width, target.hidden)
+        tensors[f"{gate}_proj.1.weight"] = noise(generator, width, width)
+    tensors |= _norm(generator, "cell_ln.0", width) | _norm(generator, "state_ln.0", width)
+    tensors |= {f"head.{step}.weight": tensors["head.0.weight"].clone() for step in range(steps)}
+    config = {
+        "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
+        "model_type": "mlp_speculator",
+        "method": "sum_lstm",
+        "input_hidden_dim": target.hidden,
+        "inner_dim": str(width),
+        "proj_dim": str(width),
+        "emb_dim": str(width),
+        "n_predict": steps,
+        "n_candidates": steps,
+        "tie_weights": True,
+        "tie_lstm_embs": tied,
+        "scale_input": tied,
+        "vocab_size": target.vocabulary,
+    }
+    return config, tensors
+
+
+def _norm(generator: torch.Generator, name: str, width: int) -> dict[str, Tensor]:
+    """Scales around 1, shifts around 0."""
+    scale, shift = torch.randn((2, width), generator=generator).mul_(0.1)
+    return {f"{name}.weight": 1 + scale, f"{name}.bias": shift}
+
+
+def write_mlp(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *mlp(target))
+
+
+def write_lstm(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *lstm(target))
+
+
+def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
+    """Medusa heads that are right now and then: least squares on text of the target's own."""
+    config, tensors = medusa(inspect(target))
+    text, states = _own_text(target, tokens)
+    gram = states.T @ states + _RIDGE * len(states) * torch.eye(states.shape[1])
+    for head in range(config["medusa_num_heads"]):
+        further = text[head + 2 :]
+        onto = torch.zeros_like(tensors[f"{head}.1.weight"])
+        onto.index_add_(0, torch.tensor(further), states[: len(further)])
+        tensors[f"{head}.1.weight"] = _SHARPNESS * torch.linalg.solve(gram, onto.T).T
+        tensors[f"{head}.0.linear.weight"].zero_()  # SiLU(0) = 0: the block passes what it is given
+        tensors[f"{head}.0.linear.bias"].zero_()
+    return write_head(folder, config, tensors, PICKLE)
+
+
+def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
+    """Tokens that the model drew, and its normed hidden states (tokens - 1, hidden)."""
+    model = load_model(folder, dtype="fp32")
+    assert isinstance(model, TappableModel)
+    target = Target(model, [NORMED])
+    generator = torch.Generator().manual_seed(0)
+    text = [0]
+    for _ in range(min(count, target.context - 1)):
+        logits = model.forward(text[-1:], target.cache, last=1)
+        target.tokens.append(text[-1])
+        p = torch.softmax(logits[0], dim=-1)
+        text.append(int(torch.multinomial(p, 1, generator=generator)))
+    return text, target.features(NORMED, 0, target.length)
+
+
+EAGLE3 = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def eagle3(
+    target: TargetShape,
+    *,
+    draft_vocabulary: int | None = None,
+    sizes: Mapping[str, int] = EAGLE3,
+    seed: int = 0,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in SafeAILab's layout; the embedding is the target's.
+
+    ``draft_vocabulary``: 3 of 4 of the target's tokens, unless told.
+    """
+    generator, width, layer = torch.Generator().manual_seed(seed), target.hidden, "midlayer."
+    count = draft_vocabulary or 3 * target.vocabulary // 4
+    queries, keys = (sizes[heads] * sizes["head_dim"] for heads in ("heads", "kv_heads"))
+    chosen = torch.randperm(target.vocabulary, generator=generator)[:count].sort().values
+    marked = torch.zeros(target.vocabulary, dtype=torch.bool)
+    marked[chosen] = True
+    shapes = {
+        "fc": (width, 3 * width),
+        f"{layer}self_attn.q_proj": (queries, 2 * width),
+        f"{layer}self_attn.k_proj": (keys, 2 * width),
+        f"{layer}self_attn.v_proj": (keys, 2 * width),
+        f"{layer}self_attn.o_proj": (width, queries),
+        f"{layer}mlp.gate_proj": (sizes["intermediate"], width),
+        f"{layer}mlp.up_proj": (sizes["intermediate"], width),
+        f"{layer}mlp.down_proj": (width, sizes["intermediate"]),
+        "lm_head": (count, width),
+    }
+    tensors = {f"{name}.weight": noise(generator, *size) for name, size in shapes.items()}
+    tensors["lm_head.weight"] *= 3  # its favourite should change from token to token
+    norms = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
+    for name in (*(layer + norm for norm in norms), "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    tensors |= {"d2t": chosen - torch.arange(count), "t2d": marked}
+    config = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": width,
+        "intermediate_size": sizes["intermediate"],
+        "num_hidden_layers": 1,
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes["kv_heads"],
+        "head_dim": sizes["head_dim"],
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 2048,
+        "vocab_size": target.vocabulary,
+        "draft_vocab_size": count,
+    }
+    if target.layers < 4:  # there is no layer L - 3 above the second
+        config["eagle_aux_hidden_state_layer_ids"] = [0, target.layers // 2, target.layers]
+    return config, tensors
+
+
+def write_eagle3(folder: Path, target: TargetShape) -> Path:
+    """As SafeAILab publishes it, but for the file's format."""
+    return write_head(folder, *eagle3(target))
+
+
+BLOCK = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}
+
+
+def block(
+    target: TargetShape,
+    *,
+    layers: int = 2,
+    size: int = 5,
+    rank: int = 0,
+    read: Sequence[int] = (0, 1),
+    sizes: Mapping[str, int] = BLOCK,
+    seed: int = 0,
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in DFlash's layout; with a ``rank``, in DSpark's."""
+    generator, width = torch.Generator().manual_seed(seed), target.hidden
+    tensors = {"fc.weight": noise(generator, width, len(read) * width)}
+    for layer in range(layers):
+        tensors |= _block_layer(generator, f"layers.{layer}.", width, sizes)
+    for name in ("hidden_norm", "norm"):
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(width, generator=generator)
+    own = {"target_layer_ids": list(read), "mask_token_id": target.vocabulary - 1}
+    config = {
+        "model_type": "qwen3",
+        "attention_bias": False,
+        "block_size": size,
+        "head_dim": sizes["head_dim"],
+        "hidden_act": "silu",
+        "hidden_size": width,
+        "intermediate_size": sizes["intermediate"],
+        "layer_types": ["full_attention"] * layers,
+        "max_position_embeddings": target.context,
+        "num_attention_heads": sizes["heads"],
+        "num_hidden_layers": layers,
+        "num_key_value_heads": sizes["kv_heads"],
+        "num_target_layers": target.layers,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "vocab_size": target.vocabulary,
+    }
+    if not rank:
+        return {**config, "architectures": ["DFlashDraftModel"], "dflash_config": own}, tensors
+    for name in ("markov_w1", "markov_w2"):
+        tensors[f"markov_head.{name}.weight"] = noise(generator, target.vocabulary, rank) * 2
+    tensors["confidence_head.proj.weight"] = noise(generator, 1, width + rank)
+    tensors["confidence_head.proj.bias"] = torch.zeros(1)
+    markov = {"markov_rank": rank, "markov_head_type": "vanilla", "enable_confidence_head": True}
+    config |= {"architectures": ["Qwen3DSparkModel"], "confidence_head_with_markov": True}
+    return {**config, **own, **markov}, tensors
+
+
+def _block_layer(
+    generator: torch.Generator, prefix: str, width: int, sizes: Mapping[str, int]
+) -> dict[str, Tensor]:
+    queries, keys = (sizes[heads] * sizes["head_dim"] for heads in ("heads", "kv_heads"))
+    shapes = {
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (width, queries),
+        "mlp.gate_proj": (sizes["intermediate"], width),
+        "mlp.up_proj": (sizes["intermediate"], width),
+        "mlp.down_proj": (width, sizes["intermediate"]),
+    }
+    tensors = {f"{prefix}{name}.weight": noise(generator, *size) for name, size in shapes.items()}
+    norms = {"input_layernorm": width, "post_attention_layernorm": width}
+    norms |= {"self_attn.q_norm": sizes["head_dim"], "self_attn.k_norm": sizes["head_dim"]}
+    for name, size in norms.items():
+        tensors[f"{prefix}{name}.weight"] = 1 + 0.3 * torch.randn(size, generator=generator)
+    return tensors
+
+
+def write_block(folder: Path, target: TargetShape) -> Path:
+    """DSpark's, which does all that DFlash's does and more."""
+    return write_head(folder, *block(target, rank=8))
+
+
+WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
+    "medusa": write_medusa,
+    "eagle3": write_eagle3,
+    "block": write_block,
+    "mlp": write_mlp,
+    "lstm": write_lstm,
+}

@@ -1,0 +1,62 @@
+"""The one place of this bench that knows how the engine is built for a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from engine.backends.cuda.cache import DeviceCache
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.torch.decoder import Decoder
+from engine.kernels.cpu.factory import kernels_for
+from engine.kernels.cuda.places import runs_kernels
+from engine.models.base import Cache, Model, ModelInfo
+from tools.gpu_bench.shapes import NAMES, Sizes
+from tools.gpu_bench.weights import RandomWeights
+
+KINDS = ("bf16", "int8", "nf4")
+
+
+def kinds(device: torch.device) -> tuple[str, ...]:
+    """How weights can be held there, from wide to narrow."""
+    return KINDS if device.type == "cpu" or runs_kernels(device) else KINDS[:1]
+
+
+def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model:
+    """A decoder of these sizes on the weights' device. Elsewhere torch's operations."""
+    architecture, device = sizes.architecture, weights.device
+    info = ModelInfo(
+        sizes.name, "random", architecture.vocabulary, context, sizes.parameters, kind,
+        str(device), frozenset(),
+    )  # fmt: skip
+    if runs_kernels(device):
+        return CudaDecoder(architecture, NAMES, weights, info, kind)
+    kernels = kernels_for(kind, torch.bfloat16)
+    return Decoder(architecture, NAMES, weights, info, kernels)
+
+
+def path(model: Model) -> str:
+    """What computes, for the report."""
+    return "CUDA kernels" if isinstance(model, CudaDecoder) else "torch's operations"
+
+
+def step_of(model: Model, cache: Cache, tokens: Sequence[int]) -> Callable[[], object]:
+    """A step with ``tokens`` at the cache's length, which stays: to be timed, and captured if it can."""
+    if isinstance(model, CudaDecoder) and isinstance(cache, DeviceCache):
+        # Everything it needs is on the device, so a graph may hold it.
+        own, there = model, cache
+        ids = torch.tensor(tokens, dtype=torch.long, device=own.device)
+
+        def on_device() -> object:
+            with torch.inference_mode():
+                return own.predict(own.step(ids, there))
+
+        return on_device
+    length = cache.length
+
+    def step() -> None:
+        model.forward(tokens, cache, last=len(tokens))
+        cache.crop(length)
+
+    return step

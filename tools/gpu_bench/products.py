@@ -1,0 +1,209 @@
+"""T(M) of this engine's products and attention, alone, beside the bandwidth that bounds them.
+
+A weight is timed as one of several copies, more than the device's caches hold, in one graph: else it
+would come from the cache, as a large model's never does, and short kernels would wait for the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.int8 import Int8Weight
+from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cuda.around import Around, Norm, Product
+from engine.kernels.cuda.attention import (
+    Workspace,
+    attend,
+    attend_reference,
+    choose_tiling,
+)
+from engine.kernels.cuda.choose import Weight, choose
+from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
+from engine.machine.devices import FP8_CAPABILITY
+from tools.gpu_bench.clock import Clock, Times
+from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes
+
+ROWS = tuple(range(1, 17))
+COLD_BYTES = 2**28
+"""Four times the largest cache of a GPU today."""
+MOST_COPIES = 128
+"""Enough for 2 MB each, as a layer of the smallest model reads of a short cache."""
+PAST = (1024, 8192)
+"""Positions behind which attention is timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """``rows`` through one weight of (out, in), or through attention over as many positions.
+
+    ``times`` in seconds of one call; ``share``: bytes over time, of the measured bandwidth. ``equal``:
+    the rows have the bits that they have among 16; None where that is not promised. ``problem``: why it
+    was launched by the host and not in a graph, so that the host's time counts.
+    """
+
+    model: str
+    kernel: str
+    kind: str
+    size: tuple[int, int]
+    rows: int
+    times: Times
+    share: float
+    equal: bool | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``calls(rows)``: one call for each copy. ``bytes``: what one reads."""
+
+    kernel: str
+    size: tuple[int, int]
+    bytes: float
+    calls: Callable[[int], list[Callable[[], Tensor]]]
+
+
+def time_products(
+    sizes: Sizes, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
+) -> list[KernelTime]:
+    """Every product of a layer and the head's, with what the engine fuses around them."""
+    names = sizes.products()
+    each = (time_product(sizes, name, kind, clock, bandwidth, repeats) for name in names)
+    return [time for times in each for time in times]
+
+
+def time_product(
+    sizes: Sizes, name: str, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
+) -> list[KernelTime]:
+    """One of ``sizes.products()``."""
+    case = _product_case(name, *sizes.products()[name], kind, clock)
+    return time_case(sizes.name, kind, case, clock, bandwidth, repeats)
+
+
+def time_attention(
+    sizes: Sizes, clock: Clock, bandwidth: float, repeats: int = 15, pasts: Sequence[int] = PAST
+) -> list[KernelTime]:
+    """Attention of one layer over a cache in bf16, and in fp8 where the device has it."""
+    found = []
+    for past in pasts:
+        for kind, dtype in _caches(clock).items():
+            case = _attention_case(sizes, past, clock, dtype)
+            found += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
+    return found
+
+
+def _caches(clock: Clock) -> dict[str, torch.dtype]:
+    """What a cache can be kept in there; a rehearsal has no time for both."""
+    known = {"bf16": torch.bfloat16}
+    if clock.cuda and torch.cuda.get_device_capability(clock.device) >= FP8_CAPABILITY:
+        known["fp8"] = FP8
+    return known
+
+
+def time_case(
+    model: str,
+    kind: str,
+    case: Case,
+    clock: Clock,
+    bandwidth: float,
+    repeats: int,
+    rows: Sequence[int] = ROWS,
+    promised: bool = True,
+) -> list[KernelTime]:
+    """One kernel with every count of ``rows``, in turns."""
+    calls = {count: case.calls(count) for count in rows}
+    captured = {count: clock.capture(several) for count, several in calls.items()}
+    problem = next((one.problem for one in captured.values() if one.problem), None)
+    timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
+    whole = calls[rows[-1]][0]()
+    found = []
+    for count, times in timed.items():
+        one = times.each(len(calls[count]))
+        equal = torch.equal(calls[count][0](), whole[:count]) if promised else None
+        share = case.bytes / one.median / bandwidth if bandwidth else 0.0
+        found.append(
+            KernelTime(model, case.kernel, kind, case.size, count, one, share, equal, problem)
+        )
+    return found
+
+
+def copies(size: float, clock: Clock) -> int:
+    """How many weights of ``size`` bytes no cache holds."""
+    return min(MOST_COPIES, -(-COLD_BYTES // int(size))) if clock.cuda else 1
+
+
+def random_weight(kind: str, out: int, width: int, device: torch.device) -> Weight:
+    """As it is kept; nothing is quantised, since what a product takes does not depend on it."""
+    if kind == "int8":
+        values = torch.randint(-127, 128, (out, width), dtype=torch.int8, device=device)
+        return Int8Weight(values, torch.rand(out, device=device) / 1000)
+    if kind == "nf4":
+        packed = torch.randint(0, 256, (out * width // 2,), dtype=torch.uint8, device=device)
+        absmax = torch.rand(out * width // BLOCK, device=device).bfloat16() / 10
+        return Nf4Weight(packed, absmax, (out, width))
+    weight = torch.empty(out, width, dtype=torch.bfloat16, device=device)
+    return weight.normal_(std=0.02)
+
+
+def random_rows(rows: int, width: int, device: torch.device) -> Tensor:
+    """bf16 (rows, width)."""
+    return torch.randn(rows, width, device=device).bfloat16()
+
+
+def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> Case:
+    device = clock.device
+    size = out * width * WIDTHS[kind]
+    norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
+    normed = name in ("qkv", "gate_up", "head")
+    around = Around(norm if normed else None, gated=name == "gate_up")
+    products: list[Product] = [
+        choose(random_weight(kind, out, width, device), around) for _ in range(copies(size, clock))
+    ]
+    x = random_rows(ROWS[-1], width, device)
+    if name == "head":  # as the decoder asks for it, so that logits are not rounded to bf16
+        x = x.float()
+    residual = None if normed else random_rows(ROWS[-1], out, device)
+
+    def calls(rows: int) -> list[Callable[[], Tensor]]:
+        added = None if residual is None else residual[:rows]
+        return [partial(product, x[:rows], added) for product in products]
+
+    return Case(name, (out, width), size, calls)
+
+
+def _attention_case(
+    sizes: Sizes, past: int, clock: Clock, dtype: torch.dtype = torch.bfloat16
+) -> Case:
+    s, device = sizes.shape, clock.device
+    size = 2 * s.kv_heads * past * s.head_dim * dtype.itemsize
+    count = copies(size, clock)
+    cache = StaticKVCache(
+        layers=count, kv_heads=s.kv_heads, head_dim=s.head_dim, capacity=past + ROWS[-1],
+        device=device, dtype=dtype,
+    )  # fmt: skip
+    for part in (cache.keys, cache.values):
+        for layer in part:  # one by one: normal_ knows no fp8, and a copy of all would take memory
+            layer.copy_(torch.randn(layer.shape, device=device))
+    if cache.scales is not None:
+        cache.scales.fill_(1.0)
+        size += 2 * s.kv_heads * past * cache.scales.itemsize
+    cache.set_length(past)
+    query = random_rows(ROWS[-1], s.heads * s.head_dim, device).view(-1, s.heads, s.head_dim)
+    tiling = choose_tiling(s.heads, s.kv_heads, s.head_dim)
+    workspace = Workspace.make(
+        heads=s.heads, head_dim=s.head_dim, capacity=cache.capacity, tiling=tiling, device=device
+    )
+
+    def one(rows: int, layer: int) -> Tensor:
+        if not clock.cuda:
+            return attend_reference(query[:rows], cache.layer(layer), cache.length)
+        return attend(query[:rows], cache.layer(layer), cache.length, workspace, tiling)
+
+    def calls(rows: int) -> list[Callable[[], Tensor]]:
+        return [partial(one, rows, layer) for layer in range(count)]
+
+    return Case("attention", (s.heads * s.head_dim, past), size, calls)

@@ -1,0 +1,165 @@
+"""Others on the same weights in the same process: transformers, torch.compile, bitsandbytes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.products import (
+    Case,
+    KernelTime,
+    copies,
+    random_rows,
+    time_case,
+)
+from tools.gpu_bench.shapes import EPSILON, ROPE_THETA, WIDTHS, Sizes
+from tools.gpu_bench.speed import DEPTH
+from tools.gpu_bench.weights import RandomWeights
+from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
+from tools.peers.base import Case as PeerCase
+from tools.peers.transformers import Generate
+
+BITSANDBYTES_ROWS = (1, 4, 8)
+
+
+def transformers_model(sizes: Sizes, weights: RandomWeights, context: int) -> Any:
+    """The same weights as ``engines.make`` has, in a model of transformers in bf16."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    s = sizes.shape
+    config = AutoConfig.for_model(
+        "qwen3" if sizes.qk_norm else "llama",
+        vocab_size=s.vocabulary, hidden_size=s.hidden, intermediate_size=s.intermediate,
+        num_hidden_layers=s.layers, num_attention_heads=s.heads, num_key_value_heads=s.kv_heads,
+        head_dim=s.head_dim, max_position_embeddings=context, rms_norm_eps=EPSILON,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
+        tie_word_embeddings=False, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    with torch.device(weights.device):
+        model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights(name))
+    model.generation_config.eos_token_id = None
+    return model.eval()
+
+
+def transformers(model: Any, draft: Any, right: float, longest: int) -> list[Contender]:
+    """``generate``: plain, with a static cache, and with an assistant that is right as often as ours."""
+    case = PeerCase("random", Path(), None, "bf16", frozenset(), longest, 1, DEPTH, right)
+    settings = draft.generation_config
+    settings.num_assistant_tokens = DEPTH
+    settings.num_assistant_tokens_schedule = "constant"
+    settings.assistant_confidence_threshold = 0.0
+    still = {"cache_implementation": "static", "disable_compile": True}
+    assisted = Generate(
+        DRAFT, model, {"assistant_model": draft}, f"assistant_model={DEPTH}, {right:g} right", case
+    )
+    assisted.entrant = Entrant(
+        "transformers", DRAFT, "bf16", assisted.entrant.detail, Source.SIMULATED
+    )
+    return [
+        Generate(PLAIN, model, {}, "", case),
+        Generate(PLAIN, model, still, "static cache", case),
+        assisted,
+    ]
+
+
+class Compiled:
+    """Transformers' model over a static cache, its step with the choice of the token compiled.
+
+    As gpt-fast does it: nothing waits for the host between two tokens.
+    """
+
+    def __init__(self, model: Any, longest: int, backend: str = "inductor") -> None:
+        from transformers import StaticCache
+
+        self.model = model
+        self.cache: Any = StaticCache(config=model.config, max_cache_len=longest)
+        mode = "reduce-overhead" if backend == "inductor" else None
+        self.step: Any = torch.compile(self._step, backend=backend, fullgraph=True, mode=mode)
+        how = "torch.compile, static cache" + ("" if backend == "inductor" else f", {backend}")
+        self.entrant = Entrant("transformers", PLAIN, "bf16", how)
+
+    def _step(self, token: Tensor, position: Tensor) -> Tensor:
+        """``token (1, 1)`` at ``position (1, 1)``; the next token (1, 1)."""
+        found = self.model(token, position_ids=position, past_key_values=self.cache, use_cache=True)
+        chosen: Tensor = found.logits[:, -1:].argmax(-1)
+        return chosen
+
+    @torch.inference_mode()
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        device = self.model.device
+        self.cache.reset()
+        ids = torch.tensor([list(prompt)], device=device)
+        places = torch.arange(len(prompt) + limit, device=device)[:, None, None]
+        first = self.model(
+            ids, position_ids=places[: len(prompt)].view(1, -1), past_key_values=self.cache
+        )
+        token = first.logits[:, -1:].argmax(-1)
+        tokens = [token]
+        _wait(device)
+        started = perf_counter()
+        for place in places[len(prompt) : len(prompt) + limit - 1]:
+            token = self.step(token, place).clone()  # a graph's own memory is written again
+            tokens.append(token)
+        _wait(device)
+        took = perf_counter() - started
+        return Reply(tuple(torch.cat(tokens).flatten().tolist()), limit - 1, took)
+
+    def close(self) -> None:
+        self.model = self.cache = self.step = None
+
+
+def why_no_bitsandbytes() -> str | None:
+    """Why it cannot be measured here; None where it can."""
+    if importlib.util.find_spec("bitsandbytes") is None:
+        return "bitsandbytes is not installed (pip install bitsandbytes)"
+    return None
+
+
+def time_bitsandbytes(
+    sizes: Sizes, clock: Clock, bandwidth: float, repeats: int = 15
+) -> list[KernelTime]:
+    """Its own NF4 product (``matmul_4bit``) with every weight of a layer and the head."""
+    found = []
+    for name, (out, width) in sizes.products().items():
+        case = _bitsandbytes_case(name, out, width, clock)
+        found += time_case(
+            sizes.name, "nf4", case, clock, bandwidth, repeats, BITSANDBYTES_ROWS, promised=False
+        )
+    return found
+
+
+def _bitsandbytes_case(name: str, out: int, width: int, clock: Clock) -> Case:
+    bitsandbytes: Any = importlib.import_module("bitsandbytes")
+    functional = bitsandbytes.functional
+    size = out * width * WIDTHS["nf4"]
+    held = []
+    for _ in range(copies(size, clock)):
+        weight = random_rows(out, width, clock.device)
+        held.append(functional.quantize_4bit(weight, blocksize=64, quant_type="nf4"))
+    x = random_rows(BITSANDBYTES_ROWS[-1], width, clock.device)
+
+    def multiply(rows: int, packed: Tensor, state: Any) -> Tensor:
+        result: Tensor = bitsandbytes.matmul_4bit(x[:rows], packed.t(), quant_state=state)
+        return result
+
+    def calls(rows: int) -> list[Callable[[], Tensor]]:
+        return [partial(multiply, rows, packed, state) for packed, state in held]
+
+    return Case(f"bitsandbytes {name}", (out, width), size, calls)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

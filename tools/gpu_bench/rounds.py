@@ -1,0 +1,100 @@
+"""This engine's captured rounds as a contender: what the app runs on a GPU.
+
+With ``engines``, the only modules of this bench that know the CUDA engine's own interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+from engine.backends.cuda.decoder import CudaDecoder
+from engine.models.base import Model
+from engine.request import Sampling
+from engine.stats import Statistics
+from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.speed import DEPTH, GRAPHS, Ours
+from tools.gpu_bench.steps import Graphs, device_free_bytes
+from tools.peers.base import Reply
+
+
+def run_here(model: Model) -> bool:
+    """Whether ``model`` can be run so."""
+    return isinstance(model, CudaDecoder)
+
+
+class Rounds(Ours):
+    """Whole rounds on the device, one ahead of the host; greedy, at a fixed depth."""
+
+    def __init__(
+        self, model: Any, draft: Any, right: float | None, longest: int, clock: Clock
+    ) -> None:
+        """Compiles and captures."""
+        from engine.backends.cuda.graphs import Runner
+        from engine.backends.cuda.round import DeviceRound, Mode
+        from engine.kernels.cuda.verdict import Rule
+
+        self.model, self.draft, self.clock = model, draft, clock
+        room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends
+        self.cache = model.new_cache(room)
+        self.draft_cache = None if draft is None else draft.new_cache(room)
+        self.round = DeviceRound(model, self.cache, draft, self.draft_cache)
+        self.runner = Runner(self.round)
+        super().__init__(model, draft, right, GRAPHS)
+        self.mode = Mode(self.depth, Rule.GREEDY, draft is not None)
+        self.graphs = self._capture()
+        if not self.runner.captures:
+            super().__init__(model, draft, right, "rounds, no graphs")
+
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        self._begin(prompt)
+        self.clock.wait()
+        written: list[int] = []
+        rounds = 0
+        started = perf_counter()
+        pending = self.runner.launch(self.mode)
+        while len(written) < limit:
+            ahead = self.runner.launch(self.mode)
+            result = pending.read()
+            written += result.outcome.tokens
+            self.clocked_s += result.total_s
+            rounds += 1
+            pending = ahead
+        took = perf_counter() - started
+        pending.read()
+        self.statistics = self.statistics + Statistics(
+            completion_tokens=len(written),
+            rounds=rounds,
+            drafted=rounds * self.depth,
+            accepted=len(written) - rounds,
+            decode_s=took,
+        )
+        return Reply(tuple(written[:limit]), len(written), took)
+
+    def close(self) -> None:
+        del self.runner, self.round, self.cache, self.draft_cache
+
+    def _begin(self, prompt: Sequence[int]) -> None:
+        """The target holds all but the last token of the text, the draft all but the last two."""
+        self.cache.crop(0)
+        self.model.forward(prompt[:-1], self.cache, last=0)
+        if self.draft_cache is not None:
+            self.draft_cache.crop(0)
+            self.draft.forward(prompt[:-2], self.draft_cache, last=0)
+        self.round.begin(Sampling(temperature=0.0, seed=1), 1, list(prompt), len(prompt))
+
+    def _capture(self) -> Graphs:
+        """What the first launch takes beyond compiling, which a round as it stands does before."""
+        self._begin((1, 2, 3, 4))
+        self.round.run(self.mode)
+        self._begin((1, 2, 3, 4))
+        self.clock.wait()
+        free, started = device_free_bytes(self.clock), perf_counter()
+        self.runner.launch(self.mode).read()
+        self.clock.wait()
+        took, taken = perf_counter() - started, free - device_free_bytes(self.clock)
+        info, captured = self.model.info, bool(self.runner.captures)
+        problem = None if captured or not self.clock.cuda else "the capture failed"
+        what = f"a round of depth {self.depth}"
+        return Graphs(info.name, info.dtype, what, int(captured), took, max(taken, 0), problem)

@@ -1,0 +1,134 @@
+"""Sizes of real models, and what a step of each has to read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from engine.errors import InvalidRequest
+from engine.kernels.cpu.nf4 import BLOCK
+from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.weights import Names, tensor_shapes
+from tools.peers.shapes import LLAMA_1B, Shape
+
+WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / BLOCK}
+"""Bytes that a product reads of a weight, by the names of ``--quantization``."""
+NAMES = Names()
+EPSILON = 1e-6
+ROPE_THETA = 500_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """A Llama, or with ``qk_norm`` a Qwen 3.
+
+    The output head is kept apart from the embedding even where the real model ties them: a step reads
+    as much, and the head can then be made to say what comes next (weights.py).
+    """
+
+    name: str
+    shape: Shape
+    qk_norm: bool = False
+
+    @property
+    def architecture(self) -> Architecture:
+        s = self.shape
+        turns = tuple(ROPE_THETA ** (-2 * pair / s.head_dim) for pair in range(s.head_dim // 2))
+        return Architecture(
+            layers=(LayerSpec(Rope(turns)),) * s.layers,
+            vocabulary=s.vocabulary,
+            hidden=s.hidden,
+            intermediate=s.intermediate,
+            heads=s.heads,
+            kv_heads=s.kv_heads,
+            head_dim=s.head_dim,
+            epsilon=EPSILON,
+            tied=False,
+            activation="silu",
+            query_scale=s.head_dim**-0.5,
+            qk_norm=self.qk_norm,
+        )
+
+    @property
+    def parameters(self) -> int:
+        """All of them, the embedding and the head both."""
+        return sum(math.prod(size) for size in tensor_shapes(self.architecture, NAMES).values())
+
+    def held_bytes(self, kind: str) -> int:
+        """What the weights take."""
+        return int(self.parameters * WIDTHS[kind])
+
+    def read_bytes(self, kind: str, past: int) -> int:
+        """What a step reads behind ``past`` tokens: all but the embedding, and the cache in bf16."""
+        s = self.shape
+        read = (self.parameters - s.vocabulary * s.hidden) * WIDTHS[kind]
+        return int(read) + 2 * s.layers * s.kv_heads * s.head_dim * 2 * past
+
+    def products(self) -> dict[str, tuple[int, int]]:
+        """The weights of a layer and the head, as the kernels hold them: (out, in)."""
+        s = self.shape
+        queries, keys = s.heads * s.head_dim, s.kv_heads * s.head_dim
+        return {
+            "qkv": (queries + 2 * keys, s.hidden),
+            "output": (s.hidden, queries),
+            "gate_up": (2 * s.intermediate, s.hidden),
+            "down": (s.hidden, s.intermediate),
+            "head": (s.vocabulary, s.hidden),
+        }
+
+    def draft(self) -> Sizes:
+        """One layer, at most 1024 wide, with a head over the whole vocabulary."""
+        head_dim = min(64, self.shape.head_dim)
+        hidden = min(1024, self.shape.hidden // 2)
+        heads = hidden // head_dim
+        return Sizes(
+            f"1-layer draft for {self.name}",
+            replace(
+                self.shape,
+                hidden=hidden,
+                layers=1,
+                heads=heads,
+                kv_heads=max(1, heads // 4),
+                intermediate=3 * hidden,
+                head_dim=head_dim,
+            ),
+        )
+
+
+_LLAMA_8B = Shape(hidden=4096, layers=32, heads=32, kv_heads=8, intermediate=14_336, head_dim=128)
+REAL = (
+    Sizes("Llama-3.2-1B", LLAMA_1B),
+    Sizes("Llama-3.1-8B", _LLAMA_8B),
+    Sizes(
+        "Qwen3-8B",
+        replace(_LLAMA_8B, layers=36, intermediate=12_288, vocabulary=151_936),
+        qk_norm=True,
+    ),
+    Sizes(
+        "Qwen3-32B",
+        Shape(
+            hidden=5120, layers=64, heads=64, kv_heads=8, intermediate=25_600,
+            vocabulary=151_936, head_dim=128,
+        ),
+        qk_norm=True,
+    ),
+)  # fmt: skip
+"""From the smallest on, as they are run."""
+
+_TINY = Shape(
+    hidden=128, layers=2, heads=4, kv_heads=2, intermediate=256, vocabulary=512, head_dim=32,
+    context=512,
+)  # fmt: skip
+REHEARSAL = (Sizes("tiny-llama", _TINY), Sizes("tiny-qwen", replace(_TINY, layers=3), qk_norm=True))
+"""For a device that is none, the CPU: to try the whole run."""
+
+
+def choose(names: list[str], known: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
+    """Those of ``known`` that are named, in their order; all without names. Raises InvalidRequest."""
+    held = {sizes.name.lower(): sizes for sizes in known}
+    for name in names:
+        if name.lower() not in held:
+            listed = ", ".join(sizes.name for sizes in known)
+            raise InvalidRequest("shape", f"shape is {name!r}; known here are {listed}.")
+    wanted = {name.lower() for name in names} or set(held)
+    return tuple(sizes for name, sizes in held.items() if name in wanted)

@@ -1,0 +1,111 @@
+"""T(M) of whole steps of a model, and whether a row's bits depend on the rows beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from engine.models.base import Model
+from tools.gpu_bench.clock import Captured, Clock, Times
+from tools.gpu_bench.engines import path, step_of
+from tools.gpu_bench.products import ROWS
+from tools.gpu_bench.shapes import Sizes
+
+PAST = 512
+"""Tokens in the cache behind which steps are timed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One forward pass of ``rows``: seconds, and bytes over time as a share of the bandwidth."""
+
+    model: str
+    kind: str
+    path: str
+    rows: int
+    times: Times
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Graphs:
+    """Capturing ``what``: seconds and bytes of all; ``problem``: why there are none."""
+
+    model: str
+    kind: str
+    what: str
+    count: int
+    seconds: float
+    bytes: int
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Rows whose logits were compared with those of the row alone, and how many differed."""
+
+    model: str
+    kind: str
+    compared: int
+    different: int
+
+
+def time_steps(
+    model: Model,
+    sizes: Sizes,
+    clock: Clock,
+    bandwidth: float,
+    repeats: int,
+    past: int = PAST,
+    rows: Sequence[int] = ROWS,
+) -> tuple[list[StepTime], Graphs]:
+    """Steps of ``rows`` behind ``past`` tokens, in turns; each a graph where the device has them."""
+    kind, cache = model.info.dtype, model.new_cache(past + ROWS[-1])
+    tokens = _tokens(model, past + ROWS[-1])
+    model.forward(tokens[:past], cache, last=0)
+    captured: dict[int, Captured] = {
+        count: clock.capture([step_of(model, cache, tokens[past : past + count])]) for count in rows
+    }
+    timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
+    reading = sizes.read_bytes(kind, past) / bandwidth if bandwidth else 0.0
+    steps = [
+        StepTime(sizes.name, kind, path(model), count, times, reading / times.median)
+        for count, times in timed.items()
+    ]
+    held = list(captured.values())
+    problem = next((one.problem for one in held if one.problem), None)
+    graphs = 0 if problem or not clock.cuda else len(held)
+    taken = sum(one.bytes for one in held)
+    took = sum(one.seconds for one in held)
+    return steps, Graphs(sizes.name, kind, "steps", graphs, took, taken, problem)
+
+
+def compare_bits(model: Model, past: int = 77) -> Bits:
+    """1 to 16 rows, from several places on, against each row computed alone."""
+    cache = model.new_cache(past + 2 * ROWS[-1])
+    tokens = _tokens(model, past + 2 * ROWS[-1])
+    model.forward(tokens[:past], cache, last=0)
+    alone = torch.cat([model.forward([token], cache, last=1) for token in tokens[past:]])
+    compared = different = 0
+    for start in (0, 1, 7, 16):
+        for rows in ROWS:
+            cache.crop(past)
+            if start:
+                model.forward(tokens[past : past + start], cache, last=0)
+            behind = tokens[past + start : past + start + rows]
+            together = model.forward(behind, cache, last=rows)
+            same = (together == alone[start : start + rows]).all(-1)
+            compared += rows
+            different += int((~same).sum())
+    return Bits(model.info.name, model.info.dtype, compared, different)
+
+
+def device_free_bytes(clock: Clock) -> int:
+    """What is free of the device's memory; 0 on a CPU, where it is not asked."""
+    return int(torch.cuda.mem_get_info(clock.device)[0]) if clock.cuda else 0
+
+
+def _tokens(model: Model, count: int) -> list[int]:
+    return [(7919 * index + 13) % model.info.vocabulary for index in range(count)]

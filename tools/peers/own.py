@@ -1,0 +1,169 @@
+"""This engine: through its service, as the app uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.bench.compare import hear
+from engine.decoding.context import Context
+from engine.decoding.judge import Judge
+from engine.decoding.loop import Ending, decode
+from engine.decoding.prefix import parts
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.drafting import controllers, proposers
+from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.warm_up import warm_up
+from engine.drafting.proposers.draft import DraftModelProposer
+from engine.drafting.resources import Resources
+from engine.events import Emitted
+from engine.loading.loader import draft_dtype, load_model
+from engine.local.service import EngineService
+from engine.models.base import Model
+from engine.models.checkpoints.checkpoint import inspect
+from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from engine.stats import Tally
+from tools.peers.base import (
+    DRAFT,
+    NGRAM,
+    PLAIN,
+    Case,
+    Contender,
+    Entrant,
+    Reply,
+    Source,
+)
+from tools.peers.simulated import SimulatedProposer
+
+NAME = "foretoken"
+_PROPOSERS = {PLAIN: "none", DRAFT: "draft", NGRAM: "ngram"}
+_WARM_UP_TOKENS = 8
+
+
+class Own:
+    """Always there."""
+
+    name = NAME
+
+    def absent(self) -> str | None:
+        return None
+
+    def contenders(self, case: Case, workspace: Path) -> list[Contender]:
+        """Plain decoding, then every way of drafting that the case allows. They share the weights."""
+        service = EngineService(threads=case.threads)
+        try:
+            return self._load(service, case)
+        except BaseException:
+            service.close()
+            raise
+
+    def _load(self, service: EngineService, case: Case) -> list[Contender]:
+        simulated = case.acceptance is not None
+        draft = None if simulated else case.draft  # the service is to have nothing of it
+        service.load(case.target, draft, name=case.name, dtype=case.dtype)
+        plain = OwnContender(service, PLAIN, case)
+        if simulated:
+            return [plain, SimulatedContender(service, plain, case)] if case.draft else [plain]
+        settings = (DRAFT, NGRAM) if case.draft else (NGRAM,)
+        return [plain, *(OwnContender(service, setting, case) for setting in settings)]
+
+
+class OwnContender:
+    """One proposer through the service."""
+
+    def __init__(self, service: EngineService, setting: str, case: Case) -> None:
+        assert service.loaded is not None
+        self.service, self.case, self.proposer = service, case, _PROPOSERS[setting]
+        self.entrant = Entrant(NAME, setting, service.loaded.dtype, _detail(setting, case))
+        self.answer((0,), _WARM_UP_TOKENS)
+
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        request = Request(
+            token_ids=tuple(prompt),
+            sampling=Sampling(seed=self.case.seed),
+            speculation=Speculation(
+                proposer=self.proposer,
+                depth=None if self.proposer == "none" else self.case.depth,
+                options=proposers.forgetful_options(self.proposer),
+            ),
+            max_tokens=limit,
+            reuse_cache=False,
+        )
+        finished, statistics = hear(self.service, request)
+        return Reply(finished.token_ids, statistics.completion_tokens, statistics.decode_s)
+
+    def close(self) -> None:
+        self.service.close()
+
+
+class SimulatedContender:
+    """The same loop, target and controller; what the draft says is simulated, its time is real."""
+
+    def __init__(self, service: EngineService, plain: OwnContender, case: Case) -> None:
+        assert case.draft is not None and case.acceptance is not None
+        self.service, self.plain, self.case = service, plain, case
+        kind = draft_dtype(inspect(case.draft), case.dtype)
+        draft = load_model(case.draft, dtype=kind, context=case.longest)
+        self.proposer = SimulatedProposer(
+            DraftModelProposer(DraftModelProposer.Options(), Resources(draft=draft)),
+            case.acceptance,
+            case.seed,
+            inspect(case.target).vocabulary,
+        )
+        self.entrant = Entrant(
+            NAME,
+            DRAFT,
+            plain.entrant.quantization,
+            f"{_detail(DRAFT, case)}, {case.acceptance:g} right",
+            Source.SIMULATED,
+        )
+        self.acceptance_rate: float | None = None
+        """Of the last reply, as it came out."""
+        self.experience = Experience()
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
+        service.measure(lambda model: warm_up(model, self.experience.verify))
+
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        key = (*prompt, limit)
+        if key not in self._known:
+            self._known[key] = self.plain.answer(prompt, limit).tokens or ()
+        self.proposer.expect(self._known[key])
+        return self.service.measure(lambda model: self._decode(model, prompt, limit))
+
+    def close(self) -> None:
+        self.proposer.close()
+
+    def _decode(self, model: Model, prompt: Sequence[int], limit: int) -> Reply:
+        """On the engine's thread."""
+        context, speculation = Context(prompt), Speculation(depth=self.case.depth)
+        sampling, rule = Sampling(seed=self.case.seed), AcceptanceRule.GREEDY
+        sampler = Sampler(sampling, rule, self.case.seed, context, model.info.vocabulary)
+        target = Target(model)
+        for part in parts(context.tokens[:-1]):
+            target.extend(part)
+        self.proposer.begin(Context(()), sampler)  # forgets the last text, as a request may ask
+        self.proposer.begin(context, sampler)
+        for _ in self.proposer.prepare(context):
+            pass
+        rounds = decode(
+            context,
+            target,
+            self.proposer,
+            controllers.create(speculation.control, speculation.deepest, self.experience),
+            Judge(sampler),
+            Ending(limit, model.info.eos),
+            "simulated",
+        )
+        tally = Tally()
+        for round in rounds:
+            tally.add(Emitted(round, (), (), "", ""))
+        found = tally.statistics()
+        self.acceptance_rate = found.acceptance_rate
+        return Reply(tuple(context.output), found.completion_tokens, found.decode_s)
+
+
+def _detail(setting: str, case: Case) -> str:
+    if setting == PLAIN:
+        return ""
+    return "auto" if case.depth is None else f"depth {case.depth}"
