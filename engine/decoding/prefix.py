@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-PREFILL_PART = 512
+PREFILL_CHUNK = 512
 """Tokens prefilled between two looks at the cancel switch."""
 
 
@@ -17,7 +17,7 @@ def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
     return limit
 
 
-def parts(tokens: Sequence[int]) -> Iterator[Sequence[int]]:
-    """``tokens`` in runs of ``PREFILL_PART``; the last may be shorter."""
-    for start in range(0, len(tokens), PREFILL_PART):
-        yield tokens[start : start + PREFILL_PART]
+def chunks(tokens: Sequence[int]) -> Iterator[Sequence[int]]:
+    """``tokens`` in runs of ``PREFILL_CHUNK``; the last may be shorter."""
+    for start in range(0, len(tokens), PREFILL_CHUNK):
+        yield tokens[start : start + PREFILL_CHUNK]

@@ -22,7 +22,7 @@ from engine.models.base import (
     TreeCache,
     TreeModel,
 )
-from engine.models.hidden_states import Ends, Features, Tap
+from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.request import MAX_DEPTH
 
 
@@ -34,7 +34,7 @@ class Target:
         self.model = model
         # Asked once: isinstance looks up all of a protocol's members each time.
         self._trees = model if isinstance(model, TreeModel) else None
-        self._ends = model.ends if isinstance(model, CompiledModel) else None
+        self._embedding_and_head = model.embedding_and_head if isinstance(model, CompiledModel) else None
         self.cache: Cache
         self._features: Features | None = None
         if taps:
@@ -68,9 +68,9 @@ class Target:
         return self._features.at(tap)
 
     @property
-    def ends(self) -> Ends | None:
+    def embedding_and_head(self) -> EmbeddingAndHead | None:
         """See ``Backbone``."""
-        return self._ends
+        return self._embedding_and_head
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from engine.backends.cuda.cache import DeviceCache
 from engine.decoding.context import Context
-from engine.decoding.prefix import common_prefix, parts
+from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
@@ -134,9 +134,9 @@ class SameVocabulary(_Draft):
     def prepare(self, context: Context) -> Iterator[None]:
         if len(context.tokens) >= self.model.info.context:
             return  # nothing will be drafted
-        for part in parts(context.tokens[len(self.tokens) : -1]):
+        for chunk in chunks(context.tokens[len(self.tokens) : -1]):
             yield
-            self.feed(part, last=0)
+            self.feed(chunk, last=0)
 
     def room(self, context: Context) -> int:
         self._known = len(context.tokens)
@@ -194,9 +194,9 @@ class OtherVocabulary(_Draft):
     def prepare(self, context: Context) -> Iterator[None]:
         if self.room(context) < 1:
             return  # nothing will be drafted
-        for part in parts(self._missing()[:-1]):
+        for chunk in chunks(self._missing()[:-1]):
             yield
-            self.feed(part, last=0)
+            self.feed(chunk, last=0)
 
     def room(self, context: Context) -> int:
         self._take_in(context)

@@ -135,7 +135,7 @@ class ModelSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class MemoryFit:
     """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
 
     ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all models, and ``work``, what
@@ -174,7 +174,7 @@ def fit(
     overhead: int | None = None,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
     gpu: bool = False,
-) -> Fit:
+) -> MemoryFit:
     """Whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
     ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
@@ -198,7 +198,7 @@ def fit(
         for kind, held in instead.items()
         if sum(model.weight_bytes(dtype) for model in held) < weights
     }
-    return Fit(
+    return MemoryFit(
         needed=needed,
         free=room,
         fits=needed <= room and all(model.parameters for model in models),
@@ -258,7 +258,7 @@ def _sentence(
     needed: int,
     free: int,
     largest: int,
-    others: Mapping[str, Fit],
+    others: Mapping[str, MemoryFit],
     gpu: bool,
 ) -> str:
     names = ", ".join(model.name for model in models[:-1])
@@ -285,7 +285,7 @@ def _sentence(
     return f"{need} Not even the weights fit.{told} To load it, {remedy}"
 
 
-def _told(others: Mapping[str, Fit]) -> str:
+def _told(others: Mapping[str, MemoryFit]) -> str:
     """What the first of ``others`` that fits would need; if none does, what the last would."""
     for kind, other in others.items():
         if other.fits:

@@ -22,7 +22,7 @@ from engine.kernels.cuda import kv_cache
 from engine.kernels.native import library as native
 from engine.machine import devices
 from engine.machine.devices import Place
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import (
@@ -65,7 +65,7 @@ def load_model(
     cached = check_kv_cache(checkpoint, kind, kv_cache_dtype, place)
     limit = context or checkpoint.context
     try:
-        with told(place.device):
+        with device_errors(place.device):
             if checkpoint.architecture in FAMILIES:
                 return _load_own(checkpoint, kind, place, limit, cached)
             return _load_adapter(checkpoint, kind, place, limit)

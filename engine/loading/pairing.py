@@ -20,7 +20,7 @@ SHORTEST_DRAFT_CONTEXT = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class Compatibility:
     """``reason`` says why a draft does not fit, and is None when it does.
 
     ``shared``: what the vocabularies have in common where the tokenizers differ; else None.
@@ -35,7 +35,7 @@ class Fit:
         return None if self.shared is None else _across(self.shared)
 
 
-def fit(target: Checkpoint, draft: Checkpoint) -> Fit:
+def fit(target: Checkpoint, draft: Checkpoint) -> Compatibility:
     """Compares two models on disk; the reason names the sizes that differ.
 
     Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
@@ -43,20 +43,20 @@ def fit(target: Checkpoint, draft: Checkpoint) -> Fit:
     """
     reason = _why_not_size(target, draft) or _why_not_context(target, draft)
     if reason is not None:
-        return Fit(reason)
+        return Compatibility(reason)
     difference = _difference(target, draft)
     if difference is None:
-        return Fit()
+        return Compatibility()
     try:
         shared = _shared(_named(target), _named(draft))
     except ModelError as error:
-        return Fit(f"{difference} Nor can it draft across vocabularies: {error}")
+        return Compatibility(f"{difference} Nor can it draft across vocabularies: {error}")
     if not shared.tokens:
-        return Fit(
+        return Compatibility(
             f"{difference} Nor can it draft across vocabularies: not one token spells the same in "
             "both. Choose a draft of the target's own family."
         )
-    return Fit(shared=shared)
+    return Compatibility(shared=shared)
 
 
 def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:

@@ -22,7 +22,7 @@ from engine.loading.loader import (
     quantisations,
     why_no_fp8_cache,
 )
-from engine.loading.pairing import Fit, caution, fit, vocabularies
+from engine.loading.pairing import Compatibility, caution, fit, vocabularies
 from engine.machine import device_memory, devices
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
 from engine.models.hidden_states import joined
@@ -51,7 +51,7 @@ class LoadPlan:
     heads: tuple[HeadPlan, ...]
     products: Products
     asked: int
-    fit: memory.Fit
+    fit: memory.MemoryFit
     notes: tuple[str, ...]
 
     @property
@@ -101,7 +101,7 @@ def plan_loading(
     """
     ours = inspect(target)
     theirs = None if draft is None else inspect(draft)
-    pairing = Fit() if theirs is None else fit(ours, theirs)
+    pairing = Compatibility() if theirs is None else fit(ours, theirs)
     if pairing.reason:
         raise IncompatiblePair(pairing.reason)
     kind = choose_dtype(ours, dtype)
@@ -114,7 +114,7 @@ def plan_loading(
     asked = min(ours.context, memory.LONGEST_CONTEXT)
     gpu = device_memory.gpu_free_bytes()
 
-    def room_in(cache: str) -> memory.Fit:
+    def room_in(cache: str) -> memory.MemoryFit:
         return _fit(ours, theirs, plans, products, kind, cache, asked, gpu, gpu is not None)
 
     room = room_in(cached)
@@ -203,7 +203,7 @@ def _fit(
     context: int,
     free: int | None,
     gpu: bool,
-) -> memory.Fit:
+) -> memory.MemoryFit:
     """``free`` None asks the machine."""
 
     def sizes(of: str) -> list[memory.ModelSize]:

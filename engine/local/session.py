@@ -21,7 +21,7 @@ from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
-from engine.decoding.prefix import parts
+from engine.decoding.prefix import chunks
 from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler, resolve_rule
 from engine.decoding.target import Target
@@ -47,7 +47,7 @@ from engine.events import (
     Round,
     Started,
 )
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 from engine.models.base import Model
 from engine.request import AcceptanceRule, Control, Request
 
@@ -99,7 +99,7 @@ class Session:
         """
         if prompt is None:
             prompt = self.prepare(request)
-        with told(torch.device(self.target.model.info.device)):
+        with device_errors(torch.device(self.target.model.info.device)):
             yield from self._run(request, cancelled, prompt)
 
     def _run(
@@ -177,9 +177,9 @@ class Session:
 
     def _extend(self, tokens: list[int]) -> Iterator[None]:
         """Yields before each part, as ``Proposer.prepare`` does."""
-        for part in parts(tokens):
+        for chunk in chunks(tokens):
             yield
-            self.target.extend(part)
+            self.target.extend(chunk)
 
     def _warm_up(self) -> None:
         """Before the first request that needs to know what verifying takes.

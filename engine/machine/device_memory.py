@@ -15,7 +15,7 @@ import torch
 from engine.errors import OutOfMemory
 from engine.machine import devices
 from engine.machine.devices import is_lost, ran_out
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def gpu_free_bytes() -> int | None:
     device = devices.choose().device
     if device.type != "cuda":
         return None
-    with told(device):
+    with device_errors(device):
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept
 
@@ -47,11 +47,11 @@ def _give_back() -> None:
         torch.cuda.empty_cache()
 
 
-def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
-    """What ``work`` returns. Raises OutOfMemory with ``told()`` where memory runs out in it.
+def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:
+    """What ``work`` returns. Raises OutOfMemory with ``describe()`` where memory runs out in it.
 
     An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
-    held has been released, so ``told`` finds what is free without it.
+    held has been released, so ``device_errors`` finds what is free without it.
     """
     try:
         return work()
@@ -62,4 +62,4 @@ def within_memory(work: Callable[[], T], told: Callable[[], str]) -> T:
         traceback.clear_frames(error.__traceback__)
     # Not inside ``except``: there the new error would hold the old one.
     release()
-    raise OutOfMemory(told())
+    raise OutOfMemory(describe())

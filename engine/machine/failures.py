@@ -15,7 +15,7 @@ _LOST = "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_S
 
 
 @contextmanager
-def told(device: torch.device) -> Iterator[None]:
+def device_errors(device: torch.device) -> Iterator[None]:
     """An error after which a process has no GPU any more becomes ``DeviceLost``; others go through.
 
     Among those is memory that runs out, of which ``engine.machine.device_memory`` tells.

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.models.hidden_states import Ends, Features, Tap
+from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.noise import Draws
 
 
@@ -131,5 +131,5 @@ class CompiledModel(Model, Protocol):
     """A model whose step is compiled, so that what is compiled for a head may use its matrices."""
 
     @property
-    def ends(self) -> Ends:
+    def embedding_and_head(self) -> EmbeddingAndHead:
         """See ``Backbone``."""

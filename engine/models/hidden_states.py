@@ -96,7 +96,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class EmbeddingAndHead:
     """Both ends of a model in the compiled step's layout; logits l become ``cap`` tanh(l / cap)."""
 
     embedding: Matrix
@@ -134,5 +134,5 @@ class Backbone(Protocol):
         """
 
     @property
-    def ends(self) -> Ends | None:
+    def embedding_and_head(self) -> EmbeddingAndHead | None:
         """What ``embed`` and ``logits`` compute with; None where that is not compiled."""

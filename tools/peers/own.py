@@ -9,7 +9,7 @@ from engine.bench.compare import hear
 from engine.decoding.context import Context
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
-from engine.decoding.prefix import parts
+from engine.decoding.prefix import chunks
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting import controllers, proposers
@@ -140,8 +140,8 @@ class SimulatedContender:
         sampling, rule = Sampling(seed=self.case.seed), AcceptanceRule.GREEDY
         sampler = Sampler(sampling, rule, self.case.seed, context, model.info.vocabulary)
         target = Target(model)
-        for part in parts(context.tokens[:-1]):
-            target.extend(part)
+        for chunk in chunks(context.tokens[:-1]):
+            target.extend(chunk)
         self.proposer.begin(Context(()), sampler)  # forgets the last text, as a request may ask
         self.proposer.begin(context, sampler)
         for _ in self.proposer.prepare(context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.kernels.cuda.kv_cache import StaticKVCache
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 from engine.models.cache import Positions
 from engine.models.hidden_states import Features
 
@@ -24,6 +24,6 @@ class DeviceCache(Positions):
 
     def settle(self, length: int) -> None:
         """Takes over what steps on the device have left: ``length`` positions are valid now."""
-        with told(self.static.length.device):
+        with device_errors(self.static.length.device):
             self.static.set_length(length)
         self.length = length

@@ -21,7 +21,7 @@ from engine.kernels.cuda.choose import STREAMED_ROWS, choose
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
@@ -98,7 +98,7 @@ class CudaDecoder:
 
     def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> DeviceCache:
         """See ``TappableModel``. Raises DeviceLost where the GPU is gone."""
-        with told(self.device):
+        with device_errors(self.device):
             capacity = min(context, self._info.context)
             static = StaticKVCache(
                 layers=len(self.layers),
@@ -136,7 +136,7 @@ class CudaDecoder:
         """See ``Model.forward``. Raises DeviceLost where the GPU is gone."""
         assert isinstance(cache, DeviceCache) and 0 <= last <= len(tokens)
         assert cache.length + len(tokens) <= cache.context
-        with torch.inference_mode(), told(self.device):
+        with torch.inference_mode(), device_errors(self.device):
             ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
             kept = []
             for part in ids.split(PREFILL_ROWS):

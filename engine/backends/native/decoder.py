@@ -23,7 +23,7 @@ from engine.kernels.native.library import Kind, Library, Matrix
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.cache import Positions
-from engine.models.hidden_states import Ends, Features, Tap
+from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
 from engine.noise import Draws
@@ -179,9 +179,9 @@ class NativeDecoder:
         return NativeCache(self.architecture, context, self._cached, features if taps else None)
 
     @property
-    def ends(self) -> Ends:
+    def embedding_and_head(self) -> EmbeddingAndHead:
         """See ``Backbone``."""
-        return Ends(self._embedding, self._head, self.architecture.logit_cap)
+        return EmbeddingAndHead(self._embedding, self._head, self.architecture.logit_cap)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

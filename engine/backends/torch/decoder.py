@@ -32,7 +32,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class AttentionInputs:
     """What the rows of one step see in all layers of a kind."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
@@ -145,7 +145,7 @@ class Decoder:
         Writes keys, values and features of these rows.
         """
         features, start = cache.features, cache.length
-        sights = [self._sight(kind, cache, len(ids)) for kind in self.kinds]
+        sights = [self._attention_inputs(kind, cache, len(ids)) for kind in self.kinds]
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
@@ -167,17 +167,17 @@ class Decoder:
                 features.write(NORMED, start, self.norm(x))
         return x
 
-    def _sight(self, kind: Kind, cache: KVCache, rows: int) -> Sight:
+    def _attention_inputs(self, kind: Kind, cache: KVCache, rows: int) -> AttentionInputs:
         start, end = cache.length, cache.length + rows
         first = first_block(start, kind.window)
         keys, _ = cache.blocks(0, end, first)
         group = self.architecture.heads // self.architecture.kv_heads
         bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=kind.window)
         rotation = None if kind.rotation is None else kind.rotation[start:end, None, :]
-        return Sight(rotation, first, bias)
+        return AttentionInputs(rotation, first, bias)
 
     def _attention(
-        self, index: int, layer: Layer, x: Tensor, cache: KVCache, sight: Sight
+        self, index: int, layer: Layer, x: Tensor, cache: KVCache, inputs: AttentionInputs
     ) -> Tensor:
         """The result for hidden states ``x (rows, hidden)``; stores their keys and values."""
         a, start, rows = self.architecture, cache.length, x.shape[0]
@@ -186,11 +186,11 @@ class Decoder:
         qk = qkv[:, :turned]
         if layer.qk_norm is not None:
             qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * layer.qk_norm
-        if sight.rotation is not None:
+        if inputs.rotation is not None:
             pairs = qk.float().view(rows, turned, a.head_dim // 2, 2)
-            qk = torch.view_as_real(torch.view_as_complex(pairs) * sight.rotation)
+            qk = torch.view_as_real(torch.view_as_complex(pairs) * inputs.rotation)
             qk = qk.view(rows, turned, a.head_dim)
         query, key = qk.to(x.dtype).split((a.heads, a.kv_heads), dim=1)
         cache.write(index, start, key, qkv[:, turned:])
-        keys, values = cache.blocks(index, start + rows, sight.first)
-        return layer.output(self.attend(query.contiguous(), keys, values, sight.bias, a.score_cap))
+        keys, values = cache.blocks(index, start + rows, inputs.first)
+        return layer.output(self.attend(query.contiguous(), keys, values, inputs.bias, a.score_cap))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.prefix import common_prefix, parts
+from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockHead
@@ -61,9 +61,9 @@ class BlockProposer:
         del self.text[common_prefix(self.text, context.tokens[:-1]) :]
 
     def prepare(self, context: Context) -> Iterator[None]:
-        for part in parts(range(len(self.text), self.target.length)):
+        for chunk in chunks(range(len(self.text), self.target.length)):
             yield
-            self._read(context, part[0], part[-1] + 1)
+            self._read(context, chunk[0], chunk[-1] + 1)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
@@ -72,8 +72,8 @@ class BlockProposer:
         floor = floor_of(self.sampler, budget)
         if self.compiled is not None:
             return self._compiled(self.compiled, context, depth, floor)
-        for part in parts(range(len(self.text), read)):
-            self._read(context, part[0], part[-1] + 1)
+        for chunk in chunks(range(len(self.text), read)):
+            self._read(context, chunk[0], chunk[-1] + 1)
         pending = context.tokens[-1]
         states = self.head.states(self.target, pending, self.memory, read)[:depth]
         logits = self.head.logits(self.target, states)

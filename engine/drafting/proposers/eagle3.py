@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.prefix import common_prefix, parts
+from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.compiled import compiled
@@ -54,12 +54,12 @@ class Eagle3Proposer:
 
     def prepare(self, context: Context) -> Iterator[None]:
         # The last row waits for ``propose``, which reads what it puts out.
-        for part in parts(range(self.rows, self.target.length - 1)):
+        for chunk in chunks(range(self.rows, self.target.length - 1)):
             yield
             if self.compiled is None:
-                self._read(context, part[0], part[-1] + 1)
+                self._read(context, chunk[0], chunk[-1] + 1)
             else:
-                self.compiled.read(self._behind(context, part[0], part[-1] + 1), part[0])
+                self.compiled.read(self._behind(context, chunk[0], chunk[-1] + 1), chunk[0])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         read = self.target.length
@@ -110,8 +110,8 @@ class Eagle3Proposer:
     def _catch_up(self, context: Context, read: int) -> Tensor:
         """Makes the rows that the target's states allow; what the last puts out (1, hidden)."""
         start = min(self.rows, read - 1)
-        for part in parts(range(start, read)):
-            state = self._read(context, part[0], part[-1] + 1)
+        for chunk in chunks(range(start, read)):
+            state = self._read(context, chunk[0], chunk[-1] + 1)
         return state[-1:]
 
     def _read(self, context: Context, start: int, end: int) -> Tensor:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.prefix import common_prefix, parts
+from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.copying import Copy
@@ -115,9 +115,9 @@ class SuffixProposer:
         self._follow(recent[: max(len(self._read) - behind, 0)])
 
     def prepare(self, context: Context) -> Iterator[None]:
-        for part in parts(context.tokens[len(self._read) :]):
+        for chunk in chunks(context.tokens[len(self._read) :]):
             yield
-            self._take_in(part)
+            self._take_in(chunk)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return as_proposal(self.recall(context, budget.depth))

@@ -15,7 +15,7 @@ from engine.drafting.resources import Resources
 from engine.errors import DeviceLost
 from engine.local.session import Session
 from engine.machine import devices
-from engine.machine.failures import told
+from engine.machine.failures import device_errors
 from engine.request import Request, Speculation
 from tests.engine.backends.cuda.small import load, write_pair
 
@@ -42,14 +42,15 @@ def nothing_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_a_device_without_memory_is_not_lost(error: RuntimeError) -> None:
-    with pytest.raises(type(error)), told(torch.device("cuda")):
+    with pytest.raises(type(error)), device_errors(torch.device("cuda")):
         raise error
     assert not devices.look().lost
 
 
 @pytest.mark.parametrize("error", LOST, ids=str)
 def test_a_device_that_failed_is_told_and_not_used_again(error: RuntimeError) -> None:
-    with pytest.raises(DeviceLost, match="stopped answering") as raised, told(torch.device("cuda")):
+    stopped = pytest.raises(DeviceLost, match="stopped answering")
+    with stopped as raised, device_errors(torch.device("cuda")):
         raise error
     assert "more lines" not in str(raised.value)
     assert devices.look().lost
@@ -58,7 +59,7 @@ def test_a_device_that_failed_is_told_and_not_used_again(error: RuntimeError) ->
 
 
 def test_what_is_no_failure_of_the_device_goes_through() -> None:
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), told(CPU):
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), device_errors(CPU):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not devices.look().lost
 

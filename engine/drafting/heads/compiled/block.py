@@ -13,7 +13,7 @@ from engine.drafting.heads.compiled.memory import Memory
 from engine.drafting.heads.compiled.unrolled import Steps, Unrolled
 from engine.kernels.native.library import ROWS
 from engine.kernels.native.tape import Heads, Number, Tape, Unfit, Where, matrix_of
-from engine.models.hidden_states import Backbone, Ends
+from engine.models.hidden_states import Backbone, EmbeddingAndHead
 
 
 class BlockDraft:
@@ -25,7 +25,7 @@ class BlockDraft:
 
     def __init__(self, head: BlockHead, target: Backbone) -> None:
         """Raises Unfit."""
-        if target.ends is None:
+        if target.embedding_and_head is None:
             raise Unfit("the target's output head is not compiled")
         a, shape = head.shape.architecture, head.shape
         self.memory = Memory(a)
@@ -35,8 +35,8 @@ class BlockDraft:
         self._tokens = (c.c_int64 * shape.block)(*[shape.mask] * shape.block)
         self._record_reading(target)
         self._read_end = len(self._tape)
-        self.states = self._record_pass(target.ends)
-        self.rows = self._record_logits(target.ends)
+        self.states = self._record_pass(target.embedding_and_head)
+        self.rows = self._record_logits(target.embedding_and_head)
         self._draft = self._record_draft()
 
     def read(self, start: int, end: int) -> None:
@@ -81,10 +81,10 @@ class BlockDraft:
             heads = Heads(store, a.heads, a.kv_heads, a.epsilon)
             tape.remember(keys, values, heads, weight, where)
 
-    def _record_pass(self, ends: Ends) -> Tensor:
+    def _record_pass(self, embedding_and_head: EmbeddingAndHead) -> Tensor:
         head, tape, shape, rows = self._head, self._tape, self._head.shape, self._block
         x, normed = (tape.room(shape.block, shape.architecture.hidden) for _ in range(2))
-        tape.embed(ends.embedding, self._tokens, x, rows=rows)
+        tape.embed(embedding_and_head.embedding, self._tokens, x, rows=rows)
         make = partial(Block, tape, shape.architecture, most=shape.block, causal=False)
         for layer, store in zip(head.layers, self.memory.stores, strict=True):
             norm(tape, layer.attention_norm, x, normed, rows)
@@ -92,10 +92,10 @@ class BlockDraft:
         norm(tape, head.norm, x, normed, rows)
         return normed[shape.first :]
 
-    def _record_logits(self, ends: Ends) -> Tensor:
-        rows = self._tape.product(ends.head, self.states, rows=self._wanted)
-        if ends.cap is not None:
-            self._tape.cap(rows, rows, ends.cap, rows=self._wanted)
+    def _record_logits(self, embedding_and_head: EmbeddingAndHead) -> Tensor:
+        rows = self._tape.product(embedding_and_head.head, self.states, rows=self._wanted)
+        if embedding_and_head.cap is not None:
+            self._tape.cap(rows, rows, embedding_and_head.cap, rows=self._wanted)
         return rows
 
     def _record_draft(self) -> Unrolled:

@@ -104,6 +104,6 @@ def _embedding(head: Eagle3Head, target: Backbone) -> Matrix | Tensor:
     """Raises Unfit."""
     if head.embedding is not None:
         return head.embedding
-    if target.ends is None:
+    if target.embedding_and_head is None:
         raise Unfit("the target's embedding is not compiled")
-    return target.ends.embedding
+    return target.embedding_and_head.embedding

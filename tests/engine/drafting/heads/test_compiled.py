@@ -23,7 +23,7 @@ from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.hidden_states import Ends, Features, Tap
+from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.request import AcceptanceRule, Sampling
 from tests.support import heads as made
 from tests.support.heads import FakeShape, write_head
@@ -64,7 +64,7 @@ class Shown:
         for tap in taps:
             self.kept.write(tap, 0, noise(400))
         embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
-        self.ends = Ends(embedding, head, 20.0)
+        self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0)
 
     def features(self, tap: Tap, start: int, end: int) -> Tensor:
         return self.tapped(tap)[start:end].float()
@@ -73,10 +73,10 @@ class Shown:
         return self.kept.at(tap)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        return self.ends.embedding.rows(tokens)
+        return self.embedding_and_head.embedding.rows(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
-        return 20 * torch.tanh(self.ends.head(normed) / 20)
+        return 20 * torch.tanh(self.embedding_and_head.head(normed) / 20)
 
 
 def eagle3(**changes: Any) -> Made:

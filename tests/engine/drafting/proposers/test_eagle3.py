@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.prefix import PREFILL_PART
+from engine.decoding.prefix import PREFILL_CHUNK
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
@@ -129,7 +129,7 @@ def test_rows_that_are_there_are_not_made_again(head: Eagle3Head) -> None:
 
 
 def test_a_long_text_is_read_in_parts_and_the_last_row_waits(head: Eagle3Head) -> None:
-    text = tuple(number % VOCABULARY for number in range(PREFILL_PART + 40))
+    text = tuple(number % VOCABULARY for number in range(PREFILL_CHUNK + 40))
     bench = Bench(head, room=1024)
     bench.context = Context(text)
     bench.target.extend(text[:-1])
@@ -138,7 +138,7 @@ def test_a_long_text_is_read_in_parts_and_the_last_row_waits(head: Eagle3Head) -
     next(work)
     assert bench.proposer.rows == 0  # it stops before each part
     next(work)
-    assert bench.proposer.rows == PREFILL_PART
+    assert bench.proposer.rows == PREFILL_CHUNK
     assert list(work) == [] and bench.proposer.rows == len(text) - 2
     in_parts = bench.draft()
     at_once = Bench(head, room=1024)  # it did not prepare, as after many rounds without drafts

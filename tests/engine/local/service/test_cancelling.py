@@ -46,7 +46,7 @@ def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
 def test_a_long_prefill_is_left_at_its_next_part(
     service: EngineService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.decoding.prefix, "PREFILL_PART", 32)
+    monkeypatch.setattr(engine.decoding.prefix, "PREFILL_CHUNK", 32)
     gate = Gate(service, "extend")
     generation = service.submit(asked("abcdefgh" * 50))
     gate.let(2)

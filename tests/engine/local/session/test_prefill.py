@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.decoding.prefix import PREFILL_PART
+from engine.decoding.prefix import PREFILL_CHUNK
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import FinishReason, Prefilled
@@ -16,16 +16,16 @@ def test_a_long_prompt_is_left_between_two_parts_of_its_prefill(
     fake: tuple[Session, TableModel],
 ) -> None:
     _, model = fake
-    long = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=4 * PREFILL_PART)
+    long = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=4 * PREFILL_CHUNK)
     session = Session(long, fake[0].codec, Resources())
-    _, finished = told(session, asked((9,) * (3 * PREFILL_PART), proposer="none"), after(1))
+    _, finished = told(session, asked((9,) * (3 * PREFILL_CHUNK), proposer="none"), after(1))
     assert finished.reason is FinishReason.CANCELLED
     assert finished.token_ids == () and finished.text == ""
-    assert long.fed == PREFILL_PART
+    assert long.fed == PREFILL_CHUNK
     assert model.fed == 0
 
 
-def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_PART) -> Session:
+def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_CHUNK) -> Session:
     """A target and a draft that count what they are fed."""
 
     def model() -> TableModel:
@@ -39,7 +39,7 @@ def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
 ) -> None:
     """It used to run inside round 1: that round's draft time told of the whole prompt."""
     session = drafted_by_table(fake[0].codec)
-    prompt = (9,) * (2 * PREFILL_PART)
+    prompt = (9,) * (2 * PREFILL_CHUNK)
     for event in session.run(asked(prompt, max_tokens=8), never):
         if isinstance(event, Prefilled):
             assert session.resources.draft.fed == len(prompt) - 1  # type: ignore[union-attr]
@@ -62,11 +62,11 @@ def test_without_reuse_the_draft_starts_anew_as_the_target_does(
 
 def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
     session = drafted_by_table(fake[0].codec)
-    prompt = (9,) * (3 * PREFILL_PART)
+    prompt = (9,) * (3 * PREFILL_CHUNK)
     _, finished = told(session, asked(prompt), after(4))
     assert finished.reason is FinishReason.CANCELLED
     assert session.target.tokens == list(prompt[:-1])
-    assert session.resources.draft.fed == PREFILL_PART  # type: ignore[union-attr]
+    assert session.resources.draft.fed == PREFILL_CHUNK  # type: ignore[union-attr]
     assert told(session, asked(prompt))[1].reason is FinishReason.LENGTH
 
 
