@@ -1,0 +1,198 @@
+"""The door of the engine: what pages, API, command line, race and bench use of it, and nothing deeper.
+
+``Engine.load`` makes a ``LoadRequest`` into a ``Loaded`` with its ``Capabilities``; ``Engine.generate``
+makes a ``Request`` into a ``Generation``, whose events anybody may follow. The engine of this machine is
+``engine.local``'s; one that computes nothing, for tests, is ``engine.fake``'s.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from engine.events import Event, Failed, Finished
+from engine.loading.hub import Progress
+from engine.loading.request import LoadRequest
+from engine.request import AcceptanceRule, Request
+
+__all__ = [
+    "Capabilities",
+    "Engine",
+    "Generation",
+    "Listener",
+    "LoadRequest",
+    "Loaded",
+    "OptionInfo",
+    "ProposerInfo",
+    "Watcher",
+]
+
+Listener = Callable[[Event], None]
+"""Called with each event in order, in the engine's thread: it returns quickly and raises nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionInfo:
+    """One of a proposer's own options. ``choices`` where there are few."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProposerInfo:
+    """A way to draft that this pair has, and its own options."""
+
+    name: str
+    options: tuple[OptionInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
+
+    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that count.
+    ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are told;
+    ``tokens``: whether the ids of emitted tokens are.
+    """
+
+    proposers: tuple[ProposerInfo, ...]
+    preferred: str
+    rules: tuple[AcceptanceRule, ...]
+    sampling: frozenset[str]
+    rounds: bool = True
+    probabilities: bool = True
+    tokens: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all proposers."""
+        return tuple(proposer.name for proposer in self.proposers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What is in memory. ``notes`` are sentences for people about limits of this pair.
+
+    ``request`` is what was asked for; ``target_id`` and ``draft_id`` name the models as pickers do: by
+    their id in the catalog, or by folder. ``quantization`` and ``kv_cache_dtype`` are what they resolved
+    to. ``compiled``: whether the target's step is the one compiled for this processor.
+    """
+
+    request: LoadRequest
+    name: str
+    target: str
+    draft: str | None
+    target_id: str
+    draft_id: str | None
+    heads: tuple[str, ...]
+    context: int
+    vocabulary: int
+    parameters: int
+    quantization: str
+    kv_cache_dtype: str
+    device: str
+    capabilities: Capabilities
+    notes: tuple[str, ...] = ()
+    compiled: bool = False
+
+
+class Generation:
+    """One request's events, kept from the first on: for any number of readers, in any thread."""
+
+    def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
+        """``cancel`` is told once, by whoever cancels first."""
+        self.request = request
+        self._cancel = cancel
+        self._cancelled = threading.Event()
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Tells ``listener`` all events: those that have come in this thread, later ones in the engine's."""
+        with self._lock:
+            for event in self._events:
+                listener(event)
+            if not self.ended:
+                self._listeners.append(listener)
+
+    def __iter__(self) -> Iterator[Event]:
+        """All events from the first on; blocks for each, and ends after Finished or Failed."""
+        inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.listen(inbox.put)
+        while True:
+            event = inbox.get()
+            yield event
+            if isinstance(event, Finished | Failed):
+                return
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last event has come."""
+        return bool(self._events) and isinstance(self._events[-1], Finished | Failed)
+
+    def cancel(self) -> None:
+        """Ends the generation: at once while it waits, else before its next round.
+
+        The stream still finishes properly.
+        """
+        if not self._cancelled.is_set():
+            self._cancelled.set()
+            self._cancel(self)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def publish(self, event: Event) -> None:
+        """For engines only: the next event."""
+        with self._lock:
+            self._events.append(event)
+            for listener in self._listeners:
+                listener(event)
+            if self.ended:
+                self._listeners.clear()
+
+
+class Watcher(Protocol):
+    """Looks on while something is loaded, and may end it."""
+
+    @property
+    def cancelled(self) -> bool: ...
+
+    def on_progress(self, progress: Progress) -> None:
+        """How far a download has come."""
+
+
+class Engine(Protocol):
+    """Loads one pair at a time and answers requests, one after the other."""
+
+    @property
+    def loaded(self) -> Loaded | None: ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits, loading included."""
+
+    def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        """Fetches what is not on disk and replaces what is loaded, after the requests that wait. Blocks.
+
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; what
+        was loaded before then stays.
+        """
+
+    def unload(self) -> None:
+        """Frees the models' memory, after the requests that wait."""
+
+    def generate(self, request: Request) -> Generation:
+        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+
+    def close(self) -> None:
+        """Cancels everything and frees the models' memory."""
