@@ -116,7 +116,7 @@ class Generation:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Tells ``listener`` all events: those that have come in this thread, later ones in the engine's."""
+        """Tells ``listener`` all events: past ones in this thread, later ones in the engine's."""
         with self._lock:
             for event in self._events:
                 listener(event)
@@ -182,7 +182,7 @@ class Engine(Protocol):
         """Whether anything runs or waits, loading included."""
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Fetches what is not on disk and replaces what is loaded, after the requests that wait. Blocks.
+        """Fetches what is not on disk and replaces what is loaded, once waiting requests are done. Blocks.
 
         Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; what
         was loaded before then stays.

@@ -14,12 +14,12 @@ SEPARATOR = "::"
 class LoadRequest:
     """A target, what drafts for it, and how both are held and computed.
 
-    ``target`` is the id of a pair or of a model in the catalog, or a folder. ``draft`` is a model's id or
-    a folder, "" for none, and None for what the catalog pairs with the target. ``heads`` are folders, added
-    to the pair's own. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and
-    machine, suggest. ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether
-    a step that is compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be
-    captured. ``threads`` that compute; None is one for each physical core.
+    ``target`` is the id of a pair or of a model in the catalog, or a folder. ``draft`` is a model's id
+    or a folder, "" for none, and None for what the catalog pairs with the target. ``heads`` are folders,
+    added to the pair's own. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model
+    and machine, suggest. ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``:
+    whether a step that is compiled for this processor may be used; ``cuda_graphs``: whether rounds on a
+    GPU may be captured. ``threads`` that compute; None is one for each physical core.
     """
 
     target: str
