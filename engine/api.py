@@ -182,10 +182,10 @@ class Engine(Protocol):
         """Whether anything runs or waits, loading included."""
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Fetches what is not on disk and replaces what is loaded, once waiting requests are done. Blocks.
+        """Fetches what is not here and replaces what is loaded, behind the requests that wait. Blocks.
 
-        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory; what
-        was loaded before then stays.
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory;
+        what was loaded before then stays.
         """
 
     def unload(self) -> None:
