@@ -21,11 +21,12 @@ from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
+from engine.decoding.narrator import Narrator
 from engine.decoding.prefix import chunks
 from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler, resolve_rule
 from engine.decoding.target import Target
-from engine.decoding.text import Detokenizer, StopStrings, TextCodec
+from engine.decoding.text import TextCodec
 from engine.drafting import controllers, proposers
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.choice import Choice
@@ -35,18 +36,7 @@ from engine.drafting.proposers.best import BestProposer
 from engine.drafting.proposers.suffix import RECALLING
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
-from engine.events import (
-    Drafted,
-    Emitted,
-    Event,
-    Finished,
-    FinishReason,
-    Origin,
-    Piece,
-    Prefilled,
-    Round,
-    Started,
-)
+from engine.events import Event, Finished, FinishReason, Prefilled, Round, Started
 from engine.machine.failures import device_errors
 from engine.models.base import Model
 from engine.request import AcceptanceRule, Control, Request
@@ -127,7 +117,7 @@ class Session:
             return
         ending = self._ending(request, len(prompt))
         rounds = self._decode(context, proposer, sampler, request, ending)
-        narrator = _Narrator(self.codec, prompt, request, ending)
+        narrator = Narrator(self.codec, prompt, request, ending)
         with contextlib.closing(rounds):
             yield from narrator.narrate(rounds, cancelled)
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
@@ -231,62 +221,3 @@ class Session:
             proposer = proposers.create(wanted.proposer, wanted.options, self.resources)
             self._proposers[wanted.proposer] = options, proposer
         return proposer
-
-
-class _Narrator:
-    """Turns rounds into events with text, and ends at stop strings."""
-
-    def __init__(
-        self, codec: TextCodec, prompt: list[int], request: Request, ending: Ending
-    ) -> None:
-        self.codec, self.ending = codec, ending
-        self.detokenizer = Detokenizer(codec, prompt)
-        self.stops = StopStrings(request.stop)
-        self.text: list[str] = []
-        self.tokens: list[int] = []
-
-    def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
-        for round in rounds:
-            yield self._emitted(round)
-            if self.stops.stopped:
-                break
-            if cancelled():
-                yield self._finished(FinishReason.CANCELLED)
-                return
-        ended = self.stops.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
-        yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
-
-    def _emitted(self, round: Round) -> Emitted:
-        """Adds the round's tokens to the text, up to a stop string."""
-        visible: list[str] = []
-        pieces: list[Piece] = []
-        shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
-        origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
-        for token, origin, p in zip(round.tokens[: round.emitted], origins, shown_p, strict=False):
-            text = self.detokenizer.push(token)
-            pieces.append(Piece(token, text, origin, p))
-            visible.append(self.stops.push(text))
-            if self.stops.stopped:
-                break
-        self.tokens += [piece.token for piece in pieces]
-        self.text += visible
-        return Emitted(
-            round=replace(round, emitted=len(pieces)),
-            pieces=tuple(pieces),
-            drafted=self._drafted(round),
-            next_text=self.codec.token_text(round.next_token),
-            text="".join(visible),
-        )
-
-    def _drafted(self, round: Round) -> tuple[Drafted, ...]:
-        accepted = frozenset(round.accepted_path)
-        return tuple(
-            Drafted(token, self.codec.token_text(token), node in accepted, p, q)
-            for node, (token, p, q) in enumerate(
-                zip(round.tree.tokens, round.p, round.q, strict=True)
-            )
-        )
-
-    def _finished(self, reason: FinishReason) -> Finished:
-        tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
-        return Finished(reason, tail, "".join(self.text) + tail, tuple(self.tokens))

@@ -1,0 +1,70 @@
+"""Rounds in, events with text out; ends at stop strings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from engine.decoding.loop import Ending
+from engine.decoding.text import Detokenizer, StopStrings, TextCodec
+from engine.events import Drafted, Emitted, Event, Finished, FinishReason, Origin, Piece, Round
+from engine.request import Request
+
+
+class Narrator:
+    """Turns rounds into events with text, and ends at stop strings."""
+
+    def __init__(
+        self, codec: TextCodec, prompt: list[int], request: Request, ending: Ending
+    ) -> None:
+        self.codec, self.ending = codec, ending
+        self.detokenizer = Detokenizer(codec, prompt)
+        self.stops = StopStrings(request.stop)
+        self.text: list[str] = []
+        self.tokens: list[int] = []
+
+    def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        for round in rounds:
+            yield self._emitted(round)
+            if self.stops.stopped:
+                break
+            if cancelled():
+                yield self._finished(FinishReason.CANCELLED)
+                return
+        ended = self.stops.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
+        yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
+
+    def _emitted(self, round: Round) -> Emitted:
+        """Adds the round's tokens to the text, up to a stop string."""
+        visible: list[str] = []
+        pieces: list[Piece] = []
+        shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
+        origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
+        for token, origin, p in zip(round.tokens[: round.emitted], origins, shown_p, strict=False):
+            text = self.detokenizer.push(token)
+            pieces.append(Piece(token, text, origin, p))
+            visible.append(self.stops.push(text))
+            if self.stops.stopped:
+                break
+        self.tokens += [piece.token for piece in pieces]
+        self.text += visible
+        return Emitted(
+            round=replace(round, emitted=len(pieces)),
+            pieces=tuple(pieces),
+            drafted=self._drafted(round),
+            next_text=self.codec.token_text(round.next_token),
+            text="".join(visible),
+        )
+
+    def _drafted(self, round: Round) -> tuple[Drafted, ...]:
+        accepted = frozenset(round.accepted_path)
+        return tuple(
+            Drafted(token, self.codec.token_text(token), node in accepted, p, q)
+            for node, (token, p, q) in enumerate(
+                zip(round.tree.tokens, round.p, round.q, strict=True)
+            )
+        )
+
+    def _finished(self, reason: FinishReason) -> Finished:
+        tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
+        return Finished(reason, tail, "".join(self.text) + tail, tuple(self.tokens))
