@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from app.defaults import Defaults
 from app.runtime import Runtime
-from app.server.asking import Drafting, chat_requests, completion_requests, named_as_in
 from app.server.counter import Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
 from app.server.errors import ApiError, Route
 from app.server.models import Models
 from app.server.payload import JsonReply
 from app.server.replying import Job, reply
+from app.server.requests import Drafting, chat_requests, completion_requests, named_as_in
 from app.server.schemas import ChatBody, CompletionBody, GenerationBody, parse
 from app.server.unsupported import refuse
 from app.switch import ApiSwitch

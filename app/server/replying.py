@@ -16,7 +16,7 @@ from app.server import figures
 from app.server.answer import Answer
 from app.server.counter import Ticket, events_of
 from app.server.dialects import Dialect
-from app.server.leaving import unless_gone
+from app.server.disconnect import unless_disconnected
 from app.server.payload import JsonReply
 from app.server.streaming import EventStream, comment, data
 from engine.events import Emitted, Event, Finished, Queued, Started
@@ -53,7 +53,7 @@ async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
     if job.stream:
         return EventStream(_chunks(ticket, job), ticket.close)
     try:
-        body = await unless_gone(http.receive, _whole(ticket, job))
+        body = await unless_disconnected(http.receive, _whole(ticket, job))
     finally:
         ticket.close()
     return Response(status_code=CLIENT_LEFT) if body is None else JsonReply(body)

@@ -8,8 +8,8 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from app.server.disconnect import unless_disconnected
 from app.server.errors import translate
-from app.server.leaving import unless_gone
 from app.server.payload import encode
 
 DONE = b"data: [DONE]\n\n"
@@ -48,6 +48,6 @@ class EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await unless_gone(receive, self.stream_response(send))
+            await unless_disconnected(receive, self.stream_response(send))
         finally:
             self._close()

@@ -1,6 +1,6 @@
 """The Gradio pages. ``build_ui`` makes them, ``presentation`` says how they are mounted."""
 
 from app.ui.build import build_ui
-from app.ui.parts import presentation
+from app.ui.presentation import presentation
 
 __all__ = ["build_ui", "presentation"]

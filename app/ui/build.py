@@ -10,19 +10,20 @@ from app.runtime import Runtime
 from app.store import Store
 from app.switch import ApiSwitch
 from app.training import Trainings
-from app.ui.desk import Desk
+from app.ui.components import AT_ONCE
 from app.ui.opener import Opener
-from app.ui.pages.chat import ChatPage, chat_page, follows_default, kept_values
-from app.ui.pages.models import models_page
-from app.ui.pages.pair import picker_updates
-from app.ui.pages.race import RacePage, race_page
-from app.ui.pages.server import server_page
-from app.ui.pages.train import train_page
-from app.ui.panel import allowed
-from app.ui.parts import AT_ONCE
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_values
+from app.ui.pages.chat.pair import picker_updates
+from app.ui.pages.chat.panel import allowed
+from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pages.models.page import models_page
+from app.ui.pages.race.page import RacePage, race_page
+from app.ui.pages.server.page import server_page
+from app.ui.pages.train.backend import TrainBackend
+from app.ui.pages.train.page import train_page
+from app.ui.pickers import Pickers
 from app.ui.settings import DRAFTING
-from app.ui.shelf import Shelf
-from app.ui.training_desk import TrainingDesk
 from app.ui.words import Words
 from engine.drafting import proposers
 
@@ -30,8 +31,8 @@ from engine.drafting import proposers
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     """The pages; mount them with ``presentation()``."""
     store = Store(runtime.data_dir)
-    desk = Desk(runtime, store)
-    shelf = Shelf(runtime, Opener(runtime))
+    backend = ChatBackend(runtime, store)
+    pickers, opener = Pickers(runtime), Opener(runtime)
     trainings = Trainings(runtime.data_dir)
     runtime.ending.callback(trainings.close)
     with gr.Blocks(
@@ -45,34 +46,34 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         )
         with gr.Tabs(elem_id="pages"):
             with gr.Tab(Words.CHAT, id="chat", render_children=True):
-                chat = chat_page(desk, shelf)
+                chat = chat_page(backend, pickers, opener)
             with gr.Tab(Words.RACE, id="race", render_children=True):
                 race = race_page(runtime)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
-                models_page(desk, shelf)
+                models_page(ModelsBackend(runtime, opener), backend.status)
             with gr.Tab(Words.TRAIN, id="train", render_children=True):
-                train_page(TrainingDesk(runtime, trainings, shelf), desk.status)
+                train_page(TrainBackend(runtime, trainings, pickers, opener), backend.status)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
                 server_page(runtime, switch)
-        _when_ready(chat, race, desk, shelf)
+        _when_ready(chat, race, backend, pickers)
     return blocks
 
 
-def _when_ready(chat: ChatPage, race: RacePage, desk: Desk, shelf: Shelf) -> None:
+def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
     def fill(event: gr.EventData, proposer: str, racer: str) -> list[Any]:
-        loaded = desk.runtime.service.loaded
+        loaded = backend.runtime.service.loaded
         available = loaded.proposers if loaded else proposers.names()
-        kept = kept_values(chat, desk)
+        kept = kept_values(chat, backend)
         first = bool(event._data.get("first"))
         values = kept[1:] if first else [gr.skip()] * len(kept[1:])
-        if first or follows_default(desk):  # another pair may have another default
+        if first or follows_default(backend):  # another pair may have another default
             proposer = kept[0]
             for at, name in enumerate(chat.panel.names[1:]):
                 values[at] = kept[1 + at] if name in DRAFTING else values[at]
         return [
-            *picker_updates(shelf),
+            *picker_updates(pickers),
             allowed(available, proposer),
             *values,
             allowed(available, racer),

@@ -1,1 +1,2 @@
-"""The pages: each is a function that builds itself and returns its named elements."""
+"""The pages, a folder each. ``page.py`` builds it, ``backend.py`` answers it; the script that draws it is
+named as the folder is, and all its styles are served."""

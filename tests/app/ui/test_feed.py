@@ -6,8 +6,8 @@ import json
 import threading
 import time
 
+from app.ui.components import dumps
 from app.ui.feed import Feed, since
-from app.ui.parts import dumps
 from tests.app.ui.conftest import awaited
 
 

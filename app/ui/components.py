@@ -1,0 +1,89 @@
+"""The few building blocks of all pages: components drawn by a script, and what Python answers them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import logging
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import gradio as gr
+
+from app.ui.words import Words
+from engine.errors import ForetokenError
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: dict[str, Any] = {"queue": False, "api_visibility": "private"}
+"""How every event reaches Python: by a plain request. Through Gradio's queue and its one stream of
+answers a message was now and then never answered, in 2 of 21 browser tests of one run, in none since."""
+
+_START = """
+const start = () => window.Foretoken?.%s
+  ? window.Foretoken.%s({element, props, trigger, server, watch})
+  : setTimeout(start, 10);
+start();
+"""
+
+
+def scripted(
+    script: str,
+    template: str,
+    *,
+    events: tuple[str, ...] = (),
+    functions: tuple[Callable[[Any], Any], ...] = (),
+    **arguments: Any,
+) -> gr.HTML:
+    """A component drawn by what a page's script registered as ``script``, which may trigger ``events``.
+
+    Its template never changes, so what the script drew survives updates of the value.
+    """
+    declared = "".join(f"// triggers '{event}'\n" for event in events)
+    return gr.HTML(
+        None,
+        html_template=template,
+        js_on_load=declared + _START % (script, script),
+        apply_default_css=False,
+        server_functions=[_server_function(function) for function in functions],
+        **arguments,
+    )
+
+
+def dumps(value: Any) -> str:
+    """JSON without ``<``: the text passes through an HTML component."""
+    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+
+
+_answers = count(1)
+
+
+def answer(make: Callable[[], dict[str, Any]]) -> str:
+    """What ``make`` returns, or ``{"refused": why}``, as the value of a scripted component.
+
+    Each answer is numbered: a component is not told of a value that equals its last, and the page
+    would wait for the second of two equal refusals for ever.
+    """
+    try:
+        made = make()
+    except ForetokenError as error:
+        made = {"refused": str(error)}
+    except Exception:
+        logger.exception("A page's request failed")
+        made = {"refused": Words.FAILED}
+    return dumps({**made, "answer": next(_answers)})
+
+
+def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A plain function, which Gradio can mark as callable from the page; a method it cannot."""
+
+    def ask(data: Any) -> Any:
+        return function(data)
+
+    async def ask_patiently(data: Any) -> Any:
+        return await function(data)
+
+    found = ask_patiently if inspect.iscoroutinefunction(function) else ask
+    found.__name__ = function.__name__
+    return found

@@ -1,0 +1,219 @@
+"""What the chat page asks for, in plain values: no Gradio, no HTML.
+
+Every answer is JSON. Mistakes of users raise ``ForetokenError``, whose text the page shows.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from app.defaults import Defaults
+from app.runtime import OpeningState, Runtime
+from app.store import Store, StoredMessage
+from app.ui import view
+from app.ui.feed import since
+from app.ui.replies import Writings
+from app.ui.settings import Settings
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import InvalidRequest, NotLoaded
+from engine.loading.fit import human
+from engine.loading.hub import Progress
+
+
+class ChatBackend:
+    """Chats and replies of one running app."""
+
+    def __init__(self, runtime: Runtime, store: Store) -> None:
+        self.runtime = runtime
+        self.store = store
+        self.defaults = Defaults(runtime.data_dir)
+        self.writings = Writings(store)
+        self._turns = threading.Lock()
+
+    # ---- questions with one answer
+
+    def boot(self, data: View) -> View:
+        """What a page that was just opened needs: ``chat`` is the one it showed last."""
+        chat = data.get("chat")
+        if chat is not None and not self.store.has_chat(int(chat)):
+            chat = None
+        return {**self.status(), "chats": self.chats(), "chat": self.chat(chat)}
+
+    def status(self, data: View | None = None) -> View:
+        """Which model answers, and whether one is being opened."""
+        status = self.runtime.opening.status
+        working = status.state is OpeningState.WORKING
+        failed = status.state is OpeningState.FAILED
+        return {
+            "loaded": self._loaded(),
+            "opening": Words.opening(status.title, status.message) if working else None,
+            "progress": show_progress(status.progress) if working else None,
+            "failed": status.message if failed else None,
+        }
+
+    def default_settings(self) -> Settings:
+        """What the panel shows until something is chosen: how the pair drafts by default."""
+        loaded = self.runtime.service.loaded
+        return Settings.drafting_as(self.defaults.speculation(loaded)) if loaded else Settings()
+
+    def _loaded(self) -> View | None:
+        loaded = self.runtime.service.loaded
+        found, measured = describe(loaded), self.defaults.of(loaded)
+        if found and measured:
+            found["detail"] += f"\n{Words.measured_default(str(measured))}"
+        return found
+
+    def chats(self, data: View | None = None) -> list[View]:
+        return [{"id": chat.id, "title": chat.title} for chat in self.store.chats()]
+
+    def chat(self, chat: int | None) -> View | None:
+        """One chat with its messages, and the reply being written in it."""
+        if chat is None:
+            return None
+        chat = int(chat)
+        writing = self.writings.of_chat(chat)
+        running = {"run": writing.run, "message": writing.message} if writing else None
+        messages = [show_message(message) for message in self.store.messages(chat)]
+        return {"id": chat, "messages": messages, "running": running}
+
+    def open_chat(self, data: View) -> View:
+        chat = int(data["chat"])
+        found = self.chat(chat) if self.store.has_chat(chat) else None
+        return {"chats": self.chats(), "chat": found}
+
+    def rename_chat(self, data: View) -> list[View]:
+        self.store.rename(int(data["chat"]), str(data["title"]))
+        return self.chats()
+
+    def delete_chat(self, data: View) -> list[View]:
+        self._stop_chat(int(data["chat"]))
+        self.store.delete(int(data["chat"]))
+        return self.chats()
+
+    def clear_chat(self, data: View) -> View | None:
+        if data.get("chat") is None:
+            return None
+        chat = int(data["chat"])
+        self._stop_chat(chat)
+        self.store.clear(chat)
+        return self.chat(chat)
+
+    def stop(self, data: View) -> bool:
+        writing = self.writings.find(int(data["run"]))
+        if writing is not None:
+            writing.stop()
+        return writing is not None
+
+    async def follow(self, data: View) -> View | None:
+        """What came of a reply since the page asked last; None when it is known no more."""
+        writing = self.writings.find(int(data["run"]))
+        return await since(writing.feed, int(data["from"])) if writing else None
+
+    def rounds(self, data: View) -> View:
+        """The lanes and totals of a finished reply."""
+        lines = self.store.trace(int(data["message"]))
+        shown, statistics = view.rounds(lines)
+        return {"rounds": shown, "stats": view.totals(statistics) if shown else None}
+
+    def _stop_chat(self, chat: int) -> None:
+        writing = self.writings.of_chat(chat)
+        if writing is not None:
+            writing.stop()
+            writing.done.wait(timeout=5)
+
+    # ---- replies
+
+    def act(self, data: View, settings: Settings) -> View:
+        """Send, retry or edit; tells the page the run to follow and what changed in the chat."""
+        with self._turns:
+            return self._act(data, settings)
+
+    def _act(self, data: View, settings: Settings) -> View:
+        chat = int(data["chat"]) if data.get("chat") else None
+        if chat is not None and not self.store.has_chat(chat):
+            chat = None
+        if chat is not None and self.writings.of_chat(chat) is not None:
+            raise InvalidRequest("messages", Words.BUSY)
+        kept, text = self._kept(data, self.store.messages(chat) if chat else ())
+        if self.runtime.service.loaded is None:
+            opening = self.runtime.opening.status.state is OpeningState.WORKING
+            raise NotLoaded(Words.STILL_LOADING if opening else Words.NOT_LOADED)
+        pairs = [(message.role, message.text) for message in kept]
+        if text is not None:
+            pairs.append(("user", text))
+        request = settings.request(view.history(pairs, settings.system))
+        generation = self.runtime.service.submit(request)
+        if chat is None:
+            chat = self.store.new_chat()
+        keep = kept[-1].id if kept else 0
+        user, reply = self.store.begin_turn(chat, text, keep=keep)
+        writing = self.writings.start(generation, chat, reply)
+        return {
+            "run": writing.run,
+            "chat": chat,
+            "chats": self.chats(),
+            "kept": [message.id for message in kept],
+            "user": {"id": user, "role": "user", "text": text} if user else None,
+            "reply": {"id": reply, "role": "assistant", "text": "", "status": "running"},
+        }
+
+    @staticmethod
+    def _kept(
+        data: View, messages: tuple[StoredMessage, ...]
+    ) -> tuple[tuple[StoredMessage, ...], str | None]:
+        """The messages that stay, and the user's new text if any."""
+        action = data["action"]
+        if action == "send":
+            return messages, _text(data)
+        before = tuple(m for m in messages if m.id < int(data["message"]))
+        if len(before) == len(messages):
+            raise InvalidRequest("messages", Words.GONE)
+        return before, _text(data) if action == "edit" else None
+
+
+def _text(data: View) -> str:
+    text = str(data.get("text") or "")
+    if not text.strip():
+        raise InvalidRequest("messages", Words.EMPTY)
+    return text
+
+
+def show_message(message: StoredMessage) -> View:
+    """A stored message as the page reads it."""
+    return {
+        "id": message.id,
+        "role": message.role,
+        "text": message.text,
+        "marks": message.marks,
+        "status": message.status,
+        "error": message.error,
+        "stats": view.totals(message.statistics) if message.statistics else None,
+    }
+
+
+def show_progress(progress: Progress | None) -> View | None:
+    """A download's progress as the pages read it."""
+    if progress is None:
+        return None
+    return {
+        "done": human(progress.bytes),
+        "total": human(progress.total),
+        "share": progress.fraction,
+        "speed": f"{human(int(progress.bytes_per_s))}/s",
+        "eta": None if progress.eta_s is None else Words.duration(progress.eta_s),
+    }
+
+
+def describe(loaded: Any) -> View | None:
+    """The loaded pair in a few words."""
+    if loaded is None:
+        return None
+    return {
+        "name": loaded.name,
+        "pip": loaded.name.lower().startswith("pip"),
+        "label": Words.loaded(loaded.name, loaded.draft),
+        "detail": Words.loaded_detail(loaded),
+        "proposers": list(loaded.proposers),
+    }

@@ -1,0 +1,138 @@
+"""The chat page: conversation and rounds in one scripted component, the side panel beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from app.ui.components import AT_ONCE, answer, scripted
+from app.ui.opener import Opener
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.pair import PairPicker, pair_picker
+from app.ui.pages.chat.panel import Panel, panel
+from app.ui.pickers import Pickers
+from app.ui.settings import Settings
+from app.ui.words import Words
+from engine.drafting import proposers
+from engine.errors import ForetokenError
+
+SETTINGS = "chat"
+"""The name under which the panel's values are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPage:
+    """The named elements."""
+
+    view: gr.HTML
+    panel: Panel
+    pair: PairPicker
+    mark: gr.Checkbox
+
+
+def chat_page(backend: ChatBackend, pickers: Pickers, opener: Opener) -> ChatPage:
+    """Build the page inside the current tab and wire its events."""
+    with gr.Row(elem_id="chat-page", elem_classes="ft-page"):
+        with gr.Column(elem_id="side", scale=0, min_width=260):
+            gr.HTML('<div id="ft-chats"></div>', js_on_load=None, apply_default_css=False)
+            with gr.Column(elem_id="settings"):
+                pair = pair_picker(pickers, opener)
+                mark = gr.Checkbox(
+                    False, label=Words.MARK, info=Words.MARK_INFO, elem_id="mark-origins"
+                )
+                controls = panel()
+                defaults = gr.Button(Words.DEFAULTS, size="sm", elem_id="defaults")
+        view = scripted(
+            "chat",
+            '<div class="ft-chat"></div>',
+            events=("act", "ready"),
+            functions=(
+                backend.boot,
+                backend.status,
+                backend.open_chat,
+                backend.rename_chat,
+                backend.delete_chat,
+                backend.clear_chat,
+                backend.stop,
+                backend.follow,
+                backend.rounds,
+            ),
+            elem_id="chat-view",
+        )
+    page = ChatPage(view, controls, pair, mark)
+    _wire(page, backend, defaults)
+    return page
+
+
+def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
+    def act(event: gr.EventData, *values: Any) -> str:
+        return answer(lambda: backend.act(dict(event._data), page.panel.settings(values)))
+
+    page.view.act(
+        act,
+        page.panel.inputs,
+        page.view,
+        show_progress="hidden",
+        concurrency_limit=None,
+        trigger_mode="multiple",
+        **AT_ONCE,
+    )
+
+    def keep(*values: Any) -> None:
+        # A wrong value is told when a message is sent; the last right ones stay kept.
+        with contextlib.suppress(ForetokenError):
+            settings = page.panel.settings(values)
+            backend.store.keep_setting(SETTINGS, settings.choices(backend.default_settings()))
+
+    gr.on(
+        [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
+        keep,
+        page.panel.inputs,
+        show_progress="hidden",
+        trigger_mode="always_last",
+        **AT_ONCE,
+    )
+
+    def show_options(proposer: str) -> Any:
+        updates = [gr.Group(visible=name == proposer) for name in page.panel.groups]
+        return updates if len(updates) > 1 else updates[0]  # a single output takes no list
+
+    page.panel.proposer.change(
+        show_options,
+        page.panel.proposer,
+        list(page.panel.groups.values()),
+        show_progress="hidden",
+        **AT_ONCE,
+    )
+    defaults.click(
+        lambda: page.panel.values(backend.default_settings()),
+        None,
+        page.panel.inputs,
+        show_progress="hidden",
+        **AT_ONCE,
+    )
+    page.mark.change(
+        None,
+        page.mark,
+        None,
+        js="(on) => document.body.classList.toggle('show-marks', on)",
+        **AT_ONCE,
+    )
+
+
+def kept_values(page: ChatPage, backend: ChatBackend) -> list[Any]:
+    """The panel's values as they were left, the proposer first."""
+    default = backend.default_settings()
+    settings = Settings.from_json(backend.store.setting(SETTINGS), default)
+    if settings.proposer not in proposers.names():
+        settings = default
+    return page.panel.values(settings)
+
+
+def follows_default(backend: ChatBackend) -> bool:
+    """Whether drafting was left as the loaded pair does it by default."""
+    kept = backend.store.setting(SETTINGS)
+    return not isinstance(kept, dict) or "proposer" not in kept

@@ -1,0 +1,121 @@
+"""Target and draft pickers of the side panel: every target, and only the drafts that fit it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from app.ui.components import AT_ONCE
+from app.ui.opener import Opener
+from app.ui.pickers import Pickers
+from app.ui.words import Words
+from engine.errors import ForetokenError
+from engine.loading.catalog import SEPARATOR
+from engine.models.checkpoints.checkpoint import AUTO
+
+REFRESH = "() => window.Foretoken.refresh()"
+
+
+@dataclass(frozen=True, slots=True)
+class PairPicker:
+    """The named elements."""
+
+    target: gr.Dropdown
+    draft: gr.Dropdown
+    quantization: gr.Dropdown
+    kv_cache: gr.Dropdown
+    load: gr.Button
+    note: gr.HTML
+
+
+def pair_picker(pickers: Pickers, opener: Opener) -> PairPicker:
+    """Build the pickers inside the current column."""
+    with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
+        target = gr.Dropdown(
+            pickers.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
+        )
+        draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
+        quantization = gr.Dropdown(
+            [(label, name) for name, label in Words.QUANTIZATIONS.items()],
+            value=AUTO,
+            label=Words.QUANTIZATION,
+            info=Words.QUANTIZATION_INFO,
+            elem_id="quantization",
+        )
+        kv_cache = gr.Dropdown(
+            [(label, name) for name, label in Words.KV_CACHES.items()],
+            value=AUTO,
+            label=Words.KV_CACHE,
+            info=Words.KV_CACHE_INFO,
+            elem_id="kv-cache",
+        )
+        load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
+        note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
+    picker = PairPicker(target, draft, quantization, kv_cache, load, note)
+    _wire(picker, pickers, opener)
+    return picker
+
+
+def _wire(picker: PairPicker, pickers: Pickers, opener: Opener) -> None:
+    def show_drafts(target: str | None) -> list[Any]:
+        return draft_update(pickers, target)
+
+    picker.target.input(
+        show_drafts,
+        picker.target,
+        [picker.draft, picker.load],
+        show_progress="hidden",
+        **AT_ONCE,
+    )
+    picker.draft.input(
+        pickers.load_label,
+        [picker.target, picker.draft],
+        picker.load,
+        show_progress="hidden",
+        **AT_ONCE,
+    )
+
+    def load(target: str | None, draft: str | None, quantization: str, kv_cache: str) -> str:
+        try:
+            opener.start(pair_text(target, draft), quantization, kv_cache)
+        except ForetokenError as error:
+            return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
+        return ""
+
+    picker.load.click(
+        load,
+        [picker.target, picker.draft, picker.quantization, picker.kv_cache],
+        picker.note,
+        show_progress="hidden",
+        **AT_ONCE,
+    ).then(None, None, None, js=REFRESH, **AT_ONCE)
+
+
+def picker_updates(pickers: Pickers) -> list[Any]:
+    """The pickers and the load button, as things are on disk now, showing the opened pair."""
+    choices = pickers.targets()
+    target, draft = pickers.shown()
+    if target is None:
+        target = choices[0][1] if choices else None
+        return [gr.Dropdown(choices=choices, value=target), *draft_update(pickers, target)]
+    drafts, _ = pickers.drafts_of(target)
+    return [
+        gr.Dropdown(choices=choices, value=target),
+        gr.Dropdown(choices=drafts, value=draft),
+        pickers.load_label(target, draft),
+    ]
+
+
+def pair_text(target: str | None, draft: str | None) -> str:
+    """What ``Catalog.resolve`` takes."""
+    return f"{target or ''}{SEPARATOR}{draft}" if draft else target or ""
+
+
+def draft_update(pickers: Pickers, target: str | None) -> list[Any]:
+    """The draft picker and the load button for a newly chosen target."""
+    choices, chosen = pickers.drafts_of(target)
+    draft = gr.Dropdown(choices=choices, value=chosen)
+    return [draft, pickers.load_label(target, chosen)]

@@ -1,0 +1,100 @@
+"""What the Models page asks for: the catalog in plain values, and opening pairs."""
+
+from __future__ import annotations
+
+from app.runtime import OpeningState, Runtime
+from app.ui.opener import Opener
+from app.ui.view import View
+from app.ui.words import Words, count
+from engine.errors import ForetokenError, ModelError
+from engine.loading import fit as memory
+from engine.loading import hub
+from engine.loading.catalog import SEPARATOR, ModelSpec, Pairing
+from engine.loading.fit import ModelSize, human
+
+
+class ModelsBackend:
+    """The catalog of one running app."""
+
+    def __init__(self, runtime: Runtime, opener: Opener) -> None:
+        self.runtime = runtime
+        self.opener = opener
+
+    def catalog(self, data: View | None = None) -> View:
+        """All pairs with all that is known of them."""
+        catalog = self.runtime.catalog
+        free = memory.free_bytes()
+        return {
+            "pairs": [self._pair(pair, free) for pair in catalog.pairs],
+            "problems": list(catalog.problems),
+            "memory": Words.memory(human(free), human(memory.total_bytes())),
+        }
+
+    def _pair(self, pair: Pairing, free: int) -> View:
+        specs = [pair.target] if pair.draft is None else [pair.target, pair.draft]
+        missing = sum(spec.bytes for spec in specs if hub.locate(spec) is None)
+        known = all(spec.parameters for spec in specs)
+        fit = memory.fit(*map(ModelSize.of, specs), free=free) if known else None
+        return {
+            "id": pair.id,
+            "name": pair.name,
+            "note": pair.note,
+            "models": [
+                self._model(role, spec)
+                for role, spec in zip((Words.TARGET, Words.DRAFT), specs, strict=False)
+            ],
+            "target": pair.target.id,
+            "missing": human(missing) if missing else None,
+            "broken": not known,
+            "fits": None if fit is None else "yes" if fit.fits else "part" if fit.context else "no",
+            "fit": fit.sentence if fit else Words.FILES_MISSING,
+        }
+
+    @staticmethod
+    def _model(role: str, spec: ModelSpec) -> View:
+        return {
+            "role": role,
+            "name": spec.name,
+            "source": spec.repository or Words.SHIPPED,
+            "size": human(spec.bytes) if spec.bytes else "",
+            "parameters": count(spec.parameters) if spec.parameters else "",
+            "context": f"{spec.context:,}" if spec.context else "",
+            "licence": spec.licence,
+            "gated": spec.gated,
+            "here": hub.locate(spec) is not None,
+            "note": spec.note,
+        }
+
+    def why_not(self, data: View) -> list[View]:
+        """Every other model as a draft for one target, each with the reason it does not fit."""
+        choices = self.runtime.catalog.drafts_for(str(data["target"]), hub.locate)
+        return [{"name": c.spec.name, "reason": c.reason, "across": c.across} for c in choices]
+
+    def open(self, data: View) -> View:
+        """Open a pair or a folder; the answer holds the error that is known at once, if any."""
+        try:
+            if "folder" in data:
+                text = _folders(str(data["folder"]), str(data.get("draft") or ""))
+            else:
+                text = str(data["pair"])
+            self.opener.start(text)
+        except ForetokenError as error:
+            return {"error": str(error)}
+        return {"error": None}
+
+    def cancel(self, data: View | None = None) -> bool:
+        self.opener.cancel()
+        return self.runtime.opening.status.state is OpeningState.WORKING
+
+
+def _folders(target: str, draft: str) -> str:
+    target, draft = target.strip().strip("\"'"), draft.strip().strip("\"'")
+    if not target:
+        raise ModelError(Words.FOLDER_EMPTY)
+    parts = [_path(target), *([_path(draft)] if draft else [])]
+    return SEPARATOR.join(parts)
+
+
+def _path(text: str) -> str:
+    """A bare name is meant as a folder here, not as a model's id."""
+    return text if any(sign in text for sign in "/\\~") else f"./{text}"

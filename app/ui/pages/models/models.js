@@ -1,0 +1,111 @@
+// The models page: the catalog as cards, a local folder, and what is loaded now.
+
+import { h } from "../../shared/dom.js";
+import { register } from "../../shared/pages.js";
+import { status } from "../../shared/status.js";
+import { words } from "../../shared/words.js";
+import { say } from "./words.js";
+
+class ModelsPage {
+  constructor({ element, server }) {
+    this.server = server;
+    this.now = h("section", { class: "now", "aria-label": say.now });
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.cards = h("div", { class: "cards" });
+    this.memory = h("p", { class: "hint" });
+    element.querySelector(".ft-models").replaceChildren(
+      this.now, this.alert, this.folder(), h("div", { class: "cards-head" }, h("h2", {}, say.catalog), this.memory), this.cards);
+    status.watch((latest) => this.show(latest), server.status);
+    this.refresh();
+  }
+
+  async refresh() {
+    const catalog = await this.server.catalog({});
+    this.memory.textContent = catalog.memory;
+    this.cards.replaceChildren(
+      ...catalog.problems.map((problem) => h("p", { class: "ft-error" }, problem)),
+      ...catalog.pairs.map((pair) => this.card(pair)));
+    this.mark();
+  }
+
+  show(latest) {
+    const { loaded, opening, progress, failed } = latest;
+    const lines = [];
+    if (loaded) lines.push(h("p", { class: "now-name" }, loaded.label), ...loaded.detail.split("\n").map((line) => h("p", { class: "hint" }, line)));
+    else if (!opening) lines.push(h("p", { class: "now-name" }, words.noModel));
+    if (opening) {
+      lines.push(h("div", { class: "opening", role: "status" }, h("span", { class: "spinner", "aria-hidden": true }), h("span", {}, opening),
+        progress ? h("progress", { max: 1, value: progress.share, "aria-label": opening }) : null,
+        progress ? h("span", { class: "hint" }, say.progress(progress)) : null,
+        progress ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.server.cancel({}) } }, words.cancel) : null));
+    }
+    this.now.replaceChildren(h("h2", {}, say.now), ...lines);
+    this.fail(failed && !opening ? failed : "");
+    const settled = this.wasOpening && !opening;
+    this.wasOpening = Boolean(opening);
+    this.loaded = loaded;
+    if (settled) this.refresh();
+    else this.mark();
+  }
+
+  // Buttons rest while something is being opened; the loaded pair says so.
+  mark() {
+    for (const card of this.cards.querySelectorAll(".card")) card.classList.toggle("loaded", card.dataset.name === this.loaded?.name);
+    for (const button of document.querySelectorAll(".ft-models [data-open]")) button.disabled = Boolean(this.wasOpening);
+  }
+
+  fail(text) {
+    this.alert.textContent = text;
+    this.alert.hidden = !text;
+  }
+
+  async open(data) {
+    this.fail("");
+    const { error } = await this.server.open(data);
+    if (error) this.fail(error);
+    status.refresh();
+  }
+
+  folder() {
+    const field = (label, hint, name) => {
+      const input = h("input", { type: "text", placeholder: hint, spellcheck: "false", name });
+      return [h("label", {}, h("span", {}, label), input), input];
+    };
+    const [targetLabel, target] = field(say.folder, say.folderHint, "folder");
+    const [draftLabel, draft] = field(say.folderDraft, say.folderDraftHint, "draft");
+    return h("form", { class: "folder", on: { submit: (event) => (event.preventDefault(), this.open({ folder: target.value, draft: draft.value })) } },
+      h("h2", {}, say.openFolder), targetLabel, draftLabel,
+      h("button", { class: "ft-button", type: "submit", dataset: { open: "folder" } }, say.open),
+      h("p", { class: "hint" }, say.folderInfo));
+  }
+
+  card(pair) {
+    const model = (m) => h("div", { class: "model" },
+      h("p", { class: "role" }, m.role),
+      h("p", { class: "model-name" }, m.name),
+      h("p", { class: "hint source" }, m.source),
+      h("p", { class: "tags" },
+        ...[m.parameters && say.parameters(m.parameters), m.size, m.context && say.context(m.context), m.licence].filter(Boolean).map((text) => h("span", { class: "tag" }, text)),
+        m.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null,
+        h("span", { class: `tag ${m.here ? "good" : "away"}` }, m.here ? say.here : say.away)),
+      m.note ? h("p", { class: "hint" }, m.note) : null);
+    const label = pair.missing ? say.download(pair.missing) : say.load;
+    const why = h("details", { class: "why" }, h("summary", {}, say.why));
+    why.addEventListener("toggle", () => why.open && this.explain(why, pair.target), { once: true });
+    return h("article", { class: "card", dataset: { pair: pair.id, name: pair.name } },
+      h("header", {}, h("h3", {}, pair.name), h("span", { class: "loaded-tag" }, say.loadedNow)),
+      pair.note ? h("p", { class: "note" }, pair.note) : null,
+      h("div", { class: "models" }, ...pair.models.map(model)),
+      h("p", { class: `fit ${pair.fits ?? ""}` }, { yes: "✓ ", part: "◐ ", no: "✕ " }[pair.fits] ?? "", pair.fit),
+      why,
+      h("footer", {}, h("button", { class: "ft-button primary", type: "button", dataset: { open: pair.id }, on: { click: () => this.open({ pair: pair.id }) } }, label)));
+  }
+
+  async explain(why, target) {
+    const drafts = await this.server.why_not({ target });
+    why.append(h("ul", {}, ...drafts.map((draft) =>
+      h("li", { class: draft.reason ? "no" : "yes" }, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft(draft.across)))));
+  }
+}
+
+register("models", ModelsPage);

@@ -1,0 +1,141 @@
+"""What the Train page asks for, in plain values: what can be trained, how a run goes, and its buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from app import training, training_order
+from app.drafters import CHATS, PIP
+from app.runtime import Runtime
+from app.training import State, Status, Trainings
+from app.training_order import Order
+from app.ui.opener import Opener
+from app.ui.pickers import Pickers
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError, InvalidRequest
+from engine.loading import hub
+
+POINTS = 240
+"""As many as the curve has pixels to show; a long run logs more."""
+
+
+class TrainBackend:
+    """Trainings of one running app."""
+
+    def __init__(
+        self, runtime: Runtime, trainings: Trainings, pickers: Pickers, opener: Opener
+    ) -> None:
+        self._runtime, self._trainings = runtime, trainings
+        self._pickers, self._opener = pickers, opener
+
+    def training_choices(self, data: View | None = None) -> View:
+        """What the form offers; ``target`` is what is loaded."""
+        catalog = self._runtime.catalog
+        here = [
+            {"id": name, "name": catalog.spec(name).name}
+            for _, name in self._pickers.targets()
+            if hub.locate(catalog.spec(name))
+        ]
+        return {
+            "targets": here,
+            "target": self._pickers.shown()[0],
+            "kinds": [_kind(kind) for kind in training_order.offered()],
+            "questions": training.questions_of(self._runtime.data_dir),
+        }
+
+    def training(self, data: View | None = None) -> View:
+        """The run that is to be shown, if any."""
+        status = self._trainings.status()
+        if status is None:
+            return {"run": None, "error": None}
+        named = self._name_of(status.pair) if status.state is State.DONE else None
+        return {"run": {**show(status), "pair": named}, "error": None}
+
+    def train(self, data: View) -> View:
+        """Start what the form says; the answer holds what is wrong with it, if anything."""
+        return self._then(lambda: self._trainings.start(_order(data)))
+
+    def stop_training(self, data: View | None = None) -> View:
+        return self._then(self._trainings.stop)
+
+    def resume_training(self, data: View | None = None) -> View:
+        return self._then(self._trainings.resume)
+
+    def discard_training(self, data: View | None = None) -> View:
+        return self._then(self._trainings.discard)
+
+    def put_training_away(self, data: View | None = None) -> View:
+        return self._then(self._trainings.put_away)
+
+    def open_trained(self, data: View | None = None) -> View:
+        """Load the pair of the run that is done."""
+        status = self._trainings.status()
+        return self._then(lambda: self._opener.start(status.pair if status else ""))
+
+    def _then(self, act: Callable[[], None]) -> View:
+        try:
+            act()
+        except ForetokenError as error:
+            return {**self.training(), "error": str(error)}
+        return self.training()
+
+    def _name_of(self, pair: str) -> str:
+        """The pair as people call it. Its process wrote it into the file; the app learns of it here."""
+        known = {entry.id: entry.name for entry in self._runtime.catalog.pairs}
+        if pair not in known:
+            self._runtime.read_catalog_again()
+            known = {entry.id: entry.name for entry in self._runtime.catalog.pairs}
+        return known.get(pair, pair)
+
+
+def show(status: Status) -> View:
+    """A run for the page; times in minutes of learning."""
+    order, last = status.run.order, status.measured[-1] if status.measured else None
+    return {
+        "name": status.run.name,
+        "target": status.run.target_name,
+        "kind": _kind(order.kind)["name"],
+        "prompts": order.prompts if order.prompts in (PIP, CHATS) else Path(order.prompts).name,
+        "minutes": order.minutes,
+        "state": status.state,
+        "phase": status.phase,
+        "done": status.done,
+        "of": status.of,
+        "share": status.share,
+        "left": None if status.seconds_left is None else Words.duration(status.seconds_left),
+        "loss": [[at / 60, loss] for at, loss in thinned(status.curve)],
+        "length": [[entry.seconds / 60, entry.length] for entry in status.measured],
+        "positions": list(last.per_position) if last else [],
+        "error": status.error or None,
+        "drafter": str(status.drafter) if status.drafter else None,
+        "folder": str(status.folder),
+    }
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
+    """At most ``POINTS``, evenly chosen, the last one always."""
+    if len(points) <= POINTS:
+        return points
+    step = (len(points) - 1) / (POINTS - 1)
+    return [points[round(step * number)] for number in range(POINTS)]
+
+
+def _kind(kind: str) -> View:
+    name, sentence = Words.KINDS.get(kind, (kind, ""))
+    return {"id": kind, "name": name, "sentence": sentence}
+
+
+def _order(data: View) -> Order:
+    try:
+        minutes = float(data["minutes"])
+    except ValueError as error:
+        raise InvalidRequest("minutes", Words.TRAIN_MINUTES) from error
+    prompts = str(data["prompts"])
+    if prompts not in (PIP, CHATS):
+        prompts = prompts.strip().strip("\"'")
+        if not prompts:
+            raise InvalidRequest("prompts", Words.TRAIN_FILE)
+        prompts = str(Path(prompts).expanduser().absolute())
+    return Order(str(data["target"]), str(data["kind"]), prompts, minutes)

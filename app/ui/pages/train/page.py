@@ -1,0 +1,41 @@
+"""The train page: a drafter for the user's model, learned on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import gradio as gr
+
+from app.ui.components import scripted
+from app.ui.pages.train.backend import TrainBackend
+from app.ui.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class TrainPage:
+    """The named elements."""
+
+    view: gr.HTML
+
+
+def train_page(backend: TrainBackend, status: Callable[[View], View]) -> TrainPage:
+    """Build the page in the current tab; its script asks ``backend``, and ``status`` what is loaded."""
+    with gr.Column(elem_id="train-page", elem_classes="ft-page"):
+        view = scripted(
+            "train",
+            '<div class="ft-train"></div>',
+            functions=(
+                status,
+                backend.training_choices,
+                backend.training,
+                backend.train,
+                backend.stop_training,
+                backend.resume_training,
+                backend.discard_training,
+                backend.put_training_away,
+                backend.open_trained,
+            ),
+            elem_id="train-view",
+        )
+    return TrainPage(view)

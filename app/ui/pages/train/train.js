@@ -1,0 +1,201 @@
+// The train page: a form while nothing is trained, else how the run goes.
+
+import { copy, fixed, h, percent } from "../../shared/dom.js";
+import { register } from "../../shared/pages.js";
+import { status } from "../../shared/status.js";
+import { words } from "../../shared/words.js";
+import { chart } from "./chart.js";
+import { say } from "./words.js";
+
+const STEP = { recording: 1, learning: 2, measuring: 2, done: 2 };
+const EVERY_MS = 1000;
+
+class TrainPage {
+  constructor({ element, server }) {
+    this.server = server;
+    this.root = element.querySelector(".ft-train");
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.body = h("div", { class: "train-body" });
+    this.root.replaceChildren(h("p", { class: "ft-intro" }, say.intro), this.alert, this.body);
+    this.shown = null; // what the body was built for
+    new IntersectionObserver((entries) => {
+      this.visible = entries[0].isIntersecting;
+      if (this.visible) this.refresh(this.shown === "form" && !this.touched);
+      else clearTimeout(this.timer);
+    }).observe(this.root);
+    status.watch(() => this.markLoaded(), server.status);
+  }
+
+  // `anew`: what the form offers may have changed since it was made.
+  async refresh(anew = false) {
+    clearTimeout(this.timer);
+    if (anew) this.shown = null;
+    try {
+      await this.show(await this.server.training({}));
+    } catch {
+      this.again(3 * EVERY_MS); // the app is being restarted
+    }
+  }
+
+  again(after) {
+    clearTimeout(this.timer);
+    if (this.visible) this.timer = setTimeout(() => this.refresh(), after);
+  }
+
+  async act(question, data = {}) {
+    const rest = (yes) => this.body.querySelectorAll("button").forEach((button) => (button.disabled = yes));
+    rest(true);
+    try {
+      const answer = await question(data);
+      rest(false);
+      await this.show(answer);
+      this.fail(answer.error);
+    } catch {
+      rest(false);
+      this.fail(words.lost);
+    }
+  }
+
+  fail(text) {
+    this.alert.textContent = text ?? "";
+    this.alert.hidden = !text;
+  }
+
+  async show({ run }) {
+    const wanted = run ? `${run.name} ${run.state}` : "form";
+    if (this.shown !== wanted) {
+      this.fail("");
+      this.shown = wanted;
+      this.root.dataset.state = run ? run.state : "empty";
+      this.body.replaceChildren(run ? this.runView(run) : await this.form());
+    }
+    this.markLoaded();
+    if (!run) return;
+    this.fill(run);
+    if (run.state === "running" || run.state === "stopping") this.again(EVERY_MS);
+  }
+
+  // ---- nothing is trained
+
+  async form() {
+    const offer = await this.server.training_choices({});
+    if (!offer.targets.length) return h("p", { class: "panel hint" }, say.noTargets);
+    const target = h("select", { name: "target" }, ...offer.targets.map(({ id, name }) => h("option", { value: id, selected: id === offer.target }, name)));
+    const file = h("input", { type: "text", name: "file", placeholder: say.filePath, spellcheck: "false", "aria-label": say.fileLabel });
+    const few = offer.questions < 2;
+    const sources = [
+      this.choice("prompts", "pip", say.pip, say.pipHint, { checked: true }),
+      this.choice("prompts", "chats", say.chats, say.chatsHint(offer.questions), { disabled: few }),
+      this.choice("prompts", "file", say.file, say.fileHint, {}),
+    ];
+    const send = (event) => {
+      event.preventDefault();
+      const given = new FormData(event.target);
+      const from = given.get("prompts");
+      this.act(this.server.train, { target: given.get("target"), kind: given.get("kind"), minutes: given.get("minutes"), prompts: from === "file" ? given.get("file") : from });
+    };
+    this.touched = false;
+    return h("form", { class: "panel", on: { submit: send, input: () => (this.touched = true) } },
+      h("div", { class: "train-line" },
+        h("label", { class: "field" }, h("span", {}, say.model), target),
+        h("label", { class: "field short" }, h("span", {}, say.minutes), h("input", { type: "number", name: "minutes", value: "10", min: "0.1", step: "any", required: true }))),
+      h("p", { class: "hint" }, say.minutesHint),
+      h("fieldset", {}, h("legend", {}, say.kind), h("div", { class: "choices kinds" },
+        ...offer.kinds.map((kind, at) => this.choice("kind", kind.id, kind.name, kind.sentence, { checked: at === 0 })))),
+      h("fieldset", {}, h("legend", {}, say.from), h("div", { class: "choices" }, ...sources), file),
+      h("div", { class: "train-buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.idleHint)));
+  }
+
+  choice(name, value, title, hint, more) {
+    return h("label", { class: "choice" }, h("input", { type: "radio", name, value, ...more }), h("span", {}, h("b", {}, title), h("span", { class: "hint" }, hint)));
+  }
+
+  // ---- a run
+
+  runView(run) {
+    const from = say.sources[run.prompts] ?? say.source(run.prompts);
+    this.steps = h("ol", { class: "steps" }, ...say.steps.map((step) => h("li", {}, step)));
+    this.bar = h("progress", { max: 1, "aria-label": say.title(run.kind, run.target) });
+    this.caption = h("p", { class: "hint caption", role: "status" });
+    this.figures = h("div", { class: "run-figures" });
+    return h("section", { class: "panel", dataset: { run: run.name } },
+      h("header", {}, h("div", {}, h("h2", {}, say.title(run.kind, run.target)), h("p", { class: "hint" }, `${from}, ${say.budget(run.minutes)}`)),
+        h("span", { class: `run-state ${run.state}` }, say.states[run.state])),
+      run.error ? h("p", { class: "ft-error" }, run.error) : null,
+      this.steps, this.bar, this.caption, this.ending(run), this.figures, this.buttons(run));
+  }
+
+  ending(run) {
+    if (run.state === "stopped") return h("p", { class: "told" }, say.stopped(run));
+    if (run.state !== "done") return null;
+    return h("div", { class: "told" },
+      run.length.length ? h("p", {}, h("b", {}, say.doneText(run.length.at(-1)[1]))) : null,
+      h("p", { class: "hint" }, run.length.length ? say.weak(run.length.at(-1)[1]) : "", say.inCatalog(run.pair), " ", say.where, " ", h("code", {}, run.drafter), " ", this.copyButton(run.drafter)));
+  }
+
+  copyButton(text) {
+    const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(text, button, words.copied) } }, words.copy);
+    return button;
+  }
+
+  buttons(run) {
+    const button = (name, text, act, look = "") => h("button", { class: `ft-button ${look}`, type: "button", dataset: { act: name }, on: { click: act } }, text);
+    const { server } = this;
+    if (run.state === "running") return h("div", { class: "train-buttons" }, button("stop", say.stop, () => this.act(server.stop_training)), h("span", { class: "hint" }, say.idleHint));
+    if (run.state === "stopping") return h("p", { class: "hint" }, say.stopping);
+    if (run.state === "done") {
+      this.loadButton = button("load", say.load, () => this.act(server.open_trained).then(() => status.refresh()), "primary");
+      this.loadNote = h("span", { class: "hint", role: "status" });
+      this.pair = run.pair;
+      return h("div", { class: "train-buttons" }, this.loadButton, button("another", say.another, () => this.act(server.put_training_away)), this.loadNote);
+    }
+    const discard = button("discard", say.discard, () => {
+      if (discard.classList.contains("sure")) return this.act(server.discard_training);
+      discard.classList.add("sure");
+      discard.textContent = say.discardSure;
+    });
+    discard.addEventListener("blur", () => {
+      discard.classList.remove("sure");
+      discard.textContent = say.discard;
+    });
+    return h("div", { class: "train-buttons" }, button("resume", run.state === "failed" ? say.again : say.goOn, () => this.act(server.resume_training), "primary"), discard);
+  }
+
+  fill(run) {
+    const at = STEP[run.phase] ?? (run.share > 0 ? 2 : run.done > 0 ? 1 : 0);
+    const going = run.state === "running" || run.state === "stopping";
+    [...this.steps.children].forEach((step, number) => {
+      step.className = run.state === "done" || number < at ? "past" : number === at ? "current" : "";
+      step.ariaCurrent = number === at && going ? "step" : null;
+    });
+    const value = { recording: run.of ? run.done / run.of : 0, learning: run.share, measuring: run.share || 1 }[run.phase];
+    const waits = value === undefined || run.phase === "measuring";
+    this.bar.hidden = !going || value === undefined;
+    this.bar.value = value ?? 0;
+    this.caption.hidden = !going;
+    const text = { recording: say.recording(run), learning: say.learning(run), measuring: say.measuring }[run.phase] ?? say.loading;
+    if (this.caption.textContent !== text) this.caption.replaceChildren(...(waits ? [h("span", { class: "spinner", "aria-hidden": true })] : []), text);
+    this.figures.hidden = !run.loss.length && !run.length.length && (at < 2 || !going);
+    this.figures.replaceChildren(
+      this.figure(say.loss, say.lossUnit, run.loss, say.lossEmpty, {}),
+      this.figure(say.length, say.lengthUnit, run.length, say.lengthEmpty, { from: 1 }),
+      ...(run.positions.length ? [h("dl", { class: "positions", "aria-label": say.positions },
+        ...run.positions.map((share, number) => h("div", {}, h("dt", {}, say.position(number + 1)), h("dd", {}, percent(share)))))] : []));
+  }
+
+  figure(title, unit, points, empty, options) {
+    return h("figure", {}, h("figcaption", {}, h("b", {}, title), h("span", { class: "hint" }, unit), points.length ? h("span", { class: "latest" }, fixed(points.at(-1)[1])) : null),
+      points.length ? chart(points, { label: title, at: say.at, ...options }) : h("p", { class: "hint nothing" }, empty));
+  }
+
+  // The pair that was trained is being loaded, or is there.
+  markLoaded() {
+    if (this.root.dataset.state !== "done" || !this.loadNote || !status.latest) return;
+    const { loaded, opening, failed } = status.latest;
+    const here = loaded?.name === this.pair;
+    this.loadButton.disabled = here || Boolean(opening);
+    this.loadNote.textContent = opening ?? (here ? say.loaded : failed ?? say.anotherHint);
+  }
+}
+
+register("train", TrainPage);

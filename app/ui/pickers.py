@@ -1,0 +1,76 @@
+"""What pickers offer: every target, and for each the drafts that fit it. Plain values, no Gradio."""
+
+from __future__ import annotations
+
+from app.runtime import Runtime
+from app.ui.words import Words
+from engine.errors import ForetokenError
+from engine.loading import hub
+from engine.loading.catalog import DraftChoice, ModelSpec, judge_draft
+from engine.loading.fit import human
+
+Choice = tuple[str, str]
+"""What is shown, and the model's id."""
+
+
+class Pickers:
+    """The choices of one running app, as things are on disk now."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def targets(self) -> list[Choice]:
+        """Every model that can be a target: one in a folder of its own, then those of pairs."""
+        catalog = self.runtime.catalog
+        drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
+        first = list(dict.fromkeys(pair.target.id for pair in catalog.pairs))
+        rest = [spec.id for spec in catalog.models if spec.id not in (*first, *drafts)]
+        own, _ = self.shown()
+        listed = [own] if own and own not in (*first, *rest) else []
+        return [(self._label(catalog.spec(name)), name) for name in (*listed, *first, *rest)]
+
+    def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
+        """The drafts that fit, and the one the catalog pairs with the target ('' for none)."""
+        none = (Words.NO_DRAFT, "")
+        if not target:
+            return [none], ""
+        catalog = self.runtime.catalog
+        try:
+            choices = catalog.drafts_for(catalog.spec(target), hub.locate)
+        except ForetokenError:
+            return [none], ""
+        fitting = [choice for choice in choices if choice.fits]
+        shown, draft = self.shown()
+        if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
+            found = judge_draft(catalog.spec(target), catalog.spec(draft), hub.locate)
+            fitting.append(found)
+        paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
+        chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
+        return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
+
+    def load_label(self, target: str | None, draft: str | None) -> str:
+        """The load button says beforehand whether something will be downloaded."""
+        try:
+            specs = [self.runtime.catalog.spec(name) for name in (target, draft) if name]
+        except ForetokenError:  # a folder that is gone; Load says so
+            return Words.LOAD
+        missing = sum(spec.bytes for spec in specs if hub.locate(spec) is None)
+        return f"{Words.LOAD_DOWNLOAD}, {human(missing)}" if missing else Words.LOAD
+
+    def shown(self) -> tuple[str | None, str]:
+        """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
+        try:
+            pairing = self.runtime.catalog.resolve(self.runtime.opening.shown, hub.locate)
+        except ForetokenError:
+            return None, ""
+        return pairing.target.id, pairing.draft.id if pairing.draft else ""
+
+    @staticmethod
+    def _label(spec: ModelSpec) -> str:
+        if hub.locate(spec):
+            return spec.name
+        return Words.away(spec.name, human(spec.bytes) if spec.repository else None)
+
+    def _draft_label(self, choice: DraftChoice) -> str:
+        label = self._label(choice.spec)
+        return Words.across(label) if choice.across else label

@@ -1,0 +1,90 @@
+"""How the pages are presented: theme, head, and the scripts and styles that they are served with."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from app import paths
+from app.ui.theme import Foretoken
+
+HERE = Path(__file__).parent
+SERVED = "/foretoken"
+"""Where scripts and styles are served. Below it paths are those of the repository, so that the scripts'
+relative imports are right in an editor and without a server too."""
+
+OWN, VENDOR = f"{SERVED}/app/ui", f"{SERVED}/assets/ui"
+SUFFIXES = (".js", ".css")
+
+
+def presentation() -> dict[str, Any]:
+    """The keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
+    assets, version = paths.assets() / "ui", _version()
+    styles = [HERE / "shared" / "ui.css", *_of_pages("*.css")]
+    head = "\n".join(
+        (
+            '<meta name="color-scheme" content="light dark">',
+            f'<link rel="stylesheet" href="{VENDOR}/vendor/katex/katex.min.css">',
+            *(f'<link rel="stylesheet" href="{_url(path)}?{version}">' for path in styles),
+            *(
+                f'<script type="module" src="{_url(path)}?{version}"></script>'
+                for path in _scripts()
+            ),
+        )
+    )
+    routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
+    return {
+        "theme": Foretoken(),
+        "head": head,
+        "favicon_path": str(assets / "img" / "favicon.png"),
+        "footer_links": [],
+        "run_history": False,
+        "show_error": False,
+        "app_kwargs": {"routes": routes},
+    }
+
+
+class _Fresh(StaticFiles):
+    """Files that the browser asks about each time, so that an update is seen at once."""
+
+    def file_response(self, *arguments: Any, **options: Any) -> Response:
+        response = super().file_response(*arguments, **options)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+class _Own(_Fresh):
+    """Scripts and styles, and not the Python that stands beside them."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if PurePosixPath(path).suffix not in SUFFIXES:
+            return Response(status_code=404)
+        return await super().get_response(path, scope)
+
+
+def _of_pages(pattern: str) -> list[Path]:
+    return sorted((HERE / "pages").glob(f"*/{pattern}"))
+
+
+def _scripts() -> list[Path]:
+    """Each page's script is named as its folder; what it imports follows by itself."""
+    return [path for path in _of_pages("*.js") if path.stem == path.parent.name]
+
+
+def _url(path: Path) -> str:
+    return f"{OWN}/{path.relative_to(HERE).as_posix()}"
+
+
+def _version() -> str:
+    """Changes when a script or style does."""
+    digest = hashlib.sha256()
+    for suffix in SUFFIXES:
+        for path in sorted(HERE.rglob(f"*{suffix}")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:10]

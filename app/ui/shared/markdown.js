@@ -1,0 +1,192 @@
+// Markdown to DOM: marked parses, DOMPurify sanitises, highlight.js and KaTeX finish.
+//
+// `StreamingMarkdown` renders block by block and touches only blocks whose source changed, so a
+// growing reply costs its last paragraph, not all of it.
+
+import DOMPurify from "../../../assets/ui/vendor/dompurify/purify.es.js";
+import hljs from "../../../assets/ui/vendor/highlight/highlight.min.js";
+import { Marked } from "../../../assets/ui/vendor/marked/marked.esm.js";
+import { copy, h } from "./dom.js";
+import { markBlock } from "./marks.js";
+import { words } from "./words.js";
+
+const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
+const escape = (text) => text.replace(/[&<>"']/g, (c) => escapes[c]);
+
+const mathHtml = (token) =>
+  `<span class="math" data-tex="${escape(token.text)}" data-raw="${escape(token.raw)}"` +
+  `${token.display ? ' data-display="1"' : ""}></span>`;
+
+const blockMath = {
+  name: "blockMath",
+  level: "block",
+  start: (src) => src.match(/(^|\n)(\$\$|\\\[)/)?.index,
+  tokenizer(src) {
+    const found = /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n|$)/.exec(src);
+    if (found) return { type: "blockMath", raw: found[0], text: (found[1] ?? found[2]).trim(), display: true };
+  },
+  renderer: (token) => `<p>${mathHtml(token)}</p>`,
+};
+
+const inlineMath = {
+  name: "inlineMath",
+  level: "inline",
+  start: (src) => src.match(/\$|\\\(|\\\[/)?.index,
+  tokenizer(src) {
+    const found =
+      /^\$\$([^$]+?)\$\$/.exec(src) ?? /^\\\[([\s\S]+?)\\\]/.exec(src) ??
+      /^\$(?![\s$])((?:\\.|[^$\\\n])*?[^\s\\$])\$(?!\d)/.exec(src) ?? /^\\\(([\s\S]+?)\\\)/.exec(src);
+    if (!found) return undefined;
+    return { type: "inlineMath", raw: found[0], text: found[1].trim(), display: /^(\$\$|\\\[)/.test(found[0]) };
+  },
+  renderer: mathHtml,
+};
+
+// A reply that is JSON without a fence around it: in a paragraph its lines would lose their indentation.
+const bareJson = {
+  name: "bareJson",
+  level: "block",
+  start: (src) => src.match(/(^|\n)[{[]/)?.index,
+  tokenizer(src) {
+    if (!/^(?:\{\s*["}]|\[\s*[{[]|\[\n)/.test(src)) return undefined;
+    const end = endOfJson(src);
+    const after = /^[ \t]*(?:\n|$)/.exec(src.slice(end));
+    if (!after) return undefined;
+    return { type: "code", raw: src.slice(0, end + after[0].length), lang: "json", text: src.slice(0, end) };
+  },
+};
+
+// Where the bracket that opens `src` is closed; its length where that has not come yet.
+function endOfJson(src) {
+  let depth = 0;
+  for (const { 0: part, index } of src.matchAll(/"(?:\\.|[^"\\])*"|[{}[\]]/gs)) {
+    if ("{[".includes(part)) depth += 1;
+    else if ("}]".includes(part)) depth -= 1;
+    if (depth === 0) return index + 1;
+  }
+  return src.length;
+}
+
+const marked = new Marked({
+  gfm: true,
+  breaks: true, // models end lines where they mean it
+  extensions: [],
+  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") },
+});
+marked.use({ extensions: [blockMath, inlineMath, bareJson] });
+
+// A reply may not load anything from elsewhere, nor draw controls of its own.
+const policy = {
+  USE_PROFILES: { html: true },
+  FORBID_TAGS: ["img", "picture", "source", "video", "audio", "style", "form", "input", "button", "textarea", "select", "iframe", "object", "dialog"],
+  FORBID_ATTR: ["style", "id", "name", "srcset", "background", "ping"],
+  ADD_ATTR: ["target"],
+  ALLOW_DATA_ATTR: true,
+  RETURN_DOM_FRAGMENT: true,
+};
+const purify = DOMPurify(window);
+purify.addHook("afterSanitizeAttributes", (node) => {
+  if (node.tagName === "A") {
+    node.setAttribute("target", "_blank");
+    node.setAttribute("rel", "noopener noreferrer nofollow");
+  }
+});
+
+let katex = null;
+let katexLoading = null;
+function withKatex(f) {
+  if (katex) return f(katex);
+  katexLoading ??= import("../../../assets/ui/vendor/katex/katex.js").then((module) => (katex = module.default));
+  return katexLoading.then(f);
+}
+
+function drawMath(node) {
+  node.textContent = node.dataset.tex;
+  withKatex((library) =>
+    library.render(node.dataset.tex, node, { displayMode: "display" in node.dataset, throwOnError: false, trust: false, strict: "ignore" }));
+}
+
+function dressCode(pre) {
+  const code = pre.querySelector("code");
+  if (!code) return;
+  const language = /language-(\S+)/.exec(code.className)?.[1];
+  if (language && hljs.getLanguage(language)) {
+    code.innerHTML = hljs.highlight(code.textContent, { language, ignoreIllegals: true }).value;
+  }
+  const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(code.textContent, button, words.copied) } }, words.copy);
+  const bar = h("div", { class: "code-bar", dataset: { chrome: "1" } }, h("span", {}, language ?? words.plainCode), button);
+  const frame = h("div", { class: "code" }, bar);
+  pre.replaceWith(frame);
+  frame.append(pre);
+}
+
+function renderBlock(token) {
+  const node = h("div", { class: "block" });
+  node.append(purify.sanitize(marked.parser([token]), policy));
+  node.querySelectorAll(".math").forEach(drawMath);
+  node.querySelectorAll("pre").forEach(dressCode);
+  node.querySelectorAll("table").forEach((table) => {
+    const frame = h("div", { class: "table" });
+    table.replaceWith(frame);
+    frame.append(table);
+  });
+  return node;
+}
+
+// Makes `shown` equal to `fresh`, leaving alone what both begin with: a long paragraph that grows by
+// a word is laid out again from that word on.
+function keepBeginning(shown, fresh) {
+  let a = shown.firstChild;
+  let b = fresh.firstChild;
+  while (a && b && a.isEqualNode(b)) {
+    a = a.nextSibling;
+    b = b.nextSibling;
+  }
+  const inside = a && b && a.nodeName === b.nodeName && a.nodeType === Node.ELEMENT_NODE &&
+    a.className === b.className && growing.has(a.nodeName);
+  if (inside) {
+    const after = b.nextSibling;
+    keepBeginning(a, b);
+    a = a.nextSibling;
+    b = after;
+  }
+  while (a) {
+    const next = a.nextSibling;
+    a.remove();
+    a = next;
+  }
+  while (b) {
+    const next = b.nextSibling;
+    shown.append(b);
+    b = next;
+  }
+}
+
+const growing = new Set(["P", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "TBODY"]);
+
+export class StreamingMarkdown {
+  constructor(element) {
+    this.element = element;
+    this.blocks = []; // {raw, node, covered}: what stands in the element
+  }
+
+  // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none. A block is
+  // drawn again when its source or its need for marks changes.
+  render(text, marks) {
+    const tokens = marked.lexer(text);
+    let start = 0;
+    tokens.forEach((token, i) => {
+      const known = this.blocks[i];
+      const covered = marks !== null && marks.covered(start + token.raw.length);
+      if (!known || known.raw !== token.raw || (marks && !known.covered)) {
+        const node = renderBlock(token);
+        if (marks) markBlock(node, token, start, marks);
+        if (known) keepBeginning(known.node, node);
+        else this.element.append(node);
+        this.blocks[i] = { raw: token.raw, node: known?.node ?? node, covered };
+      }
+      start += token.raw.length;
+    });
+    while (this.blocks.length > tokens.length) this.blocks.pop().node.remove();
+  }
+}

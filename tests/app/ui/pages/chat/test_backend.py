@@ -1,0 +1,132 @@
+"""What the chat page asks for, without a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.defaults import Winner
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.store import Store
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.settings import Settings
+from engine.errors import InvalidRequest, NotLoaded
+from engine.loading.catalog import open_catalog
+from tests.app.ui.conftest import awaited
+from tests.app.ui.scripted import REPLIES, ScriptedService
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> ChatBackend:
+    runtime = Runtime(ScriptedService(0.001), open_catalog(catalog_file()), tmp_path)
+    return ChatBackend(runtime, Store(tmp_path))
+
+
+def act(backend: ChatBackend, **data) -> dict:
+    first = backend.act(data, Settings())
+    writing = backend.writings.find(first["run"])
+    assert writing.done.wait(20)
+    return first
+
+
+def texts(backend: ChatBackend, chat: int) -> list[str]:
+    return [message["text"] for message in backend.chat(chat)["messages"]]
+
+
+def test_a_first_message_makes_a_chat(backend):
+    first = act(backend, action="send", text="Hi", chat=None)
+    assert first["chats"] == [{"id": first["chat"], "title": "Hi"}]
+    assert texts(backend, first["chat"]) == ["Hi", REPLIES["plain"]]
+
+
+def test_a_retry_keeps_the_question(backend):
+    first = act(backend, action="send", text="Hi", chat=None)
+    again = act(backend, action="retry", message=first["reply"]["id"], chat=first["chat"])
+    assert again["kept"] == [first["user"]["id"]]
+    assert again["user"] is None
+    assert len(texts(backend, first["chat"])) == 2
+
+
+def test_an_edit_drops_what_followed(backend):
+    first = act(backend, action="send", text="Hi", chat=None)
+    chat = first["chat"]
+    act(backend, action="send", text="More", chat=chat)
+    act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
+    assert texts(backend, chat) == ["markdown", REPLIES["markdown"]]
+
+
+def test_nothing_is_stored_of_a_refused_message(backend):
+    with pytest.raises(InvalidRequest):
+        backend.act({"action": "send", "text": "  ", "chat": None}, Settings())
+    with pytest.raises(InvalidRequest):
+        backend.act(
+            {"action": "send", "text": "Hi", "chat": None}, Settings(controller="fixed", depth=99)
+        )
+    with pytest.raises(InvalidRequest):
+        backend.act({"action": "send", "text": "word " * 9000, "chat": None}, Settings())
+    backend.runtime.service.loaded = None
+    with pytest.raises(NotLoaded):
+        backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
+    assert backend.chats() == []
+
+
+def test_a_chat_answers_one_message_at_a_time(backend):
+    backend.runtime.service.seconds_a_round = 0.05
+    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    writing = backend.writings.find(first["run"])
+    with pytest.raises(InvalidRequest, match="still being answered"):
+        backend.act({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
+    assert backend.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
+    assert backend.stop({"run": writing.run})
+    assert writing.done.wait(5)
+    assert backend.chat(first["chat"])["messages"][-1]["status"] == "cancelled"
+
+
+def test_clearing_stops_the_reply_first(backend):
+    backend.runtime.service.seconds_a_round = 0.05
+    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    writing = backend.writings.find(first["run"])
+    cleared = backend.clear_chat({"chat": first["chat"]})
+    assert writing.done.is_set()
+    assert cleared["messages"] == []
+
+
+def test_rounds_of_a_kept_reply_add_up(backend):
+    first = act(backend, action="send", text="Hi", chat=None)
+    answer = backend.rounds({"message": first["reply"]["id"]})
+    assert len(answer["rounds"]) == answer["stats"]["rounds"]
+    fates = [chip[1] for lane in answer["rounds"] for chip in lane["d"]]
+    assert fates.count("a") + fates.count("x") == answer["stats"]["accepted"]
+    assert len(fates) == answer["stats"]["drafted"]
+
+
+def test_a_reply_can_be_followed_from_any_point(backend):
+    first = act(backend, action="send", text="Hi", chat=None)
+    whole = awaited(backend.follow({"run": first["run"], "from": 0}))
+    rest = awaited(backend.follow({"run": first["run"], "from": 2}))
+    assert rest["events"] == whole["events"][2:]
+    assert rest["done"]
+    assert awaited(backend.follow({"run": 999, "from": 0})) is None
+
+
+def test_a_chat_that_is_gone_is_forgotten(backend):
+    assert backend.boot({"chat": 77})["chat"] is None
+    assert backend.open_chat({"chat": 77})["chat"] is None
+    with pytest.raises(InvalidRequest, match="no longer there"):
+        backend.act({"action": "retry", "message": 5, "chat": None}, Settings())
+
+
+def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
+    assert backend.default_settings() == Settings()
+    loaded = backend.runtime.service.loaded
+    assert "Default" not in backend.status()["loaded"]["detail"]
+    backend.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    settings = backend.default_settings()
+    assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
+    detail = backend.status()["loaded"]["detail"]
+    assert "Default: ngram, depth 5, 1.80x as measured on" in detail
+    assert "foretoken models defaults --clear" in detail
+    backend.defaults.clear()
+    assert backend.default_settings() == Settings()

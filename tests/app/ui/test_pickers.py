@@ -1,0 +1,108 @@
+"""What the pickers offer and show, also of what the Models page opened."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from app.paths import catalog_file
+from app.runtime import OpeningState, Runtime
+from app.ui.opener import Opener
+from app.ui.pages.chat.pair import pair_text, picker_updates
+from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pickers import Pickers
+from app.ui.words import Words
+from engine.loading.catalog import open_catalog
+from tests.app.ui.scripted import ScriptedService
+from tests.support.checkpoints import write_tokenizer
+from tests.support.folders import write_model
+from tests.support.vocabularies import write_sentencepiece
+
+
+@pytest.fixture
+def pickers(tmp_path: Path) -> Pickers:
+    runtime = Runtime(ScriptedService(), open_catalog(catalog_file()), tmp_path)
+    return Pickers(runtime)
+
+
+def models(pickers: Pickers) -> ModelsBackend:
+    return ModelsBackend(pickers.runtime, Opener(pickers.runtime))
+
+
+def opened(pickers: Pickers, **data: str) -> OpeningState:
+    assert models(pickers).open(data) == {"error": None}
+    deadline = time.monotonic() + 20
+    while pickers.runtime.opening.status.state is OpeningState.WORKING:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return pickers.runtime.opening.status.state
+
+
+def test_an_opened_folder_stands_in_the_target_picker_with_what_fits(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    """It was not listed, so the picker named a model that was not loaded."""
+    folder = write_model(tmp_path / "mine", hidden=16)
+    small = write_model(tmp_path / "small", hidden=8)
+    assert opened(pickers, folder=str(folder)) is OpeningState.READY
+    target, draft, load = picker_updates(pickers)
+    assert target.choices[0] == ("mine", str(folder))
+    assert target.value == str(folder)
+    assert (draft.choices, draft.value) == ([(Words.NO_DRAFT, "")], "")
+    assert load == Words.LOAD
+    assert opened(pickers, folder=str(folder), draft=str(small)) is OpeningState.READY
+    target, draft, _ = picker_updates(pickers)
+    assert target.value == str(folder)
+    assert draft.choices == [("small", str(small)), (Words.NO_DRAFT, "")]
+    assert draft.value == str(small)
+    again = pickers.runtime.catalog.resolve(pair_text(target.value, draft.value))
+    assert again.name == "mine + small"
+
+
+def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    """The pages tell its name, which is no id: the picker fell back to the first target."""
+    folder = write_model(tmp_path / "mine")
+    opened(pickers, folder=str(folder))
+    opened(pickers, pair="pip")
+    target, draft, _ = picker_updates(pickers)
+    pip = pickers.runtime.catalog.pair("pip")
+    assert pip.draft is not None
+    assert (target.value, draft.value) == (pip.target.id, pip.draft.id)
+    assert str(folder) not in [value for _, value in target.choices]
+
+
+def test_after_a_failure_the_pickers_show_what_is_still_loaded(
+    pickers: Pickers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_model(tmp_path / "mine")
+    opened(pickers, folder=str(folder))
+    monkeypatch.setattr(pickers.runtime.service, "load", lambda *_, **__: 1 / 0)
+    assert opened(pickers, pair="pip") is OpeningState.FAILED
+    assert picker_updates(pickers)[0].value == str(folder)
+
+
+def test_a_folder_that_is_gone_is_shown_no_more(pickers: Pickers, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "mine")
+    opened(pickers, folder=str(folder))
+    (folder / "config.json").unlink()
+    target, *_ = picker_updates(pickers)
+    assert target.value == pickers.targets()[0][1] != str(folder)
+    assert pickers.load_label(str(folder), "") == Words.LOAD
+
+
+def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    target = write_model(tmp_path / "mine", hidden=16, vocabulary=320)
+    write_tokenizer(target)
+    draft = write_model(tmp_path / "other", hidden=8, vocabulary=400)
+    write_sentencepiece(draft)
+    assert opened(pickers, folder=str(target), draft=str(draft)) is OpeningState.READY
+    choices, _ = pickers.drafts_of(str(target))
+    assert (Words.across("other"), str(draft)) in choices
+    reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})}
+    assert reasons["Pip's draft"]["across"] is None and reasons["Pip's draft"]["reason"] is None
