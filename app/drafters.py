@@ -25,8 +25,8 @@ from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile, report
 
 if TYPE_CHECKING:
-    from engine.train.distil.prompts import Prompt, Prompts
-    from engine.train.distil.recipe import Recipe, RepliesStage
+    from engine.train.prompts import Prompt, Prompts
+    from engine.train.recipe import Recipe, RepliesStage
 
 CHATS, PIP = "chats", "pip"
 
@@ -38,7 +38,6 @@ class Wanted:
     recipe: Recipe
     target: str | None
     prompts: str | None
-    data: Path
     out: Path
     resume: bool
 
@@ -49,13 +48,13 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     How it ends stands in the run's progress file too. Raises CatalogError, PromptsError, ModelError,
     RecordingError, DiskError.
     """
-    from engine.train.distil.run import distil
+    from engine.train.run import distil
 
     recipe, told = wanted.recipe, ProgressFile(Paths(wanted.out).progress)
     with _ends_told(told, wanted.out):
         pair = read_catalog(data_dir).resolve(wanted.target or recipe.target)
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
-        prompts = prompts_of(stage, recipe.seed, wanted.data, data_dir)
+        prompts = prompts_of(stage, recipe.seed, data_dir)
         target = fetch(pair.target)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
@@ -85,15 +84,14 @@ def _ends_told(told: ProgressFile, out: Path) -> Iterator[None]:
         raise
 
 
-def prompts_of(stage: RepliesStage, seed: int, data: Path, data_dir: Path) -> Prompts:
+def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
     """What the target will be asked. Raises PromptsError where that is too little."""
-    from engine.train.distil.prompts import from_file, from_pip, split
+    from engine.train.prompts import from_file, split
 
-    if stage.prompts == PIP:
-        return from_pip(data, stage.count, stage.held_out, seed)
     if stage.prompts == CHATS:
         return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
-    return from_file(Path(stage.prompts).expanduser(), stage.count, stage.held_out, seed)
+    file = paths.pip_prompts() if stage.prompts == PIP else Path(stage.prompts).expanduser()
+    return from_file(file, stage.count, stage.held_out, seed)
 
 
 def from_chats(data_dir: Path) -> list[Prompt]:

@@ -24,6 +24,11 @@ def assets() -> Path:
     return project_root() / "assets"
 
 
+def pip_prompts() -> Path:
+    """The shipped prompts of the kinds that Pip knows: JSON lines, some marked ``held_out``."""
+    return assets() / "prompts" / "pip.jsonl"
+
+
 def catalog_file() -> Path:
     """The shipped catalog of models."""
     return project_root() / "model_catalog.yaml"

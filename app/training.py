@@ -28,9 +28,9 @@ from app.runtime import read_catalog
 from app.training_order import Order, derived
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.loading import hub
-from engine.train.distil.recipe import RepliesStage
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
+from engine.train.recipe import RepliesStage
 from engine.train.schema import read
 
 RECIPE, LOG = "recipe.yaml", "log.txt"
@@ -288,7 +288,7 @@ class Trainings:
             (folder / RECIPE).write_text(text, encoding="utf-8")
             if run.order.prompts != PIP:  # which never are too few
                 stage = read(RepliesStage, content["replies"], "replies")
-                prompts_of(stage, content["seed"], folder, self._data_dir)
+                prompts_of(stage, content["seed"], self._data_dir)
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise DiskError.at(folder, error) from error

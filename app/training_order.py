@@ -8,7 +8,7 @@ from typing import Any
 
 from app import paths
 from engine.errors import InvalidRequest
-from engine.train.distil import kinds
+from engine.train import kinds
 from engine.train.schema import load
 
 

@@ -36,10 +36,9 @@ if TYPE_CHECKING:
     from engine.bench.kernels import Step, Timing
     from engine.bench.lossless import Divergence
     from engine.bench.lossless import Row as Compared
-    from engine.bench.quality import Miss, Score
 
 cli = typer.Typer(
-    help="Measure speed, acceptance and quality.", no_args_is_help=True, rich_markup_mode=None
+    help="Measure speed, acceptance and equal words.", no_args_is_help=True, rich_markup_mode=None
 )
 cli.command()(sweep)
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
@@ -122,36 +121,6 @@ def compare(
 
 
 @cli.command()
-def quality(
-    pair: options.PairOption = main.DEFAULT_PAIR,
-    count: Annotated[
-        int, typer.Option(min=1, help="Questions of each kind but the guide's.")
-    ] = 100,
-    seed: Annotated[int, typer.Option(help="Decides which questions are drawn.")] = 7,
-    misses: Annotated[bool, typer.Option(help="Print the replies that failed.")] = True,
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
-    as_json: options.JsonOption = False,
-    threads: options.ThreadsOption = None,
-    data_dir: options.DataDirOption = None,
-) -> None:
-    """Grade Pip on wordings that it was not trained on."""
-    from engine.bench import quality as bench
-
-    computing = check_threads(threads)
-    with open_for_command(pair, paths.data_folder(data_dir), threads=computing) as service:
-        examples = bench.questions(count, seed)
-        with progress("Asking") as on_progress:
-            scores, failed = bench.run(service, examples, on_progress)
-    if misses:
-        _print_misses(failed)
-    _print_scores(scores)
-    if as_json:
-        print(json.dumps(bench.as_json(scores, failed)))
-
-
-@cli.command()
 def kernels(
     pair: options.PairOption = main.DEFAULT_PAIR,
     shape: Annotated[
@@ -217,10 +186,13 @@ def lossless(
 ) -> None:
     """Compare the words of every proposer with plain decoding's; status 1 if any differ."""
     from engine.bench import lossless as bench
+    from engine.train.prompts import read
 
     folder, computing = paths.data_folder(data_dir), check_threads(threads)
     cached = options.check_kv_cache(kv_cache_dtype)
     kinds = [options.check_quantization(kind) for kind in quantization or QUANTIZATIONS[1:]]
+    shipped = read(paths.pip_prompts())
+    known = (*shipped.learned, *shipped.held_out)
     rows: list[Compared] = []
     divergences: list[Divergence] = []
     for kind in kinds:
@@ -236,7 +208,7 @@ def lossless(
                 continue
             on_progress = stack.enter_context(progress(kind))
             more, differ = bench.run(
-                service, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
+                service, known, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
             )
         rows += more
         divergences += differ
@@ -338,26 +310,4 @@ def _print_compared(rows: Sequence[Compared], divergences: Sequence[Divergence])
             f"{one.temperature}, seed {one.seed}: {one.prompt}\n  token {one.position} of the reply: "
             f"plain decoding wrote {one.expected} (logit {one.expected_logit}), {one.proposer} "
             f"{one.found} (logit {one.found_logit})"
-        )
-
-
-def _print_scores(scores: Sequence[Score]) -> None:
-    from engine.bench.quality import EXPECTED
-
-    rows = [
-        (
-            score.kind,
-            f"{score.passed} of {score.asked}",
-            f"{score.share:.1%}",
-            f"{EXPECTED[score.kind]:.0%}" if score.kind in EXPECTED else "-",
-        )
-        for score in scores
-    ]
-    print(table(("kind", "passed", "share", "expected"), rows, frozenset({1, 2, 3})))
-
-
-def _print_misses(misses: Sequence[Miss]) -> None:
-    for miss in misses:
-        print(
-            f"[{miss.kind}] {miss.prompt}\n  expected: {miss.expected}\n  replied:  {miss.reply}\n"
         )

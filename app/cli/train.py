@@ -1,4 +1,4 @@
-"""``foretoken train``: a pair from nothing, or a drafter for a model that is there."""
+"""``foretoken train``: a drafter for a model that is there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,76 +15,48 @@ from app import paths
 from app.cli import options
 from engine.errors import InvalidRequest
 
-STAGES = ("tokenizer", "target", "draft")
-
 
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(help="A recipe file, or the name of a shipped one: pip, pip-medusa, ..."),
+        typer.Argument(help="A recipe file, or the name of a shipped one: pip-medusa, ..."),
     ],
     target: Annotated[
         str | None,
-        typer.Option(help="Drafters: the model to draft for, instead of the recipe's own."),
+        typer.Option(help="The model to draft for, instead of the recipe's own."),
     ] = None,
     prompts: Annotated[
         str | None,
         typer.Option(
-            help="Drafters: what the model is asked. pip, chats (your own, which stay here) or a "
-            "file of JSON lines."
+            help="What the model is asked: pip (shipped prompts), chats (your own, which stay here) "
+            "or a file of JSON lines."
         ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(help="The folder with tales, dialogues and gsm8k. Default: ../shared/data."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The folder for models and checkpoints. Default: runs/NAME."),
     ] = None,
-    stage: Annotated[
-        list[str] | None, typer.Option(help="Pairs: only this stage: tokenizer, target or draft.")
-    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
-    start: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            help="Pairs: a folder with a trained target, and its draft, to go on from: assets/pip.",
-        ),
-    ] = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
-    """Train the models of a recipe. Run again after a stop, it goes on from the last checkpoint."""
-    stages = tuple(stage or STAGES)
-    unknown = [name for name in stages if name not in STAGES]
-    if unknown:
-        raise InvalidRequest(
-            "stage", f"There is no stage {unknown[0]!r}; choose from {', '.join(STAGES)}."
-        )
+    """Train a drafter for a model. Run again after a stop, it goes on from the last checkpoint."""
     file = find_recipe(recipe)
     out = out or paths.project_root() / "runs" / file.stem
-    data = data or paths.project_root().parent / "shared" / "data"
     # The heavy imports come after the quick mistakes.
-    from engine.train.distil import recipe as distil
-    from engine.train.schema import load
+    from app.drafters import Wanted, train_drafter
+    from engine.train.recipe import load_recipe
 
+    wanted = Wanted(load_recipe(file), target, prompts, out, not fresh)
     try:
-        with _stoppable():
-            if distil.is_distillation(load(file)):
-                from app.drafters import Wanted, train_drafter
-
-                wanted = Wanted(distil.load_recipe(file), target, prompts, data, out, not fresh)
-                train_drafter(wanted, paths.data_folder(data_dir))
-            else:
-                _train_pair(file, out=out, data=data, resume=not fresh, stages=stages, start=start)
+        with stoppable():
+            train_drafter(wanted, paths.data_folder(data_dir))
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
         raise typer.Exit(130) from None
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """SIGTERM stops as Ctrl-C does: what was learned is kept."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -93,14 +65,8 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _train_pair(file: Path, **wanted: Any) -> None:
-    from engine.train.run import run
-
-    run(file, **wanted)
-
-
 def find_recipe(text: str) -> Path:
-    """The recipe at that path, or the shipped one of that name (``pip``, ``recipes/pip.yaml``)."""
+    """The recipe at that path, or the shipped one of that name: ``pip-mlp``, ``recipes/pip-mlp.yaml``."""
     given = Path(text).expanduser()
     if given.is_file():
         return given

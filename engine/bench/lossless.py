@@ -1,26 +1,26 @@
 """Does speculation change a word? Many prompts, every proposer, and plain decoding as the judge.
 
 Each prompt is answered by ``none`` and by every proposer, at temperature 0 (``greedy``) and at a drawn
-one (``coupled``), drafting a drawn number of tokens a round. Prompts come from the generators that Pip
-learns from. Everything is drawn from one seed, so a divergence comes again when it is asked for.
+one (``coupled``), drafting a drawn number of tokens a round. Everything is drawn from one seed, so a
+divergence comes again when it is asked for.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.bench.compare import PLAIN
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Failed, Finished, Started
 from engine.local.service import EngineService
 from engine.models.base import Model
 from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
 from engine.stats import Tally
-from engine.train.pip.mixture import DataPaths, available_weights, examples, sources
 
+Messages = tuple[Message, ...]
 LONGEST_PROMPT = 600
 """Characters; a long prompt takes time and says no more."""
 RULES = (AcceptanceRule.GREEDY, AcceptanceRule.COUPLED)
@@ -37,7 +37,7 @@ _CUTS: tuple[dict[str, float], ...] = (
 class Case:
     """One prompt, how far to draft, and how to choose tokens under the two rules."""
 
-    messages: tuple[Message, ...]
+    messages: Messages
     depth: int
     samplings: tuple[Sampling, Sampling]
 
@@ -85,28 +85,46 @@ class _Reply:
     accepted: int
 
 
-def cases(count: int, seed: int, longest: int = LONGEST_PROMPT) -> list[Case]:
-    """``count`` prompts of at most ``longest`` characters, no two of them alike."""
+def cases(
+    prompts: Sequence[Messages], count: int, seed: int, longest: int = LONGEST_PROMPT
+) -> list[Case]:
+    """``count`` of ``prompts``, of at most ``longest`` characters and no two of them alike.
+
+    System messages are left out, since some chat templates have no place for them. Raises
+    InvalidRequest where there are not as many.
+    """
     rng = random.Random(seed)
-    return [_case(rng, messages) for messages in _prompts(count, seed, longest)]
+    fitting = [said for said in _without_system(prompts) if _characters(said) <= longest]
+    if count > len(fitting):
+        raise InvalidRequest(
+            "prompts",
+            f"There are {len(fitting):,} prompts of at most {longest} characters, which is what this "
+            f"model's context has room for; ask for no more.",
+        )
+    return [_case(rng, messages) for messages in rng.sample(fitting, count)]
 
 
 def run(
     service: EngineService,
+    prompts: Sequence[Messages],
     count: int,
     *,
     seed: int = 1,
     max_tokens: int = 24,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[list[Row], list[Divergence]]:
-    """Compares on the loaded pair; a row for each proposer and rule. Raises ForetokenError."""
+    """Compares on the loaded pair, asked ``count`` of ``prompts``; a row for each proposer and rule.
+
+    Raises ForetokenError.
+    """
     loaded = service.loaded
     assert loaded is not None
     names = (PLAIN, *(name for name in loaded.proposers if name != PLAIN))
     rows = {(name, rule): Row(loaded.dtype, name, rule) for name in names for rule in RULES}
     found: list[Divergence] = []
     # At worst a character is a token, and the template has some of its own.
-    for index, case in enumerate(cases(count, seed, min(LONGEST_PROMPT, loaded.context // 2))):
+    drawn = cases(prompts, count, seed, min(LONGEST_PROMPT, loaded.context // 2))
+    for index, case in enumerate(drawn):
         for rule, sampling in zip(RULES, case.samplings, strict=True):
             plain = None
             for name in names:
@@ -128,21 +146,17 @@ def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str,
     }
 
 
-def _prompts(count: int, seed: int, longest: int) -> Iterator[tuple[Message, ...]]:
-    known = sources(DataPaths())
-    met: set[tuple[Message, ...]] = set()
-    for example in examples(seed, available_weights(known), known):
-        # Some templates know no system prompt.
-        said = [message for message in example.prompt if message.role != "system"]
-        messages = tuple(Message(message.role, message.content) for message in said)
-        if len(met) == count:
-            return
-        if messages not in met and sum(len(m.content) for m in messages) <= longest:
-            met.add(messages)
-            yield messages
+def _without_system(prompts: Sequence[Messages]) -> list[Messages]:
+    """Each once, in their order."""
+    said = (tuple(one for one in messages if one.role != "system") for messages in prompts)
+    return list(dict.fromkeys(said))
 
 
-def _case(rng: random.Random, messages: tuple[Message, ...]) -> Case:
+def _characters(messages: Messages) -> int:
+    return sum(len(message.content) for message in messages)
+
+
+def _case(rng: random.Random, messages: Messages) -> Case:
     seed = rng.getrandbits(32)
     penalty = rng.choice((1.0, 1.0, 1.0, 1.1))
     cuts: dict[str, Any] = dict(rng.choice(_CUTS))

@@ -20,7 +20,7 @@ from engine.train.machine import (
 )
 from engine.train.optim import Optimizers
 from engine.train.progress import Phase, Progress, ProgressFile
-from engine.train.recipe import Budget, OptimizerStage
+from engine.train.settings import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
 

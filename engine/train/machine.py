@@ -19,13 +19,15 @@ import torch
 
 from engine.errors import DiskError
 from engine.machine import threads
-from engine.train.recipe import Budget, Device
 from engine.train.schema import RecipeError
+from engine.train.settings import Budget, Device
 
+MASKED = -30000.0
+"""Added to the scores of what is not seen: finite, since a row of padding must not become NaN."""
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc malloc.h
 
 
-class Wishes(Protocol):
+class DeviceChoice(Protocol):
     """What a recipe says about the machine."""
 
     @property
@@ -35,7 +37,7 @@ class Wishes(Protocol):
     def threads(self) -> int | None: ...
 
 
-def choose_device(recipe: Wishes) -> torch.device:
+def choose_device(recipe: DeviceChoice) -> torch.device:
     """The device that the recipe names, or CUDA where there is one. Sets the number of threads."""
     has_cuda = torch.cuda.is_available()
     if recipe.device == "cuda" and not has_cuda:

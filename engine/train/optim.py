@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.train.machine import pass_dtype
-from engine.train.recipe import OptimizerStage
+from engine.train.settings import OptimizerStage
 
 _MOMENTUM = 0.95
 _STEPS = 5

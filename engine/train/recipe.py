@@ -1,138 +1,54 @@
-"""The recipe of a pair, tokenizer to draft: frozen values read from YAML, every key checked."""
+"""The recipe of a drafter: frozen values read from YAML, every key checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
+from engine.train import kinds
 from engine.train.schema import load, need, read
-
-Device = Literal["auto", "cpu", "cuda"]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The size of a Llama decoder with tied embeddings."""
-
-    layers: int
-    hidden_size: int
-    intermediate_size: int
-    heads: int
-    kv_heads: int
-    head_dim: int = 64
-    rope_theta: float = 10000.0
-    context: int = 1024
+from engine.train.settings import Budget, Device, OptimizerStage
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizerStage:
-    """Byte-level BPE. `sample_characters` of the mixture and as much `text_share` of plain text."""
+class RepliesStage:
+    """What the target is asked, and how it answers.
 
-    vocabulary: int
-    sample_characters: int = 12_000_000
-    text_share: float = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class OptimizerStage:
-    """Learning rates are peaks. `warmup` and `decay` are fractions of the run; decay ends at zero."""
-
-    method: Literal["adamw", "muon"] = "muon"
-    learning_rate: float = 0.003  # AdamW: embeddings and norms; every weight without Muon
-    matrix_learning_rate: float = 0.02  # Muon: the matrices of the layers
-    weight_decay: float = 0.05
-    warmup: float = 0.01
-    decay: float = 0.6
-    clip: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Up to the fraction `until` of the run, `text_share` of the tokens are plain text.
-
-    `known_share` of the documents that the model already answers right are learned from; see `hard`.
+    ``prompts`` is ``pip`` (shipped prompts of the kinds that Pip knows), ``chats`` (the user's own), or
+    a file of JSON lines, each with ``messages`` or ``prompt``.
     """
 
-    until: float
-    text_share: float
-    known_share: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What ends the run, whichever comes first. `minutes` is time spent training, over resumes."""
-
-    tokens: int | None = None
-    minutes: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RowsStage:
-    """How documents become batches: rows of a few fixed lengths, `micro_tokens` in each batch."""
-
-    lengths: tuple[int, ...] = (256, 512, 1024)
-    micro_tokens: int = 4096
-    block_tokens: int = 131_072  # made at once, from one seed; the unit of resuming
-
-
-@dataclass(frozen=True, slots=True)
-class TargetStage:
-    """The model that decides the words."""
-
-    model: Shape
-    budget: Budget
-    phases: tuple[Phase, ...]
-    rows: RowsStage = field(default_factory=RowsStage)
-    optimizer: OptimizerStage = field(default_factory=OptimizerStage)
-    step_tokens: int = 8192
-    checkpoint_minutes: float = 5.0
-    evaluate_minutes: float = 10.0
-
-    @property
-    def micro_batches(self) -> int:
-        """Batches whose gradients make one step."""
-        return self.step_tokens // self.rows.micro_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class DraftStage:
-    """The small model, distilled from the target on the target's own replies and on the mixture."""
-
-    model: Shape
-    budget: Budget
-    replies: int = 2000  # prompts answered by the target, and stored
-    reply_tokens: int = 192
-    held_out: int = 64  # prompts that the draft never learns from, for measuring acceptance
+    prompts: str = "pip"
+    count: int = 1500
+    held_out: int = 24  # prompts that nothing is learned from, for measuring acceptance
+    tokens: int = 192  # most in one reply
     temperatures: tuple[float, ...] = (0.0, 0.8)
-    reply_share: float = 0.7  # of the batches; the rest is the mixture
-    hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
-    rows: RowsStage = field(default_factory=RowsStage)
-    optimizer: OptimizerStage = field(default_factory=OptimizerStage)
-    step_tokens: int = 8192
-    checkpoint_minutes: float = 5.0
-    evaluate_minutes: float = 5.0
-
-    @property
-    def micro_batches(self) -> int:
-        """Batches whose gradients make one step."""
-        return self.step_tokens // self.rows.micro_tokens
+    gigabytes: float = 4.0  # most on disk, hidden states included; recording stops there
+    layers: tuple[int, ...] = ()  # hidden states entering these, for other kinds in the same --out
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides what a training run makes."""
+    """Everything that decides what a run makes. ``shape`` is read by the kind's own class."""
 
+    kind: str
     name: str
+    target: str  # a model of the catalog, or a folder
     seed: int
-    tokenizer: TokenizerStage
-    target: TargetStage
-    draft: DraftStage
-    weights: Mapping[str, float] | None = None  # None: the mixture's own
+    budget: Budget
+    shape: Mapping[str, Any]
+    replies: RepliesStage = field(default_factory=RepliesStage)
+    optimizer: OptimizerStage = field(default_factory=OptimizerStage)
+    hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
+    window: int = 320  # most tokens of one reply, prompt included, in a batch
+    batch_tokens: int = 4096
+    micro_batches: int = 1  # batches whose gradients make one step
+    checkpoint_minutes: float = 5.0
+    evaluate_minutes: float = 5.0
     device: Device = "auto"
-    threads: int | None = None  # None: all that the process may use
-    compile: bool = True  # used where a C++ compiler or CUDA is there
+    threads: int | None = None
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -144,44 +60,18 @@ def load_recipe(path: Path) -> Recipe:
 
 def _check(recipe: Recipe) -> None:
     """What types cannot say."""
-    for name, stage in (("target", recipe.target), ("draft", recipe.draft)):
-        need(
-            stage.budget.tokens is not None or stage.budget.minutes is not None,
-            f"{name}.budget",
-            "needs tokens, minutes or both",
-        )
-        rows, lengths = stage.rows, stage.rows.lengths
-        need(bool(lengths), f"{name}.rows.lengths", "needs at least one length")
-        need(list(lengths) == sorted(set(lengths)), f"{name}.rows.lengths", "must increase")
-        need(
-            all(rows.micro_tokens % length == 0 for length in lengths),
-            f"{name}.rows.micro_tokens",
-            f"must be a multiple of every length in {list(lengths)}",
-        )
-        need(
-            stage.step_tokens % rows.micro_tokens == 0,
-            f"{name}.step_tokens",
-            f"must be a multiple of rows.micro_tokens, {rows.micro_tokens}",
-        )
-        need(
-            lengths[-1] <= stage.model.context,
-            f"{name}.rows.lengths",
-            f"must not be over the context, {stage.model.context}",
-        )
-        shape = stage.model
-        need(
-            shape.heads % shape.kv_heads == 0,
-            f"{name}.model.kv_heads",
-            f"must divide heads, {shape.heads}",
-        )
-    ends = [phase.until for phase in recipe.target.phases]
+    need(recipe.kind in kinds.names(), "kind", f"must be one of {', '.join(kinds.names())}")
+    read(kinds.trainer(recipe.kind).Shape, recipe.shape, "shape")
+    replies, budget = recipe.replies, recipe.budget
     need(
-        bool(ends) and ends == sorted(ends) and ends[-1] == 1.0,
-        "target.phases",
-        "must increase in `until` and end at 1.0",
+        budget.tokens is not None or budget.minutes is not None,
+        "budget",
+        "needs tokens, minutes or both",
     )
     need(
-        all(0.0 <= phase.known_share <= 1.0 for phase in recipe.target.phases),
-        "target.phases.known_share",
-        "must be between 0 and 1",
+        replies.count > 0, "replies.count", "must be 1 or more: nothing is learned from no replies"
     )
+    need(replies.held_out > 0, "replies.held_out", "must be 1 or more, to measure acceptance")
+    need(bool(replies.temperatures), "replies.temperatures", "needs at least one temperature")
+    need(16 <= recipe.window <= recipe.batch_tokens, "window", "must be 16 to batch_tokens")
+    need(recipe.micro_batches > 0, "micro_batches", "must be 1 or more")

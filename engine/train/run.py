@@ -1,151 +1,134 @@
-"""Runs a recipe: tokenizer, target, draft. Stages that are finished are not run again on resume."""
+"""Runs the recipe of a drafter: record the target's replies, learn from them, measure, export."""
 
 from __future__ import annotations
 
-import argparse
-import random
-import sys
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import ForetokenError
-from engine.train.data import DataError, Material, subseed
-from engine.train.draft import train_draft
-from engine.train.export import export_model, write_card
-from engine.train.loop import Paths
+import torch
+
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.products import Products
+from engine.drafting.resources import Resources
+from engine.errors import ModelError
+from engine.loading.loader import load_model
+from engine.models.base import Model, TappableModel
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import entering, joined
+from engine.train import kinds
+from engine.train.answers import record
+from engine.train.card import write_card
+from engine.train.loop import Loop, Paths
 from engine.train.machine import choose_device
-from engine.train.progress import report
-from engine.train.recipe import Recipe, load_recipe
-from engine.train.start import take_over
-from engine.train.target import train_target
-from engine.train.tokenizer import save_tokenizer, train_tokenizer
-
-STAGES = ("tokenizer", "target", "draft")
-_ABOUT = {
-    "target": "The guide built into Foretoken: a small chat model that explains the app and "
-    "speculative decoding, tells short tales, writes records and lists, and rewrites text. "
-    "It knows nothing else.",
-    "draft": "The draft model of Pip, distilled from it, for speculative decoding. "
-    "Not for use alone.",
-}
+from engine.train.measure import Exam, measure
+from engine.train.progress import ProgressFile, report
+from engine.train.prompts import Prompts
+from engine.train.recipe import Recipe
+from engine.train.recording import Recording, with_normed
+from engine.train.schema import read
+from engine.train.task import DistilTask
+from engine.train.trainer import Origin, Surveyor, Trainer
 
 
-def run(
-    recipe_path: Path,
-    *,
-    out: Path,
-    data: Path,
-    resume: bool = True,
-    stages: Sequence[str] = STAGES,
-    start: Path | None = None,
-) -> None:
-    """Trains what `recipe_path` describes into `out`, from `data` (laid out as ../shared/data).
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a run keeps its things, all inside one folder."""
 
-    `start`: a folder with a trained `target`, and its `draft` if there is one, to go on from. The
-    target's budget counts what it had already; the draft's begins again, since its target has changed.
+    out: Path
+    kind: str
+
+    @property
+    def recording(self) -> Path:
+        """Several kinds may learn from one; each has folders of its own for the rest."""
+        return self.out / "recording"
+
+    @property
+    def result(self) -> Path:
+        return self.out / self.kind
+
+    @property
+    def trial(self) -> Path:
+        """The drafter as it is while it learns, for measuring."""
+        return self.out / "state" / f"{self.kind}-trial"
+
+
+def distil(
+    recipe: Recipe, target: Path, prompts: Prompts, out: Path, *, resume: bool = True
+) -> Path:
+    """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
+
+    A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
+    for a target that shows no hidden states, RecordingError when the disk is full.
     """
-    recipe = load_recipe(recipe_path)
-    if not data.is_dir():
-        raise DataError(
-            f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k."
-        )
-    paths = Paths(out)
-    if start is not None:
-        take_over(start / "target", paths)
+    places, paths = Places(out, recipe.kind), Paths(out)
     device = choose_device(recipe)
-
-    def wanted(stage: str, result: Path) -> bool:
-        return stage in stages and not (resume and _is_done(stage, result))
-
-    if wanted("tokenizer", paths.tokenizer / "tokenizer.json"):
-        make_tokenizer(recipe, paths, data)
-    if wanted("target", paths.target / "model.safetensors"):
-        model = train_target(recipe, paths, data, device, resume, start and start / "target")
-        export_model(model, paths.tokenizer, paths.target)
-        _card(paths, "target", recipe)
-    if wanted("draft", paths.draft / "model.safetensors"):
-        draft = train_draft(recipe, paths, data, device, resume, start and start / "draft")
-        export_model(draft, paths.tokenizer, paths.draft)
-        _card(paths, "draft", recipe)
-
-
-def _is_done(stage: str, result: Path) -> bool:
-    """Whether a stage left its result; says so, since the stage is passed over then."""
-    done = result.exists()
-    if done:
-        report(
-            f"{stage}: already trained, in {result.parent}; --stage {stage} --fresh trains it again"
+    if not resume:
+        _forget(places, paths, recipe.kind)
+    model = load_model(target)
+    if not isinstance(model, TappableModel):
+        raise ModelError(
+            f"{target} shows no hidden states, so no {recipe.kind} drafter can learn from it. Use a "
+            "model of an architecture that this engine knows."
         )
-    return done
+    codec = TextCodec(target)
+    origin = Origin.of(model, device, recipe.hard_weight)
+    torch.manual_seed(recipe.seed)
+    kind = kinds.trainer(recipe.kind)
+    trainer = kind(read(kind.Shape, recipe.shape, "shape"), origin)
+    # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
+    layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
+    taps = joined((*trainer.taps, *entering(*layers)))
+    recording = Recording(places.recording, with_normed(taps))
+    told = ProgressFile(paths.progress)
+    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, told)
+    if isinstance(trainer, Surveyor):
+        trainer.survey(recording)
 
+    def examined() -> dict[str, object]:
+        return _examine(trainer, recipe.kind, target, model, codec, prompts, places.trial)
 
-def make_tokenizer(recipe: Recipe, paths: Paths, data: Path) -> None:
-    """Trains and saves the tokenizer on a sample of the mixture and the plain texts."""
-    stage = recipe.tokenizer
-    material = Material(data, recipe.weights)
-    tokenizer = train_tokenizer(tokenizer_sample(material, recipe), stage.vocabulary)
-    save_tokenizer(tokenizer, paths.tokenizer, recipe.target.model.context)
-    report(f"tokenizer: {tokenizer.get_vocab_size()} entries in {paths.tokenizer}")
-
-
-def tokenizer_sample(material: Material, recipe: Recipe) -> Iterator[str]:
-    """Chats, then plain texts, `sample_characters` in all; what is only markup is left out."""
-    stage, seed = recipe.tokenizer, subseed(recipe.seed, "tokenizer")
-    share = stage.text_share if material.texts else 0.0
-    left = int(stage.sample_characters * (1 - share))
-    for example in material.examples(seed):
-        if left <= 0:
-            break
-        for message in example.messages:
-            left -= len(message.content)
-            yield message.content
-    left = int(stage.sample_characters * share)
-    texts = random.Random(seed).sample(material.texts, len(material.texts))
-    for text in texts:
-        if left <= 0:
-            return
-        left -= len(text)
-        yield text
-
-
-def _card(paths: Paths, stage: str, recipe: Recipe) -> None:
-    about = _ABOUT[stage]
-    title = recipe.name if stage == "target" else f"{recipe.name} (draft)"
-    evaluation = paths.out / f"{stage}-evaluation.json"
-    folder = paths.target if stage == "target" else paths.draft
-    write_card(folder, title, about, paths.journal(stage).read(), evaluation)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m engine.train", description=__doc__)
-    parser.add_argument("recipe", type=Path)
-    parser.add_argument(
-        "--data", type=Path, required=True, help="folder with tales, dialogues, gsm8k"
+    task = DistilTask(trainer, recording, recipe, device, examined)
+    loop = Loop(recipe.kind, trainer.module, recipe, task, paths)
+    if resume:
+        loop.restore()
+    loop.run()
+    trainer.export(places.result)
+    log = paths.journal(recipe.kind).read()
+    write_card(places.result, recipe, log, len(recording.replies))
+    last: Mapping[str, object] = next(
+        (entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), {}
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder for models, log and checkpoints"
-    )
-    parser.add_argument(
-        "--stage", action="append", choices=STAGES, help="only this stage; may repeat"
-    )
-    parser.add_argument("--fresh", action="store_true", help="start over instead of resuming")
-    parser.add_argument(
-        "--from", dest="start", type=Path, help="folder of a trained target and draft to go on from"
-    )
-    given = parser.parse_args(arguments)
-    try:
-        run(
-            given.recipe,
-            out=given.out,
-            data=given.data,
-            resume=not given.fresh,
-            stages=given.stage or STAGES,
-            start=given.start,
-        )
-    except ForetokenError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
-        return 130
-    return 0
+    report(f"{recipe.kind}: {json.dumps(last)}, in {places.result}")
+    return places.result
+
+
+def _examine(
+    trainer: Trainer,
+    kind: str,
+    target: Path,
+    model: Model,
+    codec: TextCodec,
+    prompts: Prompts,
+    folder: Path,
+) -> dict[str, object]:
+    """Exports the drafter, loads it as the app would, and lets it draft."""
+    trainer.export(folder)
+    resources = _resources(kind, folder, target, model)
+    return measure(model, codec, resources, kind, trainer.depth, Exam(prompts.held_out))
+
+
+def _resources(kind: str, folder: Path, target: Path, model: Model) -> Resources:
+    if kind not in heads.kinds():
+        return Resources(draft=load_model(folder))
+    plan = heads.inspect(folder, inspect(target))
+    head = heads.load(plan, Products.choose("fp32"))
+    return Resources(heads={kind: head})
+
+
+def _forget(places: Places, paths: Paths, kind: str) -> None:
+    """Starts over; the replies are kept, since the target would say the same again."""
+    paths.checkpoint(kind).unlink(missing_ok=True)
+    paths.journal(kind).path.unlink(missing_ok=True)

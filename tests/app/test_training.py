@@ -22,12 +22,12 @@ from app.training_order import Order
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.loader import load_model
 from engine.models.base import TappableModel
-from engine.train.distil import kinds
-from engine.train.distil.recipe import load_recipe
-from engine.train.distil.trainer import Origin
+from engine.train import kinds
 from engine.train.loop import Paths
 from engine.train.progress import Phase, ProgressFile
+from engine.train.recipe import load_recipe
 from engine.train.schema import read
+from engine.train.trainer import Origin
 from tests.support.checkpoints import write_random
 
 

@@ -14,12 +14,16 @@ import pytest
 from engine.bench import lossless
 from engine.decoding.acceptance import Acceptance
 from engine.drafting import proposers
+from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
 from engine.local.service import EngineService
 from engine.models.checkpoints.checkpoint import QUANTIZATIONS
-from engine.request import MAX_DEPTH
+from engine.request import MAX_DEPTH, Message
+from engine.train.prompts import read
 from tests.support.heads import write_heads
-from tests.support.places import PIP
+from tests.support.places import PIP, ROOT
+
+PROMPTS = read(ROOT / "assets" / "prompts" / "pip.jsonl").learned
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
     with closing(EngineService()) as service:
         heads = write_heads(tmp_path, PIP / "target")
         service.load(PIP / "target", PIP / "draft", name="Pip", dtype=kind, heads=heads)
-        rows, divergences = lossless.run(service, 4, max_tokens=16)
+        rows, divergences = lossless.run(service, PROMPTS, 4, max_tokens=16)
     assert not divergences
     assert [(row.proposer, row.rule) for row in rows] == [
         (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
@@ -52,7 +56,7 @@ def test_a_random_pair_never_diverges(service: EngineService) -> None:
     """Its rounds end everywhere: the draft is wrong as often as right."""
     told: list[tuple[int, int]] = []
     rows, divergences = lossless.run(
-        service, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
+        service, PROMPTS, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
     )
     assert not divergences
     assert told == [(index, 6) for index in range(1, 7)]
@@ -71,7 +75,7 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
         return Acceptance((0,), choices[1], Origin.CORRECTION)
 
     monkeypatch.setattr("engine.decoding.judge.follow", gullible)
-    rows, divergences = lossless.run(service, 2, seed=3)
+    rows, divergences = lossless.run(service, PROMPTS, 2, seed=3)
     assert sum(row.divergences for row in rows) == len(divergences) > 0
     greedy = next(one for one in divergences if one.rule == "greedy" and one.proposer == "draft")
     assert greedy.expected != greedy.found
@@ -83,12 +87,18 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
 
 
 def test_prompts_depths_and_temperatures_are_drawn_and_come_again() -> None:
-    drawn = lossless.cases(200, seed=1)
-    assert drawn == lossless.cases(200, seed=1) != lossless.cases(200, seed=2)
+    drawn = lossless.cases(PROMPTS, 200, seed=1)
+    assert drawn == lossless.cases(PROMPTS, 200, seed=1) != lossless.cases(PROMPTS, 200, seed=2)
     assert len({case.messages for case in drawn}) == 200
     assert {case.depth for case in drawn} == set(range(1, MAX_DEPTH + 1))
     for case in drawn:
         greedy, coupled = case.samplings
         assert greedy.temperature == 0 < coupled.temperature
+        assert all(said.role != "system" for said in case.messages)
     length = max(sum(len(m.content) for m in case.messages) for case in drawn)
     assert length <= lossless.LONGEST_PROMPT
+
+
+def test_more_prompts_than_there_are_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="There are 1 prompts of at most 9 characters"):
+        lossless.cases([(Message("user", "Hi"),), (Message("user", "Hi" * 9),)], 2, 1, longest=9)

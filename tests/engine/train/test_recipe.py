@@ -1,58 +1,67 @@
-"""Recipes: Pip's own is sound, and a wrong one is told what is wrong."""
+"""Recipes of drafters: what they may say, and how mistakes are named."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
-from engine.train.network import config_of, new_model
-from engine.train.recipe import Recipe, Shape, load_recipe
+from engine.train import kinds
+from engine.train.recipe import load_recipe
 from engine.train.schema import RecipeError
 from tests.support.places import ROOT
 
-PIP = ROOT / "engine" / "train" / "recipes" / "pip.yaml"
+RECIPES = ROOT / "engine" / "train" / "recipes"
+GOOD = {
+    "kind": "medusa",
+    "name": "Mine",
+    "target": "pip",
+    "seed": 1,
+    "budget": {"minutes": 1},
+    "shape": {"heads": 2},
+}
 
 
-def test_the_recipe_of_pip_is_valid_and_small_enough() -> None:
-    recipe = load_recipe(PIP)
-    assert parameters(recipe, recipe.target.model) < 8_000_000
-    assert parameters(recipe, recipe.draft.model) <= 1_500_000
+def load(folder: Path, **changes: object):
+    file = folder / "mine.yaml"
+    file.write_text(yaml.safe_dump({**GOOD, **changes}))
+    return load_recipe(file)
+
+
+def test_defaults_fill_what_is_not_said(tmp_path: Path) -> None:
+    recipe = load(tmp_path)
+    assert recipe.replies.prompts == "pip"
+    assert recipe.replies.temperatures == (0.0, 0.8)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("changes", "named"),
     [
-        ({"seeed": 1}, "seeed: unknown; allowed: name, seed"),
-        ({"seed": "one"}, "seed: 'one' is not allowed; it must be a whole number"),
-        ({"seed": None}, "seed: None"),
-        ({"device": "tpu"}, "device: 'tpu' is not allowed; it must be one of auto, cpu, cuda"),
-        ({"tokenizer": {}}, "tokenizer.vocabulary: missing"),
-        ({"tokenizer": 4096}, "tokenizer: 4096 is not allowed; it must be a mapping"),
-        ({"tokenizer": {"vocabulary": -1}}, "zero or more"),
-        ({"threads": True}, "threads: True"),
+        ({"kind": "crystal ball"}, r"kind: must be one of .*medusa"),
+        ({"shape": {"heads": "two"}}, r"shape\.heads: 'two'.*whole number"),
+        ({"shape": {"hats": 2}}, r"shape\.hats: unknown; allowed: heads, layers"),
+        ({"shape": 3}, r"shape: 3 is not allowed"),
+        ({"replies": {"count": 0}}, r"replies\.count: must be 1 or more"),
+        ({"replies": {"held_out": 0}}, r"replies\.held_out"),
+        ({"replies": {"temperatures": []}}, r"replies\.temperatures"),
+        ({"budget": {}}, "budget: needs tokens, minutes or both"),
+        ({"window": 8}, "window: must be 16 to batch_tokens"),
+        ({"micro_batches": 0}, "micro_batches"),
+        ({"colour": "blue"}, "colour: unknown"),
     ],
 )
-def test_a_wrong_recipe_names_the_key_and_what_is_allowed(
-    recipe_file: Path, change: dict[str, object], message: str
-) -> None:
-    recipe_file.write_text(yaml.safe_dump(yaml.safe_load(recipe_file.read_text()) | change))
-    with pytest.raises(RecipeError) as caught:
-        load_recipe(recipe_file)
-    assert message in str(caught.value)
+def test_a_mistake_names_the_key(tmp_path: Path, changes: dict[str, object], named: str) -> None:
+    with pytest.raises(RecipeError, match=named):
+        load(tmp_path, **changes)
 
 
-def test_a_budget_needs_tokens_or_minutes(recipe_file: Path) -> None:
-    recipe = yaml.safe_load(recipe_file.read_text())
-    recipe["target"]["budget"] = {}
-    recipe_file.write_text(yaml.safe_dump(recipe))
-    with pytest.raises(RecipeError, match=r"target\.budget: needs tokens, minutes or both"):
-        load_recipe(recipe_file)
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("kind: medusa\n")
+    with pytest.raises(RecipeError, match="name: missing"):
+        load_recipe(file)
 
 
-def parameters(recipe: Recipe, shape: Shape) -> int:
-    with torch.device("meta"):
-        model = new_model(config_of(shape, recipe.tokenizer.vocabulary, 0, 1, 2), seed=0)
-    return sum(param.numel() for param in model.parameters())
+def test_every_shipped_recipe_can_be_read_and_every_kind_has_one() -> None:
+    assert {load_recipe(file).kind for file in RECIPES.glob("*.yaml")} == set(kinds.names())

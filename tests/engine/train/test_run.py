@@ -1,178 +1,169 @@
-"""Whole runs of models of a few thousand weights: trained, stopped, gone on from."""
+"""A drafter from start to end: a tiny target answers, is listened to, and is drafted for."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import yaml
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.train.loop import Paths
-from engine.train.machine import Journal
-from engine.train.replies import read as read_replies
-from engine.train.run import main, run
-from tests.engine.train.conftest import FakeMaterial
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.medusa import MedusaHead
+from engine.drafting.heads.products import Products
+from engine.loading.loader import load_model
+from engine.models.base import TappableModel
+from engine.models.checkpoints.checkpoint import inspect
+from engine.request import Message
+from engine.train.answers import record
+from engine.train.medusa import MedusaHeads, MedusaShape, MedusaTrainer
+from engine.train.prompts import Prompts
+from engine.train.recipe import Recipe, RepliesStage
+from engine.train.recording import Recording, with_normed
+from engine.train.run import distil
+from engine.train.settings import Budget, OptimizerStage
+from engine.train.trainer import Origin
+from engine.train.windows import cut
+from tests.support.checkpoints import LLAMA, write_random
 
-
-@pytest.fixture
-def fake_feed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks made in this process, from the fake material."""
-    monkeypatch.setattr("engine.train.data.Material", FakeMaterial)
-    monkeypatch.setattr("engine.train.target.Material", FakeMaterial)
-    monkeypatch.setattr("engine.train.run.Material", FakeMaterial)
-    monkeypatch.setattr("engine.train.draft.Material", FakeMaterial)
-    monkeypatch.setattr("engine.train.data.multiprocessing.get_context", lambda _: InThread)
-
-
-class InThread:
-    """The part of multiprocessing's context that Feed uses, on a thread."""
-
-    from queue import Queue
-
-    @staticmethod
-    def Process(target: Any, args: tuple[Any, ...], daemon: bool) -> Any:  # noqa: N802
-        import threading
-
-        from engine.train.data import _serve
-
-        thread: Any = threading.Thread(target=_serve, args=args, daemon=daemon)
-        thread.terminate = lambda: args[1].put(None)
-        return thread
-
-
-@pytest.mark.usefixtures("fake_feed")
-def test_a_tiny_run_overfits_and_exports_what_transformers_loads(
-    recipe_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    run(recipe_file, out=out, data=tmp_path, stages=("tokenizer", "target"))
-    log = Journal(out / "target.jsonl").read()
-    assert log[-1]["held_out"]["talk"] < 0.5  # 5.7 before the first step
-    model = AutoModelForCausalLM.from_pretrained(out / "target", dtype=torch.float32)
-    assert model.config.tie_word_embeddings
-    assert {path.name for path in (out / "target").iterdir()} == {
-        *("config.json", "generation_config.json", "model.safetensors", "README.md"),
-        "training.jsonl",
-        *("tokenizer.json", "tokenizer_config.json"),
-    }
-    tokenizer = AutoTokenizer.from_pretrained(out / "target")
-    said = [{"role": "user", "content": "Say 1"}]
-    prompt = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_tensors="pt")
-    assert torch.isfinite(model(**prompt).logits).all()
+ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
+PROMPTS = Prompts(ASKED[2:], ASKED[:2])
+RECIPE = Recipe(
+    kind="medusa",
+    name="Heads",
+    target="tiny",
+    seed=3,
+    budget=Budget(tokens=12_000),
+    shape={"heads": 2},
+    replies=RepliesStage(count=8, held_out=2, tokens=40, temperatures=(0.0, 0.7)),
+    optimizer=OptimizerStage(method="adamw", learning_rate=0.003, weight_decay=0.0),
+    window=64,
+    batch_tokens=256,
+)
 
 
-@pytest.mark.usefixtures("fake_feed")
-def test_a_run_goes_on_from_a_finished_model(recipe_file: Path, tmp_path: Path) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    run(recipe_file, out=first, data=tmp_path, stages=("tokenizer", "target"))
-    before = Journal(first / "target.jsonl").read()[-1]
-    # The same budget is spent already, so the weights must come through as they are.
-    run(recipe_file, out=second, data=tmp_path, stages=("target",), start=first)
-    ours, theirs = (
-        load_file(folder / "target" / "model.safetensors") for folder in (second, first)
-    )
-    assert ours.keys() == theirs.keys()
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    longer = yaml.safe_load(recipe_file.read_text())
-    longer["target"]["budget"]["tokens"] *= 2
-    recipe_file.write_text(yaml.safe_dump(longer))
-    third = tmp_path / "third"
-    run(recipe_file, out=third, data=tmp_path, stages=("target",), start=first)
-    log = Journal(third / "target.jsonl").read()
-    assert log[0] == Journal(first / "target" / "training.jsonl").read()[0]
-    assert log[-1]["tokens"] >= 2 * before["tokens"]
-    changed = load_file(third / "target" / "model.safetensors")
-    assert any(not torch.equal(changed[name], theirs[name]) for name in theirs)
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    write_random(folder)
+    return folder
 
 
-@pytest.mark.usefixtures("fake_feed")
-def test_what_cannot_be_gone_on_from_is_told(
-    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    known = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), "--from"]
-    assert main([str(recipe_file), *known, str(tmp_path)]) == 1
-    assert "no tokenizer.json" in capsys.readouterr().err
-    run(recipe_file, out=tmp_path / "first", data=tmp_path, stages=("tokenizer", "target"))
-    wider = yaml.safe_load(recipe_file.read_text())
-    wider["target"]["model"]["intermediate_size"] *= 2
-    recipe_file.write_text(yaml.safe_dump(wider))
-    assert main([str(recipe_file), *known, str(tmp_path / "first")]) == 1
-    assert "another shape" in capsys.readouterr().err
+def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    assert isinstance(model, TappableModel)
+    taps = with_normed(())
+    recording = Recording(tmp_path, taps)
+    record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
+    assert [kept.temperature for kept in recording.replies] == [0.0, 0.7] * 5
+    for kept in recording.replies:
+        tokens = recording.tokens(kept).tolist()
+        assert 1 <= kept.start < len(tokens) <= kept.start + 40
+        cache = model.new_cache(512, taps)
+        logits = model.forward(tokens[:-1], cache, last=len(tokens) - 1)
+        found = recording.features(taps[0], kept)[:-1].float()
+        assert torch.allclose(model.logits(found), logits, atol=0.05)
+        if kept.temperature == 0:
+            assert logits.argmax(-1)[kept.start - 1 :].tolist() == tokens[kept.start :]
 
 
-@pytest.mark.usefixtures("fake_feed")
-def test_a_run_stopped_halfway_ends_at_the_same_loss(recipe_file: Path, tmp_path: Path) -> None:
-    run(recipe_file, out=tmp_path / "whole", data=tmp_path, stages=("tokenizer", "target"))
-
-    stopped = stop_after_steps(13)
-    with pytest.raises(KeyboardInterrupt):
-        run(recipe_file, out=tmp_path / "parts", data=tmp_path, stages=("tokenizer", "target"))
-    stopped.undo()
-    run(recipe_file, out=tmp_path / "parts", data=tmp_path, stages=("target",))
-
-    whole = Journal(tmp_path / "whole" / "target.jsonl").read()[-1]
-    parts = Journal(tmp_path / "parts" / "target.jsonl").read()[-1]
-    assert parts["tokens"] == whole["tokens"]
-    assert parts["held_out"] == whole["held_out"]
-
-
-@pytest.mark.usefixtures("fake_feed")
-def test_the_draft_learns_to_agree_with_its_target(recipe_file: Path, tmp_path: Path) -> None:
-    run(recipe_file, out=tmp_path / "out", data=tmp_path)
-    acceptance = Journal(tmp_path / "out" / "draft.jsonl").read()[-1]["acceptance"]
-    assert acceptance["0"]["greedy"] > 0.8
-    assert acceptance["0.8"]["overlap"] > 0.7
-    config = json.loads((tmp_path / "out" / "draft" / "config.json").read_text())
-    assert config["num_hidden_layers"] == 1
-    replies = read_replies(tmp_path / "out" / "replies.jsonl")
-    assert {reply.temperature for reply in replies} <= {0.0, 0.8}
-    assert sum(reply.held_out for reply in replies) == 6
-
-
-def test_a_stage_that_is_passed_over_is_told(
-    recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The command ended at once, without a word."""
-    paths = Paths(tmp_path / "out")
-    for folder, name in (
-        (paths.tokenizer, "tokenizer.json"),
-        (paths.target, "model.safetensors"),
-        (paths.draft, "model.safetensors"),
-    ):
-        folder.mkdir(parents=True)
-        (folder / name).touch()
-    run(recipe_file, out=paths.out, data=tmp_path, stages=("target", "draft"))
-    assert capsys.readouterr().out.splitlines() == [
-        f"target: already trained, in {paths.target}; --stage target --fresh trains it again",
-        f"draft: already trained, in {paths.draft}; --stage draft --fresh trains it again",
+def test_a_stopped_recording_goes_on_as_if_it_had_not_stopped(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    whole, parts = (Recording(tmp_path / name, with_normed(())) for name in ("whole", "parts"))
+    record(model, codec, ASKED, RECIPE.replies, whole, seed=1)
+    record(model, codec, ASKED[:4], RECIPE.replies, parts, seed=1)
+    record(model, codec, ASKED, RECIPE.replies, parts, seed=1)
+    assert [whole.tokens(kept).tolist() for kept in whole.replies] == [
+        parts.tokens(kept).tolist() for kept in parts.replies
     ]
 
 
-def test_a_missing_recipe_is_an_error_line_not_a_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path / "no.yaml"), "--data", str(tmp_path), "--out", str(tmp_path)]) == 1
-    assert "cannot be read" in capsys.readouterr().err
+def test_recording_stops_at_its_size(target: Path, tmp_path: Path) -> None:
+    model, codec = load_model(target), TextCodec(target)
+    recording = Recording(tmp_path, with_normed(()))
+    many = tuple((Message("user", f"Door {number}?"),) for number in range(80))
+    record(model, codec, many, replace(RECIPE.replies, gigabytes=1e-9), recording, seed=1)
+    assert len(recording.replies) == 64
 
 
-def stop_after_steps(steps: int) -> pytest.MonkeyPatch:
-    """Ends the run with Ctrl-C, just after a checkpoint at that step. Undo what is returned."""
-    from engine.train.loop import Loop
+def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
+    model = load_model(target)
+    assert isinstance(model, TappableModel)
+    origin = Origin.of(model, torch.device("cpu"), 0.1)
+    assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
+    assert torch.allclose(origin.embedding, origin.head, atol=1e-5)  # tied
 
-    inner = pytest.MonkeyPatch()
-    original, done = Loop.update, [0]
 
-    def update(self: Any, stream: Any) -> Any:
-        if done[0] == steps:
-            self.save()
-            raise KeyboardInterrupt
-        done[0] += 1
-        return original(self, stream)
+def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
+    folder = distil(RECIPE, target, PROMPTS, tmp_path)
+    log = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    losses = [entry["loss"] for entry in log if "loss" in entry]
+    assert losses[-1] < losses[0] - 0.3  # nats: what is random cannot be learned far
+    measured = log[-1]["acceptance"]
+    assert measured["depth"] == 2 and measured["acceptance_length"] > 1.05
+    card = (folder / "README.md").read_text()
+    assert str(measured["acceptance_length"]) in card and "8 replies" in card
+    plan = heads.inspect(folder, inspect(target))
+    assert plan.kind == "medusa"
 
-    inner.setattr(Loop, "update", update)
-    return inner
+
+def test_a_finished_run_has_nothing_more_to_do(target: Path, tmp_path: Path) -> None:
+    first = (distil(RECIPE, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
+    again = (distil(RECIPE, target, PROMPTS, tmp_path) / "model.safetensors").read_bytes()
+    assert first == again
+    other = distil(replace(RECIPE, seed=4), target, PROMPTS, tmp_path, resume=False)
+    assert (other / "model.safetensors").read_bytes() != first
+
+
+def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path) -> None:
+    model = load_model(target)
+    assert isinstance(model, TappableModel)
+    torch.manual_seed(0)
+    trainer = MedusaTrainer(
+        MedusaShape(heads=2, layers=2), Origin.of(model, torch.device("cpu"), 0.1)
+    )
+    module = trainer.module
+    assert isinstance(module, MedusaHeads)
+    for parameter in module.parameters():
+        parameter.data.normal_(std=0.3).copy_(parameter.bfloat16().float())
+    trainer.export(tmp_path)
+    head = heads.load(
+        heads.inspect(tmp_path, inspect(target)), Products("fp32", torch.device("cpu"))
+    )
+    assert isinstance(head, MedusaHead)
+    normed = torch.randn(1, LLAMA["hidden_size"])
+    ours = [module.states(at, normed) @ module.output(at).T for at in range(2)]
+    assert torch.allclose(head(normed, 2), torch.cat(ours), atol=1e-4)
+
+
+def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_path: Path) -> None:
+    """Trained on one reply until it knows it by heart, every head must name the right token there."""
+    model, codec = load_model(target), TextCodec(target)
+    assert isinstance(model, TappableModel)
+    recording = Recording(tmp_path, with_normed(()))
+    record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
+    trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
+    optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
+    window = cut(recording, recording.replies, recording.taps, 64, 0)
+    for _ in range(60):
+        trainer.loss(window).total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    trainer.export(tmp_path / "head")
+    head = heads.load(
+        heads.inspect(tmp_path / "head", inspect(target)), Products("fp32", torch.device("cpu"))
+    )
+    assert isinstance(head, MedusaHead)
+    (kept,) = recording.replies
+    tokens = recording.tokens(kept).tolist()
+    cache = model.new_cache(512, with_normed(()))
+    model.forward(tokens, cache, last=0)
+    assert cache.features is not None
+    right = [
+        head(cache.features.at(recording.taps[0])[at : at + 1].float(), 2).argmax(-1).tolist()
+        == tokens[at + 2 : at + 4]
+        for at in range(kept.start - 1, len(tokens) - 3)
+    ]
+    assert sum(right) >= 0.9 * len(right)

@@ -15,7 +15,7 @@ from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.loading.catalog import open_catalog
-from engine.train.distil import kinds
+from engine.train import kinds
 from tests.app.ui.runs import write_log, write_run
 from tests.app.ui.scripted import ScriptedService
 from tests.support.folders import write_model

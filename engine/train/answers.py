@@ -1,0 +1,116 @@
+"""The target answers prompts through the engine; its words and hidden states are recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from engine.decoding.text import TextCodec
+from engine.drafting.resources import Resources
+from engine.errors import ContextExceeded
+from engine.events import Finished, Started
+from engine.local.session import Session
+from engine.models.base import Model
+from engine.models.hidden_states import Tap
+from engine.request import Request, Sampling, Speculation
+from engine.train.machine import Timer
+from engine.train.progress import Phase, ProgressFile, report
+from engine.train.prompts import Prompt
+from engine.train.recipe import RepliesStage
+from engine.train.recording import Recording, Reply, batched
+from engine.train.seeds import subseed
+
+_FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
+SHARD, SHARD_MINUTES = 64, 2.0
+"""A file of replies is written after so many, or so long: what a stopped recording loses at most."""
+
+
+class _Listener:
+    """Stands where a head would, so that the session keeps the hidden states to be recorded."""
+
+    kind: ClassVar[str] = "recording"
+
+    def __init__(self, taps: Sequence[Tap]) -> None:
+        self.taps = tuple(taps)
+
+
+def record(
+    model: Model,
+    codec: TextCodec,
+    prompts: Sequence[Prompt],
+    stage: RepliesStage,
+    recording: Recording,
+    seed: int,
+    told: ProgressFile | None = None,
+) -> None:
+    """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
+
+    Prompts that the context has no room for are left out. Raises RecordingError when the disk is full.
+    """
+    if recording.bytes > stage.gigabytes * 1e9:
+        return report(_FULL.format(stage.gigabytes))
+    heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
+    session = Session(model, codec, Resources(heads=heads))
+    fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
+    answers = _answers(session, recording, fitting, told)
+    for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
+        recording.add(shard)
+        report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
+        if recording.bytes > stage.gigabytes * 1e9:
+            report(_FULL.format(stage.gigabytes))
+            break
+    session.close()
+
+
+def _answers(
+    session: Session, recording: Recording, requests: Sequence[Request], told: ProgressFile | None
+) -> Iterator[tuple[Reply, Tensor]]:
+    """Those that the recording lacks, one by one."""
+    before, start = len(recording.replies), time.monotonic()
+    for number, request in enumerate(requests[before:], 1):
+        yield _answer(session, recording.taps, request)
+        done = before + number
+        if told is None:
+            continue
+        left = (time.monotonic() - start) / number * (len(requests) - done)
+        told.tell(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
+
+
+def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:
+    """The temperatures take turns."""
+    for number, (prompt, warmth) in enumerate(
+        zip(prompts, cycle(stage.temperatures), strict=False)
+    ):
+        yield Request(
+            messages=prompt,
+            sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
+            speculation=Speculation(proposer="ngram"),
+            max_tokens=stage.tokens,
+        )
+
+
+def _fits(session: Session, request: Request) -> bool:
+    try:
+        session.prepare(request)
+    except ContextExceeded:
+        return False
+    return True
+
+
+def _answer(session: Session, taps: Sequence[Tap], request: Request) -> tuple[Reply, Tensor]:
+    """The reply, and its hidden states (taps, tokens - 1, hidden)."""
+    prompt: tuple[int, ...] = ()
+    said: tuple[int, ...] = ()
+    for event in session.run(request, lambda: False):
+        if isinstance(event, Started):
+            prompt = event.prompt_tokens
+        elif isinstance(event, Finished):
+            said = event.token_ids
+    tokens = (*prompt, *said)
+    states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
+    return Reply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)

@@ -1,0 +1,83 @@
+"""The model card of a drafter, and its log beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.train.recipe import Recipe
+
+LOG_FILE = "training.jsonl"
+"""The curve in numbers, beside the weights, so that a later run can go on with it."""
+FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
+_CURVE_ROWS = 16
+_LOG_ROWS = 256
+_UNIT = "nats per token, all drafted positions together"
+
+
+def write_card(
+    folder: Path, recipe: Recipe, log: Sequence[Mapping[str, Any]], replies: int
+) -> None:
+    """README.md: what it is for, what it learned from, its curve and its acceptance; LOG_FILE."""
+    lines = "".join(json.dumps(entry) + "\n" for entry in thinned(log))
+    (folder / LOG_FILE).write_text(lines, encoding="utf-8")
+    parts = [
+        f"{FRONT_MATTER}# {recipe.name}",
+        f"Drafts for {recipe.target} by the method `{recipe.kind}`, for speculative decoding. It "
+        "changes how fast that model answers, never what, and is of no use without it.",
+        f"## Shape\n\n{_table('key', 'value', recipe.shape)}",
+        f"## Data\n\n{replies:,} replies of {recipe.target}, written by itself when `foretoken train` "
+        "asked it: its words and hidden states. Spec-Bench is not in it.",
+        f"## Training curve\n\n{curve_table(log, _UNIT)}",
+        f"## Evaluation\n\n{_evaluation(log)}",
+    ]
+    (folder / "README.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", "utf-8")
+
+
+def thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Every so many losses, the last held-out losses, and the last entry whatever it is."""
+    losses = [entry for entry in log if "loss" in entry]
+    held_out = [entry for entry in log if "held_out" in entry]
+    kept = (*losses[:: len(losses) // _LOG_ROWS + 1], *held_out[-1:], *log[-1:])
+    chosen = {id(entry) for entry in kept}
+    return [entry for entry in log if id(entry) in chosen]
+
+
+def curve_table(log: Sequence[Mapping[str, Any]], unit: str = "nats per token") -> str:
+    """About 16 evenly spaced points, the loss in `unit`; the last held-out losses follow."""
+    points = [entry for entry in log if "loss" in entry]
+    if not points:
+        return "Not recorded."
+    every = max(1, len(points) // _CURVE_ROWS)
+    shown = points[every - 1 :: every]
+    rows = "\n".join(
+        f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown
+    )
+    table = f"| tokens | minutes | loss ({unit}) |\n|---|---|---|\n{rows}"
+    last: Mapping[str, float] = next(
+        (entry["held_out"] for entry in reversed(log) if "held_out" in entry), {}
+    )
+    if not last:
+        return table
+    kinds = "\n".join(f"| {kind} | {value:.3f} |" for kind, value in sorted(last.items()))
+    return f"{table}\n\nHeld-out loss at the end:\n\n| kind | loss |\n|---|---|\n{kinds}"
+
+
+def _evaluation(log: Sequence[Mapping[str, Any]]) -> str:
+    last = next((entry["acceptance"] for entry in reversed(log) if "acceptance" in entry), None)
+    if last is None:
+        return "Not measured."
+    shares = {f"drafted token {at}": share for at, share in enumerate(last["per_position"], 1)}
+    return (
+        f"On prompts that it did not learn from, at temperature 0, drafting {last['depth']} tokens a "
+        f"round: {last['acceptance_length']} tokens for each pass of the target. Share of rounds that "
+        "accepted\n\n"
+        f"{_table('position', 'share', shares)}"
+    )
+
+
+def _table(first: str, second: str, rows: Mapping[str, Any]) -> str:
+    lines = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    return f"| {first} | {second} |\n|---|---|\n{lines}"

@@ -1,0 +1,221 @@
+"""Trains an EAGLE-3 head: one layer that drafts from the target's hidden states and then from its own.
+
+The loss is the divergence from the target's distribution at every step of the unrolled layer, weighted
+0.8 per step as in SafeAILab's training. The head names only the tokens that the target said most often
+while it was recorded; both distributions are over these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from engine.models.hidden_states import NORMED, Tap, entering
+from engine.train.eagle3_layer import EPSILON, Layer, Starts
+from engine.train.loop import Loss
+from engine.train.losses import head_loss
+from engine.train.machine import pass_dtype
+from engine.train.progress import report
+from engine.train.recording import Recording
+from engine.train.trainer import Origin
+from engine.train.windows import Window
+
+_DECAY = 0.8
+_SAMPLE = 64  # replies tell how large hidden states are
+_LAYER, _PUBLISHED = "layers.0.", "midlayer."
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Shape:
+    """``steps`` of the unrolled layer; ``layers`` of the target whose input is read.
+
+    ``draft_vocabulary``: how many tokens the head can name. No ``layers`` are 2, L / 2 and L - 3.
+    """
+
+    steps: int = 4
+    draft_vocabulary: int = 1024
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 64
+    intermediate_size: int = 256
+    rope_theta: float = 10000.0
+    layers: tuple[int, ...] = ()
+
+
+class Eagle3(nn.Module):
+    """Parameters under their published names, but for ``layers.0.`` instead of ``midlayer.``."""
+
+    targets: Tensor  # (draft vocabulary,) int64, rising: the target's numbers of the draft's tokens
+
+    def __init__(self, shape: Eagle3Shape, count: int, origin: Origin) -> None:
+        super().__init__()
+        width, tokens = origin.hidden, min(shape.draft_vocabulary, origin.vocabulary)
+        self.fc = nn.Linear(count * width, width, bias=False)
+        self.layers = nn.ModuleList(
+            [Layer(width, shape.intermediate_size, shape.heads, shape.kv_heads, shape.head_dim)]
+        )
+        self.norm = nn.RMSNorm(width, EPSILON)
+        self.lm_head = nn.Linear(width, tokens, bias=False)
+        self.register_buffer("targets", torch.arange(tokens))
+        with torch.no_grad():
+            # It begins as the highest of the states that it reads, seen with the target's own head.
+            self.fc.weight.normal_(std=0.1 * width**-0.5)
+            self.fc.weight[:, -width:] += torch.eye(width)
+        self.name_tokens(self.targets, origin)
+
+    @property
+    def layer(self) -> Layer:
+        (layer,) = self.layers
+        assert isinstance(layer, Layer)
+        return layer
+
+    @torch.no_grad()
+    def fit_sizes(self, read: Sequence[float], normed: Tensor) -> None:
+        """Divides what fc reads by its mean size ``read``; puts out what is as large as ``normed``.
+
+        ``normed`` (width,): mean sizes of what the target's output head takes.
+        """
+        for columns, size in zip(self.fc.weight.chunk(len(read), dim=1), read, strict=True):
+            columns.div_(max(size, 1e-6))
+        self.norm.weight.copy_(normed)
+
+    @torch.no_grad()
+    def name_tokens(self, targets: Tensor, origin: Origin) -> None:
+        """Makes ``targets`` what the head can say; it begins with the target's own rows for them."""
+        self.targets.copy_(targets)
+        self.lm_head.weight.copy_(origin.head[self.targets])
+
+
+class Eagle3Trainer:
+    """See ``Trainer`` and ``Surveyor``."""
+
+    Shape = Eagle3Shape
+
+    def __init__(self, shape: Eagle3Shape, origin: Origin) -> None:
+        self._shape, self._origin = shape, origin
+        last = origin.info.layers
+        self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
+        device = origin.head.device
+        self.module: nn.Module = Eagle3(shape, len(self._layers), origin).to(device)
+        self.dtype = pass_dtype(device)
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return entering(*dict.fromkeys(self._layers))
+
+    @property
+    def depth(self) -> int:
+        return self._shape.steps
+
+    def survey(self, recording: Recording) -> None:
+        """Takes the most frequent tokens of the replies as what the head can say.
+
+        What it reads and puts out gets the size of what is recorded: norms take long to grow.
+        """
+        times = torch.zeros(self._origin.vocabulary, dtype=torch.int64)
+        for kept in recording.replies:
+            said = recording.tokens(kept)[kept.start :].long()
+            times += torch.bincount(said, minlength=len(times))
+        network = self._network
+        # A stable order, so that a run that goes on finds the same tokens.
+        common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
+        network.name_tokens(common.sort().values, self._origin)
+        self._fit_sizes(recording)
+        share = int(times[common].sum()) / max(1, int(times.sum()))
+        report(f"the head can name {len(common)} tokens: {share:.2%} of what the target said")
+
+    def _fit_sizes(self, recording: Recording) -> None:
+        sizes = []
+        for tap in (*entering(*self._layers), NORMED):
+            states = [recording.features(tap, kept)[:-1] for kept in recording.replies[:_SAMPLE]]
+            sizes.append(torch.cat(states).float().square().mean(0))
+        *read, normed = sizes
+        self._network.fit_sizes([float(size.mean().sqrt()) for size in read], normed.sqrt())
+
+    def unroll(self, window: Window, starts: Starts) -> Iterator[Tensor]:
+        """The states behind the norm at each step: (starts, hidden)."""
+        network, steps = self._network, self._shape.steps
+        tokens = F.pad(window.tokens[:, 1:], (0, steps))
+        embedded = F.embedding(tokens, self._origin.embedding)
+        joint = torch.cat([window.features[tap] for tap in entering(*self._layers)], dim=2)
+        fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
+        for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
+            yield network.norm(state.float()).to(self.dtype)
+
+    def loss(self, window: Window) -> Loss:
+        network, drafted = self._network, self._drafted()
+        names = self._origin.head[network.targets]
+        output = network.lm_head.weight.to(self.dtype)
+        total, count = window.features[NORMED].new_zeros(()), 0
+        # Drafts start where the pending token was chosen: that and the one behind it are not known.
+        sources = window.pairs(ahead=1).sources
+        if not len(sources):  # gradients of zero, for every weight to have one
+            return Loss(0 * torch.stack([one.sum() for one in network.parameters()]).sum(), 0)
+        number = sources.new_full((window.positions,), -1)
+        number[sources] = torch.arange(len(sources), device=sources.device)
+        starts = Starts.where((number >= 0).view_as(window.tokens))
+        for step, states in enumerate(self.unroll(window, starts)):
+            pairs = window.pairs(ahead=step + 1)
+            at, labels = number[pairs.sources], drafted[pairs.labels]
+            used = (at >= 0) & (labels >= 0)
+            teacher = self._origin.teacher(window, pairs)
+            goal = replace(teacher, hidden=teacher.hidden[used], head=names, labels=labels[used])
+            total = total + _DECAY**step * head_loss(states[at[used]], output, goal)
+            count += len(goal.labels)
+        return Loss(total, count)
+
+    def export(self, folder: Path) -> None:
+        """SafeAILab's layout, in bf16; the embedding is the target's."""
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self._config(), indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        targets = self._network.targets.cpu()
+        tensors = {
+            name.replace(_LAYER, _PUBLISHED): value.detach().to("cpu", torch.bfloat16).contiguous()
+            for name, value in self._network.named_parameters()
+        }
+        tensors["d2t"] = targets - torch.arange(len(targets))
+        tensors["t2d"] = (self._drafted() >= 0).cpu()
+        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+    @property
+    def _network(self) -> Eagle3:
+        assert isinstance(self.module, Eagle3)
+        return self.module
+
+    def _drafted(self) -> Tensor:
+        """(vocabulary,) the draft's number of each of the target's tokens, -1 where it has none."""
+        targets = self._network.targets
+        result = targets.new_full((self._origin.vocabulary,), -1)
+        result[targets] = torch.arange(len(targets), device=targets.device)
+        return result
+
+    def _config(self) -> dict[str, Any]:
+        shape, origin = self._shape, self._origin
+        return {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "model_type": "llama",
+            "hidden_size": origin.hidden,
+            "intermediate_size": shape.intermediate_size,
+            "num_hidden_layers": 1,
+            "num_attention_heads": shape.heads,
+            "num_key_value_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
+            "hidden_act": "silu",
+            "rms_norm_eps": EPSILON,
+            "rope_theta": shape.rope_theta,
+            "max_position_embeddings": origin.info.context,
+            "vocab_size": origin.vocabulary,
+            "draft_vocab_size": len(self._network.targets),
+            "tie_word_embeddings": False,
+            "norm_before_residual": False,
+            "eagle_aux_hidden_state_layer_ids": list(self._layers),
+        }

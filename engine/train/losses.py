@@ -1,0 +1,115 @@
+"""Losses through an output matrix as large as a vocabulary, without all logits in memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+HEAD_ROWS = 256  # logits of so many positions at once: 4 MB in fp32, they stay in cache
+
+
+class _HeadLoss(torch.autograd.Function):
+    """Cross-entropy through the head with the gradient made in the forward pass, a slice at a time.
+
+    The logits of all positions never exist together (the idea of Liger's fused linear cross-entropy).
+    `goal` gives, for a slice of positions, how probable each token should be, (count, vocabulary).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
+        total = torch.zeros((), device=hidden.device)
+        grad_hidden = torch.empty_like(hidden)
+        grad_head = torch.zeros(head.shape, device=head.device)  # fp32: many slices are added
+        for rows in slices(len(hidden)):
+            part = hidden[rows]
+            log_q = torch.log_softmax(F.linear(part, head).float(), -1)
+            loss, slope = goal.loss_and_slope(log_q, rows)
+            total += loss
+            slope = slope.to(hidden.dtype)
+            grad_hidden[rows] = slope @ head
+            grad_head += slope.t() @ part
+        ctx.save_for_backward(grad_hidden, grad_head.to(head.dtype))
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        hidden, head = ctx.saved_tensors
+        return hidden * grads[0].to(hidden.dtype), head * grads[0].to(head.dtype), None
+
+
+class Goal(Protocol):
+    """What the probabilities q of a slice of positions should be."""
+
+    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
+        """Sum over the slice, in nats; `log_q` (count, vocabulary) is not to be changed."""
+
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        """The loss and its gradient by the logits; may change `log_q`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The one right token of every position."""
+
+    labels: Tensor
+
+    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
+        return -log_q.gather(1, self.labels[rows, None]).sum()
+
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        loss, labels = self.loss(log_q, rows), self.labels[rows, None]
+        return loss, log_q.exp_().scatter_add_(1, labels, log_q.new_full(labels.shape, -1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """The target's distribution, mixed with a share `hard` of the one right token.
+
+    hidden (positions, width) and head (vocabulary, width) are the target's; the loss is
+    hard * cross-entropy + (1 - hard) * KL(p || q).
+    """
+
+    hidden: Tensor
+    head: Tensor
+    labels: Tensor
+    hard: float
+
+    def loss(self, log_q: Tensor, rows: slice) -> Tensor:
+        log_p = self._log_p(rows)
+        return self._loss(log_q, log_p, log_p.exp(), rows)
+
+    def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
+        log_p = self._log_p(rows)
+        p = log_p.exp()
+        loss, labels = self._loss(log_q, log_p, p, rows), self.labels[rows, None]
+        slope = log_q.exp_().sub_(p, alpha=1 - self.hard)
+        return loss, slope.scatter_add_(1, labels, slope.new_full(labels.shape, -self.hard))
+
+    def _loss(self, log_q: Tensor, log_p: Tensor, p: Tensor, rows: slice) -> Tensor:
+        divergence = (p * (log_p - log_q)).sum()
+        return (1 - self.hard) * divergence + self.hard * Labels(self.labels).loss(log_q, rows)
+
+    def _log_p(self, rows: slice) -> Tensor:
+        return torch.log_softmax(F.linear(self.hidden[rows], self.head).float(), -1)
+
+
+def head_loss(hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
+    """Sum of losses in nats; `hidden` (count, width), `head` (vocabulary, width)."""
+    if torch.is_grad_enabled():
+        loss: Tensor = _HeadLoss.apply(hidden, head, goal)  # type: ignore[no-untyped-call]
+        return loss
+    total = torch.zeros((), device=hidden.device)
+    for rows in slices(len(hidden)):
+        total += goal.loss(torch.log_softmax(F.linear(hidden[rows], head).float(), -1), rows)
+    return total
+
+
+def slices(count: int) -> Iterator[slice]:
+    """Of `count` positions, HEAD_ROWS at a time."""
+    for start in range(0, count, HEAD_ROWS):
+        yield slice(start, start + HEAD_ROWS)

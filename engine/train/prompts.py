@@ -1,0 +1,104 @@
+"""What the target is asked while its replies are recorded."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ForetokenError, what_failed
+from engine.request import Message
+from engine.train.seeds import subseed
+
+Prompt = tuple[Message, ...]
+
+
+class PromptsError(ForetokenError):
+    """There is nothing to ask the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """``held_out`` prompts measure the drafter; it never learns from them."""
+
+    learned: tuple[Prompt, ...]
+    held_out: tuple[Prompt, ...]
+
+
+def read(path: Path) -> Prompts:
+    """All prompts of a file of JSON lines, each with ``messages`` or ``prompt``.
+
+    Those of lines that say ``"held_out": true`` are set aside. Raises PromptsError.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptsError(
+            f"{path} cannot be read ({what_failed(error)}). Prompts come from a file of JSON lines, from "
+            "'pip' or from 'chats'."
+        ) from error
+    found = [_from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    aside = tuple(prompt for prompt, held_out in found if held_out)
+    return Prompts(tuple(prompt for prompt, held_out in found if not held_out), aside)
+
+
+def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
+    """``count`` and ``held_out`` prompts of a file, drawn with ``seed``. Raises PromptsError.
+
+    A file that sets none aside itself is split, see ``split``.
+    """
+    known = read(path)
+    if not known.learned or not known.held_out:
+        return split((*known.learned, *known.held_out), count, held_out, seed, str(path))
+    learned, aside = list(known.learned), list(known.held_out)
+    for prompts in (learned, aside):
+        random.Random(subseed(seed, "order")).shuffle(prompts)
+    return Prompts(tuple(learned[:count]), tuple(aside[:held_out]))
+
+
+def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: str) -> Prompts:
+    """Sets ``held_out`` aside, but at most a fourth. Raises PromptsError for fewer than two prompts."""
+    prompts = list(dict.fromkeys(found))
+    if len(prompts) < 2:
+        raise PromptsError(
+            f"{where} holds {len(prompts)} different prompts; a drafter needs some to learn from and one "
+            "at least to be measured on. Several hundred are a good beginning."
+        )
+    random.Random(subseed(seed, "order")).shuffle(prompts)
+    aside = max(1, min(held_out, len(prompts) // 4))
+    return Prompts(tuple(prompts[aside : aside + count]), tuple(prompts[:aside]))
+
+
+def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
+    """The prompt, and whether it is set aside."""
+    try:
+        entry: Any = json.loads(line)
+        aside = entry.get("held_out") is True
+        if "prompt" in entry:
+            return (Message("user", _text(entry["prompt"])),), aside
+        messages = [
+            Message(_text(said["role"]), _text(said["content"])) for said in entry["messages"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise PromptsError(
+            f'{path}, line {number}: no prompt there. A line is {{"prompt": "..."}} or '
+            '{"messages": [{"role": "user", "content": "..."}]}.'
+        ) from error
+    return tuple(_up_to_question(messages)), aside
+
+
+def _up_to_question(messages: Iterable[Message]) -> Iterator[Message]:
+    """The chat without the answer at its end, which the target is to give itself."""
+    kept = list(messages)
+    while kept and kept[-1].role == "assistant":
+        kept.pop()
+    yield from kept
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("not a text")
+    return value

@@ -1,0 +1,255 @@
+"""EAGLE-3's training: unrolled as it will draft, on the tokens that the target says most."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.decoding.text import TextCodec
+from engine.drafting import heads
+from engine.drafting.heads.eagle3 import Eagle3Head
+from engine.drafting.heads.products import Products
+from engine.drafting.proposers.eagle3 import Eagle3Proposer
+from engine.drafting.resources import Resources
+from engine.events import Budget as Depth
+from engine.loading.loader import load_model
+from engine.models.base import TappableModel
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.hidden_states import entering
+from engine.request import AcceptanceRule, Message, Sampling
+from engine.train.answers import record
+from engine.train.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
+from engine.train.eagle3_layer import Starts
+from engine.train.prompts import Prompts
+from engine.train.recipe import Recipe, RepliesStage, load_recipe
+from engine.train.recording import Recording, Reply, with_normed
+from engine.train.run import distil
+from engine.train.settings import Budget, OptimizerStage
+from engine.train.trainer import Origin
+from engine.train.windows import Window, cut
+from tests.support.checkpoints import LLAMA, write_random
+from tests.support.places import ROOT
+
+CPU = torch.device("cpu")
+TAPS = entering(2, 1, 0)
+SHAPE = Eagle3Shape(steps=3, draft_vocabulary=200, head_dim=16, intermediate_size=32)
+ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
+RECIPE = Recipe(
+    kind="eagle3",
+    name="Head",
+    target="tiny",
+    seed=3,
+    budget=Budget(tokens=14_000),
+    shape={"steps": 3, "draft_vocabulary": 200, "head_dim": 16, "intermediate_size": 32},
+    replies=RepliesStage(count=8, held_out=2, tokens=40, temperatures=(0.0, 0.7)),
+    optimizer=OptimizerStage(learning_rate=0.003, weight_decay=0.0),
+    window=64,
+    batch_tokens=256,
+)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("target")
+    write_random(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(target: Path) -> TappableModel:
+    loaded = load_model(target, dtype="fp32")
+    assert isinstance(loaded, TappableModel)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def recording(
+    target: Path, model: TappableModel, tmp_path_factory: pytest.TempPathFactory
+) -> Recording:
+    made = Recording(tmp_path_factory.mktemp("recording"), with_normed(TAPS))
+    record(model, TextCodec(target), ASKED, RECIPE.replies, made, seed=1)
+    return made
+
+
+def trained(model: TappableModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Trainer, Eagle3]:
+    """Random weights that bf16 holds exactly, so that nothing is lost in the file."""
+    torch.manual_seed(0)
+    trainer = Eagle3Trainer(shape, Origin.of(model, CPU, 0.1))
+    trainer.dtype = torch.float32
+    module = trainer.module
+    assert isinstance(module, Eagle3)
+    for parameter in module.parameters():
+        spread = 0.3 if parameter.ndim == 1 else 2 * parameter.shape[1] ** -0.5
+        noise = torch.randn_like(parameter) * spread + (parameter.ndim == 1)
+        parameter.data.copy_(noise.bfloat16().float())
+    return trainer, module
+
+
+def only(place: int, like: torch.Tensor) -> Starts:
+    """One start in every row."""
+    marked = torch.zeros_like(like)
+    marked[:, place] = True
+    return Starts.where(marked)
+
+
+def loaded(folder: Path, target: Path) -> Eagle3Head:
+    head = heads.load(heads.inspect(folder, inspect(target)), Products("fp32", CPU))
+    assert isinstance(head, Eagle3Head)
+    return head
+
+
+def drafted(head: Eagle3Head, target: Target, text: list[int], depth: int) -> list[int]:
+    """What the proposer drafts behind ``text``, the last token of which the target has not read."""
+    target.reuse(text[:-1])
+    target.extend(text[target.length : -1])
+    proposer = Eagle3Proposer(
+        Eagle3Proposer.Options(), Resources(heads={"eagle3": head}, backbone=target)
+    )
+    context = Context(text)
+    sampler = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, context, LLAMA["vocab_size"])
+    proposer.begin(context, sampler)
+    return list(proposer.propose(context, Depth(depth, depth)).tree.tokens)
+
+
+def test_the_exported_head_drafts_what_the_trained_one_predicts(
+    target: Path, model: TappableModel, recording: Recording, tmp_path: Path
+) -> None:
+    """From several places of a text, each step's input being what the step before predicted."""
+    trainer, module = trained(model)
+    trainer.survey(recording)
+    module.lm_head.weight.data.copy_(module.lm_head.weight.bfloat16().float())
+    trainer.export(tmp_path)
+    head, live = loaded(tmp_path, target), Target(model, with_normed(TAPS))
+    kept = max(recording.replies, key=lambda one: one.length - one.start)
+    tokens = recording.tokens(kept).tolist()
+    live.extend(tokens[:-1])
+    features = {tap: live.features(tap, 0, live.length)[None] for tap in TAPS}
+    chains = []
+    for place in range(kept.start - 2, len(tokens) - 1, 5):
+        said = [*tokens[: place + 2], *([0] * SHAPE.steps)]
+        known = torch.arange(len(said))[None] <= place
+        seen = {
+            tap: torch.nn.functional.pad(rows[:, : place + 1], (0, 0, 0, SHAPE.steps + 1))
+            for tap, rows in features.items()
+        }
+        for step in range(SHAPE.steps):
+            window = Window(torch.tensor([said]), known, known, seen)
+            states = list(trainer.unroll(window, only(place, known)))
+            best = int((states[step][0] @ module.lm_head.weight.T).argmax())
+            said[place + 2 + step] = int(module.targets[best])
+        chains.append(said[place + 2 :])
+        assert drafted(head, live, tokens[: place + 2], SHAPE.steps) == chains[-1]
+        live.extend(tokens[live.length : -1])
+    assert len(set(map(tuple, chains))) > 2  # it has something to say
+
+
+def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recording) -> None:
+    """What the target saw and said later changes nothing, at no step but through the input."""
+    trainer, _ = trained(model)
+    window = cut(recording, recording.replies[:3], recording.taps, 64, 0)
+    places = only(12, window.known)
+    later = torch.arange(window.tokens.shape[1]) > 12
+    changed = replace(
+        window,
+        features={
+            tap: torch.where(later[None, :, None], torch.randn_like(rows), rows)
+            for tap, rows in window.features.items()
+        },
+    )
+    for one, other in zip(
+        trainer.unroll(window, places), trainer.unroll(changed, places), strict=True
+    ):
+        assert torch.equal(one, other)
+    earlier = replace(
+        window, features={tap: rows.roll(1, 1) for tap, rows in window.features.items()}
+    )
+    assert not torch.allclose(
+        next(trainer.unroll(window, places)), next(trainer.unroll(earlier, places))
+    )
+
+
+def test_starts_of_a_row_stand_side_by_side() -> None:
+    marked = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 1], [1, 1, 0, 1]]).bool()
+    starts = Starts.where(marked)
+    assert starts.place.tolist() == [1, 2, 3, 0, 1, 3]
+    x = torch.arange(6.0)[:, None, None]
+    wide = starts.spread(x)
+    assert wide[:, 0, :, 0].tolist() == [[0, 1, 0], [2, 0, 0], [3, 4, 5]]
+    assert torch.equal(starts.gather(wide[:, 0]), x[:, 0])
+    past = starts.past(4, x)
+    assert (past[2] == 0).tolist() == [[True] + 3 * [False], [True] * 2 + [False] * 2, [True] * 4]
+
+
+def test_a_window_without_starts_teaches_nothing(
+    model: TappableModel, recording: Recording
+) -> None:
+    trainer, module = trained(model)
+    window = cut(recording, recording.replies[:2], recording.taps, 64, 0)
+    loss = trainer.loss(replace(window, spoken=torch.zeros_like(window.spoken)))
+    loss.total.backward()
+    assert loss.total.item() == 0 and loss.count == 0
+    assert all(one.grad is not None and not one.grad.any() for one in module.parameters())
+
+
+def test_the_head_names_what_was_said_most(
+    target: Path, model: TappableModel, tmp_path: Path
+) -> None:
+    recording = Recording(tmp_path / "said", with_normed(TAPS))
+    states = torch.zeros(4, 8, LLAMA["hidden_size"])
+    asked, said = (300, 301, 302), (7, 250, 7, 250, 9, 7)
+    recording.add([(Reply((*asked, *said), 3, 0.0), states)])
+    trainer, module = trained(model, replace(SHAPE, draft_vocabulary=3))
+    trainer.survey(recording)
+    assert module.targets.tolist() == [7, 9, 250]  # what was asked does not count
+    assert torch.equal(module.lm_head.weight, trainer._origin.head[[7, 9, 250]])
+    trainer.export(tmp_path / "head")
+    head = loaded(tmp_path / "head", target)
+    assert [head.token(number) for number in range(3)] == [7, 9, 250]
+
+
+def test_a_loss_counts_only_what_can_be_named(model: TappableModel, recording: Recording) -> None:
+    trainer, _ = trained(model, replace(SHAPE, draft_vocabulary=20))
+    trainer.survey(recording)
+    window = cut(recording, recording.replies, recording.taps, 64, 0)
+    some = trainer.loss(window)
+    whole, _ = trained(model, replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"]))
+    whole.survey(recording)
+    first = len(window.pairs(ahead=1).labels)
+    assert 0 < some.count < whole.loss(window).count <= SHAPE.steps * first
+    assert torch.isfinite(some.total)
+
+
+def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_path: Path) -> None:
+    prompts = Prompts(ASKED[2:], ASKED[:2])
+    folder = distil(RECIPE, target, prompts, tmp_path)
+    log = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
+    losses = [entry["loss"] for entry in log if "loss" in entry]
+    assert losses[-1] < losses[0] - 0.3
+    measured = log[-1]["acceptance"]
+    assert measured["depth"] == 3 and measured["acceptance_length"] > 1.05
+    first = (folder / "model.safetensors").read_bytes()
+    assert (distil(RECIPE, target, prompts, tmp_path) / "model.safetensors").read_bytes() == first
+    longer = replace(RECIPE, budget=Budget(tokens=14_500))
+    more = (distil(longer, target, prompts, tmp_path) / "model.safetensors").read_bytes()
+    assert more != first
+    lines = (tmp_path / "eagle3.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == sorted(steps) and steps[-1] > len(losses)
+
+
+def test_pips_recipe_is_within_its_size(tmp_path: Path) -> None:
+    recipe = load_recipe(ROOT / "engine/train/recipes/pip-eagle3.yaml")
+    assert recipe.kind == "eagle3"
+    shape = Eagle3Shape(**recipe.shape)
+    width = 256
+    qkv = (shape.heads + 2 * shape.kv_heads) * shape.head_dim * 2 * width
+    layer = qkv + shape.heads * shape.head_dim * width + 3 * width * shape.intermediate_size
+    parameters = 3 * width * width + layer + shape.draft_vocabulary * width
+    assert 2 * parameters + 9 * shape.draft_vocabulary < 2.9e6

@@ -1,0 +1,1 @@
+"""How Pip is made: its recipe and corpora, its exam, and the prompts that Foretoken ships."""
