@@ -1,4 +1,4 @@
-"""Draws README's charts from a file of results: ``python tools/charts.py docs/results/cpu-....json``.
+"""Draws README's charts from a file of results: ``python -m tools.charts docs/results/cpu-....json``.
 
 The file is one JSON object: `peers` and `peers 1b` as ``python -m tools.peers --json`` prints them, and
 `kernels` as ``foretoken bench kernels --json`` does; what is absent is not drawn. Needs the extra
@@ -27,7 +27,7 @@ ENTITLED = {
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("usage: python tools/charts.py RESULTS.json")
+        sys.exit("usage: python -m tools.charts RESULTS.json")
     results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     mpl.rcParams.update(
         {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "foretoken"}

@@ -1,4 +1,4 @@
-"""Takes README's screenshots of every page from the running app: ``python tools/screenshots.py``.
+"""Takes README's screenshots of every page from the running app: ``python -m tools.screenshots``.
 
 Starts the app on a free port with a data folder of its own, uses each page as a person would, and
 writes docs/images/. Needs the test extra (playwright) and Chromium.

@@ -38,7 +38,7 @@ _STEPS = 4
 class Across(StrEnum):
     """How a draft with another vocabulary drafts.
 
-    auto: by SLEM, which had more tokens accepted and took less time (docs/log.md); by TLI under
+    auto: by SLEM, which had more tokens accepted and took less time (docs/log); by TLI under
     rejection sampling, whose acceptance is made for drawn drafts, where enough tokens are shared.
     """
 

@@ -15,7 +15,7 @@ _SURE, _BENT = 0.995, 4.0
 class Calibration:
     """A token that is said to stand with p does with ``p ** power``.
 
-    A drafter distilled from its target says nearly what comes true (docs/log.md); others are too sure of
+    A drafter distilled from its target says nearly what comes true (docs/log); others are too sure of
     themselves, or not sure enough.
     """
 

@@ -5,7 +5,7 @@ order: a token's logits would then depend on whether it was verified alone or be
 and a greedy tie could break differently. Three ways around it, the first that holds on this machine:
 
 ``PackedLinear``
-    oneDNN with the weight reordered once. Measured (docs/log.md): same bits for 1..256 rows in fp32
+    oneDNN with the weight reordered once. Measured (docs/log): same bits for 1..256 rows in fp32
     and bf16, and faster than ``F.linear``, which reorders the weight in every call.
 ``BlockedLinear``
     ``F.linear`` on blocks of exactly 16 rows, the last one padded: one shape, hence one path.

@@ -7,7 +7,7 @@ bf16, as bitsandbytes' CPU kernel wants them.
 
 ``Nf4Fused``
     bitsandbytes' C kernel for processors with AVX-512 BF16, called directly: the Python package is
-    neither imported nor needed beyond that one file. Measured (docs/log.md): same bits for 1..256 rows.
+    neither imported nor needed beyond that one file. Measured (docs/log): same bits for 1..256 rows.
 ``Nf4Panels``
     Anywhere, any shape: dequantises blocks of rows to bf16 and multiplies those. Panels are kept while
     a budget lasts, the rest is dequantised in every call.

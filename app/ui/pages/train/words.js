@@ -6,7 +6,7 @@ export const say = {
   minutesHint: "Before it learns, the model answers the questions below, which are its lessons; you will see how long that takes.",
   start: "Start training", noTargets: "No model is on disk. Load one from Models first.",
   idleHint: "It runs beside the app, at low priority, and ends with it. What was learned is kept.",
-  pip: "Pip's prompts", pipHint: "Tales, questions, JSON and rewriting: what Pip was trained on. A fair start for other models.",
+  pip: "Pip's prompts", pipHint: "Tales, questions, JSON and rewriting: 12,000 that come with the app. A fair start for other models.",
   chats: "My chats",
   chatsHint: (n) => (n < 2
     ? `You have asked ${n === 1 ? "one question" : "nothing"} so far; two are the least, and several hundred make a good drafter.`
