@@ -13,6 +13,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
+from app.cli.bench_overhead import overhead
 from app.cli.bench_sweep import sweep
 from app.cli.loading import open_for_command
 from app.cli.progress import progress
@@ -41,6 +42,7 @@ cli = typer.Typer(
     help="Measure speed, acceptance and equal words.", no_args_is_help=True, rich_markup_mode=None
 )
 cli.command()(sweep)
+cli.command()(overhead)
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 LARGEST_SHAPE = 500_000_000

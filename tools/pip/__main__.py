@@ -47,7 +47,8 @@ def train(
         typer.Option(help="The folder for models, log and checkpoints. Default: runs/NAME."),
     ] = None,
     stage: Annotated[
-        list[str] | None, typer.Option(help="Only this one: tokenizer, target or draft. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Only this one: tokenizer, target or draft. Repeatable."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     start: Annotated[

@@ -1,4 +1,4 @@
-"""``foretoken bench lossless``: its table, its JSON, and a status that scripts can go by."""
+"""``foretoken bench``: tables, JSON as the last line, and a status that scripts can go by."""
 
 from __future__ import annotations
 
@@ -48,3 +48,12 @@ def test_what_the_model_lacks_is_told_where_it_was_asked_for(
     result = foretoken("bench", "lossless", "--pair", adapted, "--quantization", "int8")
     assert result.status == 2
     assert "runs through transformers" in result.err
+
+
+def test_a_rounds_overhead_is_a_table_and_json(foretoken: Foretoken) -> None:
+    result = foretoken("bench", "overhead", "--max-tokens", 16, "--repeats", 1, "--json")
+    assert result.status == 0, result.err
+    assert "Microseconds a round" in result.out
+    rows = result.last_json["results"]
+    assert {row["proposer"] for row in rows} == {"none", "ngram", "suffix", "draft"}
+    assert all(row["total"] > row["read"] > 0 for row in rows)
