@@ -21,7 +21,7 @@ from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading.catalog import Pairing
 from engine.request import Message
-from engine.train.loop import Paths
+from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     """
     from engine.train.run import distil
 
-    recipe, told = wanted.recipe, ProgressFile(Paths(wanted.out).progress)
-    with _ends_told(told, wanted.out):
+    recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
+    with _end_written(progress, wanted.out):
         pair = read_catalog(data_dir).resolve(wanted.target or recipe.target)
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
@@ -59,28 +59,28 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
         identity = _enter(pair, recipe, folder, data_dir)
-        told.tell(Phase.DONE, folder=str(folder), pair=identity)
+        progress.write(Phase.DONE, folder=str(folder), pair=identity)
     return folder
 
 
 @contextmanager
-def _ends_told(told: ProgressFile, out: Path) -> Iterator[None]:
-    """Tells programs that watch the run why it ended before its time."""
+def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
+    """Writes, for programs that watch the run, why it ended before its time."""
     try:
         yield
     except KeyboardInterrupt:
-        figures = {name: value for name, value in told.read().items() if name != "phase"}
-        told.tell(Phase.STOPPED, **figures)
+        details = {name: value for name, value in progress.read().items() if name != "phase"}
+        progress.write(Phase.STOPPED, **details)
         raise
     except ForetokenError as error:
-        told.tell(Phase.FAILED, message=str(error))
+        progress.write(Phase.FAILED, message=str(error))
         raise
     except (OSError, SafetensorError) as error:
         full = DiskError.at(out, error)
-        told.tell(Phase.FAILED, message=str(full))
+        progress.write(Phase.FAILED, message=str(full))
         raise full from error
     except Exception as error:
-        told.tell(Phase.FAILED, message=f"Training broke off: {error!r}.")
+        progress.write(Phase.FAILED, message=f"Training broke off: {error!r}.")
         raise
 
 

@@ -28,7 +28,7 @@ from app.runtime import read_catalog
 from app.training_order import Order, derived
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.loading import hub
-from engine.train.loop import Paths
+from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import RepliesStage
 from engine.train.schema import read
@@ -183,30 +183,30 @@ class Trainings:
             if run is None:
                 return None
             folder, kind = self._folder_of(run), run.order.kind
-            # In this order: what a process told at its end is not missed.
+            # In this order: what a process wrote at its end is not missed.
             running = self._process(run) is not None
-            told = ProgressFile(Paths(folder).progress).read()
-            log = Paths(folder).journal(kind).read()
-            phase = Phase(told["phase"]) if told else None
-            state, error = self._state(run, running, phase, told)
+            progress = ProgressFile(RunFolder(folder).progress).read()
+            log = RunFolder(folder).journal(kind).read()
+            phase = Phase(progress["phase"]) if progress else None
+            state, error = self._state(run, running, phase, progress)
             return Status(
                 run,
                 folder,
                 state,
                 phase,
-                done=told.get("done", 0),
-                of=told.get("of", 0),
-                share=told.get("share", log[-1]["progress"] if log else 0.0),
-                seconds_left=told.get("seconds_left"),
+                done=progress.get("done", 0),
+                of=progress.get("of", 0),
+                share=progress.get("share", log[-1]["progress"] if log else 0.0),
+                seconds_left=progress.get("seconds_left"),
                 curve=tuple((entry["seconds"], entry["loss"]) for entry in log if "loss" in entry),
                 measured=tuple(_measured(entry) for entry in log if "acceptance" in entry),
                 error=error,
-                drafter=Path(told["folder"]) if state is State.DONE else None,
-                pair=told.get("pair", ""),
+                drafter=Path(progress["folder"]) if state is State.DONE else None,
+                pair=progress.get("pair", ""),
             )
 
     def _state(
-        self, run: Run, running: bool, phase: Phase | None, told: dict[str, Any]
+        self, run: Run, running: bool, phase: Phase | None, progress: dict[str, Any]
     ) -> tuple[State, str]:
         """The state, and the error of a failed run."""
         if running:
@@ -214,7 +214,7 @@ class Trainings:
         if phase is Phase.DONE:
             return State.DONE, ""
         if phase is Phase.FAILED:
-            return State.FAILED, str(told["message"])
+            return State.FAILED, str(progress["message"])
         status = self._own.returncode if self._own else None
         if phase is Phase.STOPPED or self._stopping or status in (None, 0, 130):
             return State.STOPPED, ""
@@ -274,7 +274,7 @@ class Trainings:
         return run
 
     def _need_not_done(self, run: Run) -> None:
-        if ProgressFile(Paths(self._folder_of(run)).progress).read().get("phase") == Phase.DONE:
+        if ProgressFile(RunFolder(self._folder_of(run)).progress).read().get("phase") == Phase.DONE:
             raise InvalidRequest(
                 "training", "This training is done, and its drafter in the catalog. Put it away."
             )
@@ -302,8 +302,8 @@ class Trainings:
         words += ["--out", folder, "--data-dir", self._data_dir]
         self._stopping, self._own = False, None
         try:
-            Paths(folder).progress.unlink(missing_ok=True)
-            self._keep(run)
+            RunFolder(folder).progress.unlink(missing_ok=True)
+            self._save(run)
             with (folder / LOG).open("ab") as log:
                 self._own = subprocess.Popen(
                     [sys.executable, "-m", "app", *map(str, words)],
@@ -313,12 +313,12 @@ class Trainings:
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # Ctrl-C is for the app, which ends it in its own way
                 )
-            self._keep(replace(run, process=(self._own.pid, _put_behind(self._own.pid))))
+            self._save(replace(run, process=(self._own.pid, _put_behind(self._own.pid))))
         except OSError as error:
             self.close()
             raise DiskError.at(folder, error) from error
 
-    def _keep(self, run: Run) -> None:
+    def _save(self, run: Run) -> None:
         partial = self._current.with_suffix(".partial")
         partial.write_text(json.dumps(asdict(run), ensure_ascii=False), encoding="utf-8")
         partial.replace(self._current)

@@ -199,7 +199,7 @@ def _print(result: Result) -> None:
             if (row.temperature, row.prompt_kind) == (temperature, ALL)
         ]
         print(f"\n{table(report.HEAD, together, frozenset(range(1, 7)))}\n")
-    for sentence in (report.verdict(result), report.left_out(result)):
+    for sentence in (report.divergences(result), report.left_out(result)):
         if sentence:
             print(sentence)
 

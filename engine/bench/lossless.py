@@ -24,7 +24,7 @@ Messages = tuple[Message, ...]
 LONGEST_PROMPT = 600
 """Characters; a long prompt takes time and says no more."""
 RULES = (AcceptanceRule.GREEDY, AcceptanceRule.COUPLED)
-_CUTS: tuple[dict[str, float], ...] = (
+_TRUNCATIONS: tuple[dict[str, float], ...] = (
     {},
     {},
     {"top_p": 0.9},
@@ -159,14 +159,14 @@ def _characters(messages: Messages) -> int:
 def _case(rng: random.Random, messages: Messages) -> Case:
     seed = rng.getrandbits(32)
     penalty = rng.choice((1.0, 1.0, 1.0, 1.1))
-    cuts: dict[str, Any] = dict(rng.choice(_CUTS))
+    truncation: dict[str, Any] = dict(rng.choice(_TRUNCATIONS))
     temperature = round(rng.uniform(0.3, 1.5), 1)
     return Case(
         messages,
         rng.randint(1, MAX_DEPTH),
         (
             Sampling(repetition_penalty=penalty, seed=seed),
-            Sampling(temperature=temperature, seed=seed, **cuts),
+            Sampling(temperature=temperature, seed=seed, **truncation),
         ),
     )
 

@@ -60,7 +60,7 @@ def bar(speedup: float) -> str:
     return "█" * min(length, _BAR) + "▒" * max(length - _BAR, 0)
 
 
-def verdict(result: Result) -> str:
+def divergences(result: Result) -> str:
     """Whether speculation changed a word, in a sentence."""
     checked = [row for row in result.rows if row.prompt_kind == ALL and row.proposer != PLAIN]
     promised = [row for row in checked if row.divergences is not None]
@@ -87,7 +87,7 @@ def left_out(result: Result) -> str:
 def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
     """The whole sweep as one page."""
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
-    parts += [sentence for sentence in (verdict(result), left_out(result)) if sentence]
+    parts += [sentence for sentence in (divergences(result), left_out(result)) if sentence]
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
         parts.append(f"## Speed-up over plain decoding, temperature {temperature:g}")
         parts.append(_grid(*speedups(result, temperature)))

@@ -18,11 +18,11 @@ from engine.local.session import Session
 from engine.models.base import Model
 from engine.models.hidden_states import Tap
 from engine.request import Request, Sampling, Speculation
-from engine.train.machine import Timer
+from engine.train.clock import Timer
 from engine.train.progress import Phase, ProgressFile, report
 from engine.train.prompts import Prompt
 from engine.train.recipe import RepliesStage
-from engine.train.recording import Recording, Reply, batched
+from engine.train.recording import RecordedReply, Recording, batched
 from engine.train.seeds import subseed
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
@@ -46,7 +46,7 @@ def record(
     stage: RepliesStage,
     recording: Recording,
     seed: int,
-    told: ProgressFile | None = None,
+    progress: ProgressFile | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
 
@@ -57,7 +57,7 @@ def record(
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     session = Session(model, codec, Resources(heads=heads))
     fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
-    answers = _answers(session, recording, fitting, told)
+    answers = _answers(session, recording, fitting, progress)
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
         recording.add(shard)
         report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
@@ -68,17 +68,20 @@ def record(
 
 
 def _answers(
-    session: Session, recording: Recording, requests: Sequence[Request], told: ProgressFile | None
-) -> Iterator[tuple[Reply, Tensor]]:
+    session: Session,
+    recording: Recording,
+    requests: Sequence[Request],
+    progress: ProgressFile | None,
+) -> Iterator[tuple[RecordedReply, Tensor]]:
     """Those that the recording lacks, one by one."""
     before, start = len(recording.replies), time.monotonic()
     for number, request in enumerate(requests[before:], 1):
         yield _answer(session, recording.taps, request)
         done = before + number
-        if told is None:
+        if progress is None:
             continue
         left = (time.monotonic() - start) / number * (len(requests) - done)
-        told.tell(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
+        progress.write(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
 
 
 def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:
@@ -102,7 +105,9 @@ def _fits(session: Session, request: Request) -> bool:
     return True
 
 
-def _answer(session: Session, taps: Sequence[Tap], request: Request) -> tuple[Reply, Tensor]:
+def _answer(
+    session: Session, taps: Sequence[Tap], request: Request
+) -> tuple[RecordedReply, Tensor]:
     """The reply, and its hidden states (taps, tokens - 1, hidden)."""
     prompt: tuple[int, ...] = ()
     said: tuple[int, ...] = ()
@@ -113,4 +118,4 @@ def _answer(session: Session, taps: Sequence[Tap], request: Request) -> tuple[Re
             said = event.token_ids
     tokens = (*prompt, *said)
     states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
-    return Reply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)
+    return RecordedReply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.train.machine import MASKED
+from engine.train.device import MASKED
 
 
 class Sizes(Protocol):

@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.models.hidden_states import NORMED, Tap, entering
+from engine.train.device import pass_dtype
 from engine.train.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
-from engine.train.machine import pass_dtype
 from engine.train.progress import report
 from engine.train.recording import Recording
 from engine.train.trainer import Origin

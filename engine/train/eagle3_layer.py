@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.train.machine import MASKED
+from engine.train.device import MASKED
 
 EPSILON = 1e-6
 

@@ -4,60 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from engine.train.machine import (
-    Clock,
-    Journal,
-    Timer,
-    load_checkpoint,
-    save_checkpoint,
-    uninterrupted,
-)
+from engine.train.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
+from engine.train.clock import Clock, Timer
+from engine.train.folder import RunFolder
 from engine.train.optim import Optimizers
 from engine.train.progress import Phase, Progress, ProgressFile
 from engine.train.settings import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """Where a run keeps its things, all inside one folder."""
-
-    out: Path
-
-    @property
-    def tokenizer(self) -> Path:
-        return self.out / "tokenizer"
-
-    @property
-    def target(self) -> Path:
-        return self.out / "target"
-
-    @property
-    def draft(self) -> Path:
-        return self.out / "draft"
-
-    @property
-    def replies(self) -> Path:
-        """What the target answered, for its draft to learn from."""
-        return self.out / "replies.jsonl"
-
-    @property
-    def progress(self) -> Path:
-        """How far it is, for programs: see ``ProgressFile``."""
-        return self.out / "progress.json"
-
-    def checkpoint(self, stage: str) -> Path:
-        return self.out / "state" / f"{stage}.pt"
-
-    def journal(self, stage: str) -> Journal:
-        return Journal(self.out / f"{stage}.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +80,13 @@ class Task(Protocol[B]):
 class Loop(Generic[B]):
     """Trains a model on a task. Mutates the model; owns optimisers, clock, log and checkpoint."""
 
-    def __init__(self, name: str, model: Any, stage: Stage, task: Task[B], paths: Paths) -> None:
+    def __init__(
+        self, name: str, model: Any, stage: Stage, task: Task[B], folder: RunFolder
+    ) -> None:
         self._name, self._model, self._stage, self._task = name, model, stage, task
         self._optimizers = Optimizers(model, stage.optimizer)
-        self._checkpoint, self._journal = paths.checkpoint(name), paths.journal(name)
-        self._told = ProgressFile(paths.progress)
+        self._checkpoint, self._journal = folder.checkpoint(name), folder.journal(name)
+        self._progress = ProgressFile(folder.progress)
         self._clock = Clock(stage.budget)
         self._step = 0
 
@@ -158,7 +119,7 @@ class Loop(Generic[B]):
         stream = self._task.batches(self._clock)
         checkpoint = Timer(self._stage.checkpoint_minutes)
         evaluate = Timer(self._stage.evaluate_minutes)
-        with Progress(self._name, self._told) as shown:
+        with Progress(self._name, self._progress) as shown:
             while self._clock.progress < 1.0:
                 with uninterrupted():
                     loss, norm = self.update(stream)
@@ -197,7 +158,7 @@ class Loop(Generic[B]):
         save_checkpoint(self._checkpoint, state)
 
     def _evaluate(self) -> None:
-        self._told.tell(Phase.MEASURING)
+        self._progress.write(Phase.MEASURING)
         with torch.no_grad():
             self._log(**self._task.evaluate())
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.train.machine import pass_dtype
+from engine.train.device import pass_dtype
 from engine.train.settings import OptimizerStage
 
 _MOMENTUM = 0.95

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from engine.train.machine import Clock
+from engine.train.clock import Clock
 
 _PLAIN_EVERY_S = 30.0  # without a terminal: a line so often
-_TELL_EVERY_S = 0.5
+_WRITE_EVERY_S = 0.5
 
 
 class Phase(StrEnum):
@@ -31,7 +31,7 @@ class Phase(StrEnum):
 
 
 class ProgressFile:
-    """One JSON object, always whole: ``phase``, and figures that belong to it.
+    """One JSON object, always whole: ``phase``, and what belongs to it.
 
     recording: ``done`` of ``of`` replies, ``seconds_left``; learning: ``share`` (0 to 1),
     ``seconds_left``; stopped: those of the phase before; failed: ``message``.
@@ -41,7 +41,7 @@ class ProgressFile:
         self._path = path
         self._last: tuple[Phase, float] | None = None
 
-    def tell(self, phase: Phase, **figures: object) -> None:
+    def write(self, phase: Phase, **details: object) -> None:
         """Replaces the file, but twice a second at most within a phase.
 
         A file that cannot be written is left out: who trains learns of a full disk from what needs it.
@@ -50,18 +50,18 @@ class ProgressFile:
         if (
             self._last is not None
             and self._last[0] is phase
-            and now - self._last[1] < _TELL_EVERY_S
+            and now - self._last[1] < _WRITE_EVERY_S
         ):
             return
         self._last = (phase, now)
         partial = self._path.with_suffix(".partial")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"phase": phase, **figures}), encoding="utf-8")
+            partial.write_text(json.dumps({"phase": phase, **details}), encoding="utf-8")
             partial.replace(self._path)
 
     def read(self) -> dict[str, Any]:
-        """What was told last; empty if nothing was."""
+        """What was written last; empty if nothing was."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -77,10 +77,10 @@ class Progress:
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.percentage:>5.1f} %  {task.fields[figures]}"),
+            TextColumn("{task.percentage:>5.1f} %  {task.fields[speed]}"),
             console=self._console,
         )
-        self._task = self._bar.add_task(stage, total=1.0, figures="starting")
+        self._task = self._bar.add_task(stage, total=1.0, speed="starting")
         self._loss: float | None = None
         self._seen: tuple[float, int] | None = None
         self._printed = 0.0
@@ -97,7 +97,7 @@ class Progress:
     def update(self, clock: Clock, loss: float) -> None:
         """Shows the state after a step; the loss is smoothed."""
         self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
-        self._file.tell(
+        self._file.write(
             Phase.LEARNING,
             share=round(clock.progress, 4),
             seconds_left=round(clock.seconds_left, 1),
@@ -105,13 +105,13 @@ class Progress:
         now = time.monotonic()
         self._seen = self._seen or (now, clock.tokens)
         elapsed = now - self._seen[0]
-        speed = (clock.tokens - self._seen[1]) / elapsed if elapsed > 0 else 0.0
+        rate = (clock.tokens - self._seen[1]) / elapsed if elapsed > 0 else 0.0
         left = clock.seconds_left / 60
-        figures = f"{speed:,.0f} tokens/s  loss {self._loss:.3f}  {left:.0f} min left"
-        self._bar.update(self._task, completed=clock.progress, figures=figures)
+        speed = f"{rate:,.0f} tokens/s  loss {self._loss:.3f}  {left:.0f} min left"
+        self._bar.update(self._task, completed=clock.progress, speed=speed)
         if not self._console.is_terminal and now - self._printed > _PLAIN_EVERY_S:
             self._printed = now
-            print(f"{self._stage} {clock.progress:.1%}  {figures}", flush=True)
+            print(f"{self._stage} {clock.progress:.1%}  {speed}", flush=True)
 
 
 def report(line: str) -> None:

@@ -26,7 +26,7 @@ class RecordingError(ForetokenError):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class RecordedReply:
     """``tokens``: prompt and answer; ``start``: where the answer begins."""
 
     tokens: tuple[int, ...]
@@ -73,7 +73,7 @@ class Recording:
         """What all shards take on disk."""
         return sum(self._path(number).stat().st_size for number in range(len(self._shards)))
 
-    def add(self, replies: Sequence[tuple[Reply, Tensor]]) -> None:
+    def add(self, replies: Sequence[tuple[RecordedReply, Tensor]]) -> None:
         """One more shard. Each reply comes with features (taps, tokens - 1, hidden).
 
         Raises RecordingError when the disk is full; what was kept before stays.

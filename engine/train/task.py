@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+from engine.train.clock import Clock
 from engine.train.loop import Loss
-from engine.train.machine import Clock
 from engine.train.recipe import Recipe
 from engine.train.recording import Recording, with_normed
 from engine.train.seeds import subseed

@@ -93,10 +93,10 @@ def windows(
         groups = list(_groups(order, longest, size))
         rng.shuffle(groups)
         for group in groups:
-            yield partial(cut, recording, group, taps, longest, rng.getrandbits(62))
+            yield partial(window_of, recording, group, taps, longest, rng.getrandbits(62))
 
 
-def cut(
+def window_of(
     recording: Recording, group: Sequence[Kept], taps: Sequence[Tap], longest: int, seed: int
 ) -> Window:
     """One window of each reply: where it is longer, a part with as much of the answer as fits."""

@@ -23,7 +23,7 @@ from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.loader import load_model
 from engine.models.base import TappableModel
 from engine.train import kinds
-from engine.train.loop import Paths
+from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import load_recipe
 from engine.train.schema import read
@@ -137,7 +137,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     later.stop()
     stopped = awaited(later, ended)
     assert stopped.state is State.STOPPED
-    assert Paths(stopped.folder).checkpoint("medusa").is_file()
+    assert RunFolder(stopped.folder).checkpoint("medusa").is_file()
 
     # What is left of the half hour is not waited for.
     recipe = yaml.safe_load((stopped.folder / "recipe.yaml").read_text())
@@ -250,5 +250,5 @@ def test_a_broken_record_of_the_run_is_no_run(trainings: Trainings, data_dir: Pa
 def test_a_progress_file_on_a_full_disk_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     told = ProgressFile(tmp_path / "file" / "progress.json")
-    told.tell(Phase.LEARNING, share=0.5)
+    told.write(Phase.LEARNING, share=0.5)
     assert told.read() == {}

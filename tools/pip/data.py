@@ -120,7 +120,7 @@ class BlockMaker:
     def _texts(self, rng: random.Random, tokens: int) -> list[Document]:
         found: list[Document] = []
         while tokens > 0:
-            for piece in cut(
+            for piece in split_long(
                 self._encoder.texts([rng.choice(self._material.texts)])[0], self._longest
             ):
                 found.append(piece)
@@ -163,7 +163,7 @@ def opening(document: Document) -> Document:
     return Document(document.tokens[:end], document.learned[:end])
 
 
-def cut(document: Document, longest: int) -> list[Document]:
+def split_long(document: Document, longest: int) -> list[Document]:
     """A long plain text as pieces of at most `longest` tokens, each with `<|bos|>` first."""
     if len(document.tokens) <= longest:
         return [document]

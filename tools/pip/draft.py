@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from engine.train.loop import Loop, Loss, Paths
+from engine.train.clock import Clock
+from engine.train.device import pass_dtype
+from engine.train.loop import Loop, Loss
 from engine.train.losses import HEAD_ROWS, Teacher, head_loss
-from engine.train.machine import Clock, pass_dtype
 from engine.train.progress import report
 from engine.train.seeds import subseed
 from tools.pip.data import (
@@ -31,9 +32,10 @@ from tools.pip.data import (
     Material,
     batches,
 )
+from tools.pip.folder import PairFolder
 from tools.pip.network import Network, place
 from tools.pip.recipe import DraftStage, Recipe
-from tools.pip.replies import Reply, collect
+from tools.pip.replies import TargetReply, collect
 from tools.pip.start import load_weights
 from tools.pip.target import load_tokenizer, pack_all, untrained
 from tools.pip.tokenizer import Encoder
@@ -43,7 +45,7 @@ _TEXT_SHARE = 0.05  # of the mixture's blocks
 
 def train_draft(
     recipe: Recipe,
-    paths: Paths,
+    paths: PairFolder,
     data: Path,
     device: torch.device,
     resume: bool,
@@ -82,7 +84,7 @@ def train_draft(
     return draft
 
 
-def load_target(paths: Paths, device: torch.device) -> Any:
+def load_target(paths: PairFolder, device: torch.device) -> Any:
     """The exported target, its bf16 weights in what this processor is fastest in, and fixed."""
     if not (paths.target / "model.safetensors").exists():
         raise DataError(f"{paths.target}: no target there; train the stage target first.")
@@ -107,7 +109,7 @@ class DraftTask:
         draft: Network,
         target: Network,
         feed: Feed,
-        replies: Sequence[Reply],
+        replies: Sequence[TargetReply],
         stage: DraftStage,
         pad: int,
         seed: int,
@@ -170,7 +172,7 @@ class DraftTask:
         share = self._stage.reply_share
         return int((number + 1) * share) > int(number * share)
 
-    def _packed(self, replies: Sequence[Reply], temperature: float) -> list[Batch]:
+    def _packed(self, replies: Sequence[TargetReply], temperature: float) -> list[Batch]:
         chosen = [entry for entry in replies if entry.held_out and entry.temperature == temperature]
         return pack_all([entry.document() for entry in chosen], self._stage.rows, self._pad)
 

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from engine.train.device import MASKED, pass_dtype
 from engine.train.losses import Labels, head_loss, slices
-from engine.train.machine import MASKED, pass_dtype
 from tools.pip.data import IGNORE, Batch
 from tools.pip.recipe import Shape
 

@@ -30,7 +30,7 @@ BATCH = 96  # prompts answered together; with 500 positions their KV cache is 30
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TargetReply:
     """A prompt and what the target said. `held_out` replies are never learned from."""
 
     prompt: tuple[int, ...]
@@ -54,7 +54,7 @@ class Question:
 
 def collect(
     model: Any, encoder: Encoder, material: Material, stage: DraftStage, seed: int, file: Path
-) -> list[Reply]:
+) -> list[TargetReply]:
     """All replies, from `file` as far as it goes; the rest is generated and added to it."""
     groups = plan(questions(material, encoder, stage, seed))
     replies = read(file)
@@ -106,7 +106,9 @@ def plan(waiting: Sequence[Question]) -> list[list[Question]]:
 
 
 @torch.no_grad()
-def answer(model: Any, encoder: Encoder, group: Sequence[Question], longest: int) -> list[Reply]:
+def answer(
+    model: Any, encoder: Encoder, group: Sequence[Question], longest: int
+) -> list[TargetReply]:
     """The target's replies, each with its `<|end|>` unless cut at `longest` tokens."""
     width = max(len(entry.tokens) for entry in group)
     tokens = torch.full((len(group), width), encoder.pad)
@@ -124,7 +126,7 @@ def answer(model: Any, encoder: Encoder, group: Sequence[Question], longest: int
             state.keep(going)
             alive = [alive[at] for at in going]
     return [
-        Reply(entry.tokens, tuple(reply), entry.temperature, entry.held_out)
+        TargetReply(entry.tokens, tuple(reply), entry.temperature, entry.held_out)
         for entry, reply in zip(group, replies, strict=True)
     ]
 
@@ -163,7 +165,7 @@ class _Generation:
         self._positions = self._positions[at]
 
 
-def read(file: Path) -> list[Reply]:
+def read(file: Path) -> list[TargetReply]:
     """The replies in a file; a line cut by a kill ends it."""
     if not file.exists():
         return []
@@ -181,10 +183,10 @@ def _fitting(stream: Iterator[Example], encoder: Encoder, room: int) -> Iterator
             yield tuple(tokens)
 
 
-def _plain(reply: Reply) -> list[Any]:
+def _plain(reply: TargetReply) -> list[Any]:
     return [reply.prompt, reply.reply, reply.temperature, reply.held_out]
 
 
-def _from_plain(values: list[Any]) -> Reply:
+def _from_plain(values: list[Any]) -> TargetReply:
     prompt, reply, temperature, held_out = values
-    return Reply(tuple(prompt), tuple(reply), temperature, held_out)
+    return TargetReply(tuple(prompt), tuple(reply), temperature, held_out)

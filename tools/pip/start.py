@@ -14,17 +14,18 @@ from safetensors.torch import load_file
 
 from engine.errors import ForetokenError
 from engine.train.card import LOG_FILE
-from engine.train.loop import Paths
-from engine.train.machine import Clock, Journal
+from engine.train.clock import Clock
+from engine.train.folder import Journal
 from engine.train.settings import Budget
 from tools.pip.export import TOKENIZER_FILES
+from tools.pip.folder import PairFolder
 
 
 class StartError(ForetokenError):
     """A model cannot be gone on from."""
 
 
-def take_over(start: Path, paths: Paths) -> None:
+def take_over(start: Path, paths: PairFolder) -> None:
     """Copies tokenizer and log of the target in `start` into a run that has none yet.
 
     Raises StartError where that is not a folder that training exported.

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from engine.train.loop import Loop, Loss, Paths
-from engine.train.machine import Clock
+from engine.train.clock import Clock
+from engine.train.loop import Loop, Loss
 from tools.pip.data import Batch, DataSpec, Feed, FeedState, Material, batch, fill
+from tools.pip.folder import PairFolder
 from tools.pip.hard import Tally, hard
 from tools.pip.network import Network, config_of, new_model, place
 from tools.pip.recipe import Phase, Recipe, RowsStage, Shape, TargetStage
@@ -24,7 +25,7 @@ _HELD_OUT_EACH = 24  # examples of every kind
 
 def train_target(
     recipe: Recipe,
-    paths: Paths,
+    paths: PairFolder,
     data: Path,
     device: torch.device,
     resume: bool,
@@ -103,7 +104,7 @@ class TargetTask:
         return round(total / max(1, count), 4)
 
 
-def load_tokenizer(paths: Paths) -> Tokenizer:
+def load_tokenizer(paths: PairFolder) -> Tokenizer:
     """The tokenizer that the run's first stage made."""
     return Tokenizer.from_file(str(paths.tokenizer / "tokenizer.json"))
 

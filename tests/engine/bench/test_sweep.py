@@ -99,9 +99,9 @@ def test_other_words_are_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> No
     result = swept(monkeypatch, machine, sweep.Plan(TWO))
     assert (of(result, TWO[0]).divergences, of(result, TWO[1]).divergences) == (0, 2)
     assert result.divergences == 2
-    assert "2 of 4 prompts were answered in other words: a bug" in sweep_report.verdict(result)
+    assert "2 of 4 prompts were answered in other words: a bug" in sweep_report.divergences(result)
     machine.words.clear()
-    told = sweep_report.verdict(swept(monkeypatch, machine, sweep.Plan(TWO)))
+    told = sweep_report.divergences(swept(monkeypatch, machine, sweep.Plan(TWO)))
     assert "4 answers at temperature 0, all equal" in told and "0 divergences" in told
 
 
@@ -111,7 +111,7 @@ def test_rejection_promises_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = sweep.Plan(TWO, (1.0,), AcceptanceRule.REJECTION)
     result = swept(monkeypatch, machine, plan)
     assert {row.divergences for row in result.rows} == {None}
-    assert "promises the target's distribution" in sweep_report.verdict(result)
+    assert "promises the target's distribution" in sweep_report.divergences(result)
 
 
 def test_words_that_change_from_repeat_to_repeat_are_an_error(

@@ -35,7 +35,7 @@ from engine.train.recording import Recording, with_normed
 from engine.train.run import distil
 from engine.train.schema import RecipeError
 from engine.train.trainer import Origin
-from engine.train.windows import Window, cut
+from engine.train.windows import Window, window_of
 from tests.support.checkpoints import LLAMA, write_random
 
 CPU = torch.device("cpu")
@@ -153,7 +153,7 @@ def test_a_drafter_learns_the_tokens_that_it_will_be_asked_for(
     recording = Recording(tmp_path / "replies", with_normed(trainer.taps))
     record(model, TextCodec(folder), ASKED[:1], STAGE, recording, seed=1)
     (kept,) = recording.replies
-    window = cut(recording, [kept], with_normed(trainer.taps), 128, 0)
+    window = window_of(recording, [kept], with_normed(trainer.taps), 128, 0)
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.01)
     losses = []
     for _ in range(80):

@@ -29,11 +29,11 @@ from engine.train.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
 from engine.train.eagle3_layer import Starts
 from engine.train.prompts import Prompts
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
-from engine.train.recording import Recording, Reply, with_normed
+from engine.train.recording import RecordedReply, Recording, with_normed
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
-from engine.train.windows import Window, cut
+from engine.train.windows import Window, window_of
 from tests.support.checkpoints import LLAMA, write_random
 from tests.support.places import ROOT
 
@@ -153,7 +153,7 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
 def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recording) -> None:
     """What the target saw and said later changes nothing, at no step but through the input."""
     trainer, _ = trained(model)
-    window = cut(recording, recording.replies[:3], recording.taps, 64, 0)
+    window = window_of(recording, recording.replies[:3], recording.taps, 64, 0)
     places = only(12, window.known)
     later = torch.arange(window.tokens.shape[1]) > 12
     changed = replace(
@@ -191,7 +191,7 @@ def test_a_window_without_starts_teaches_nothing(
     model: TappableModel, recording: Recording
 ) -> None:
     trainer, module = trained(model)
-    window = cut(recording, recording.replies[:2], recording.taps, 64, 0)
+    window = window_of(recording, recording.replies[:2], recording.taps, 64, 0)
     loss = trainer.loss(replace(window, spoken=torch.zeros_like(window.spoken)))
     loss.total.backward()
     assert loss.total.item() == 0 and loss.count == 0
@@ -204,7 +204,7 @@ def test_the_head_names_what_was_said_most(
     recording = Recording(tmp_path / "said", with_normed(TAPS))
     states = torch.zeros(4, 8, LLAMA["hidden_size"])
     asked, said = (300, 301, 302), (7, 250, 7, 250, 9, 7)
-    recording.add([(Reply((*asked, *said), 3, 0.0), states)])
+    recording.add([(RecordedReply((*asked, *said), 3, 0.0), states)])
     trainer, module = trained(model, replace(SHAPE, draft_vocabulary=3))
     trainer.survey(recording)
     assert module.targets.tolist() == [7, 9, 250]  # what was asked does not count
@@ -217,7 +217,7 @@ def test_the_head_names_what_was_said_most(
 def test_a_loss_counts_only_what_can_be_named(model: TappableModel, recording: Recording) -> None:
     trainer, _ = trained(model, replace(SHAPE, draft_vocabulary=20))
     trainer.survey(recording)
-    window = cut(recording, recording.replies, recording.taps, 64, 0)
+    window = window_of(recording, recording.replies, recording.taps, 64, 0)
     some = trainer.loss(window)
     whole, _ = trained(model, replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"]))
     whole.survey(recording)

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from engine.models.hidden_states import NORMED, Tap
 from engine.train import recording as module
-from engine.train.recording import Recording, RecordingError, Reply, with_normed
+from engine.train.recording import RecordedReply, Recording, RecordingError, with_normed
 
 TAPS = (Tap(1), NORMED)
 HIDDEN = 8
 
 
-def reply(length: int, start: int, seed: int = 0) -> tuple[Reply, Tensor]:
+def reply(length: int, start: int, seed: int = 0) -> tuple[RecordedReply, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(len(TAPS), length - 1, HIDDEN, generator=generator)
-    return Reply(tuple(range(length)), start, 0.5), states
+    return RecordedReply(tuple(range(length)), start, 0.5), states
 
 
 def test_replies_come_back_as_they_were(tmp_path: Path) -> None:

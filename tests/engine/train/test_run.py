@@ -25,7 +25,7 @@ from engine.train.recording import Recording, with_normed
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
-from engine.train.windows import cut
+from engine.train.windows import window_of
 from tests.support.checkpoints import LLAMA, write_random
 
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
@@ -146,7 +146,7 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
     trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
-    window = cut(recording, recording.replies, recording.taps, 64, 0)
+    window = window_of(recording, recording.replies, recording.taps, 64, 0)
     for _ in range(60):
         trainer.loss(window).total.backward()
         optimizer.step()

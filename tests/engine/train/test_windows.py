@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.models.hidden_states import NORMED
-from engine.train.recording import Recording, Reply
-from engine.train.windows import Window, cut, windows
+from engine.train.recording import RecordedReply, Recording
+from engine.train.windows import Window, window_of, windows
 
 HIDDEN = 4
 APART = 30
@@ -27,13 +27,13 @@ def recorded(folder: Path, shapes: list[tuple[int, int]]) -> Recording:
     for number, (length, start) in enumerate(shapes):
         tokens = tuple(APART * number + at for at in range(length))
         states = torch.tensor(tokens[:-1]).float()[None, :, None].expand(1, -1, HIDDEN)
-        recording.add([(Reply(tokens, start, 0.0), states)])
+        recording.add([(RecordedReply(tokens, start, 0.0), states)])
     return recording
 
 
 def test_a_short_reply_is_whole(tmp_path: Path) -> None:
     recording = recorded(tmp_path, [(6, 3), (4, 2)])
-    made = cut(recording, recording.replies, (NORMED,), longest=16, seed=0)
+    made = window_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
     assert made.tokens.tolist() == [[0, 1, 2, 3, 4, 5], [30, 31, 32, 33, 0, 0]]
     assert made.known.tolist() == [[True] * 5 + [False], [True] * 3 + [False] * 3]
     assert made.spoken.tolist() == [
@@ -55,7 +55,7 @@ def test_a_window_is_a_part_of_its_reply(
 ) -> None:
     start = 1 + int(share * (length - 2))
     recording = recorded(tmp_path_factory.mktemp("recording"), [(length, start)])
-    made = cut(recording, recording.replies, (NORMED,), longest, seed)
+    made = window_of(recording, recording.replies, (NORMED,), longest, seed)
     tokens = made.tokens[0].tolist()
     assert tokens == list(range(tokens[0], tokens[0] + min(length, longest)))
     assert made.spoken[0].tolist() == [token >= start for token in tokens]
@@ -71,7 +71,7 @@ def test_pairs_point_from_a_token_to_the_one_so_far_ahead(
 ) -> None:
     shapes = [(length, min(start, length - 1)) for length, start in rows]
     recording = recorded(tmp_path_factory.mktemp("recording"), shapes)
-    made = cut(recording, recording.replies, (NORMED,), longest=16, seed=0)
+    made = window_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
     pairs = made.pairs(ahead)
     tokens = made.tokens.flatten()
     expected = Counter(

@@ -9,7 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from tests.tools.pip.conftest import FakeMaterial, document
-from tools.pip.data import IGNORE, OPENING_TOKENS, BlockMaker, batches, cut, opening
+from tools.pip.data import IGNORE, OPENING_TOKENS, BlockMaker, batches, opening, split_long
 from tools.pip.recipe import RowsStage
 from tools.pip.tokenizer import Document, Encoder
 
@@ -30,7 +30,7 @@ def test_packing_keeps_every_document_whole_and_its_labels_right() -> None:
 
 def test_long_plain_text_is_cut_with_a_beginning_each() -> None:
     whole = Document([7, *range(10, 30)], [False] + [True] * 20)
-    parts = cut(whole, 9)
+    parts = split_long(whole, 9)
     assert all(part.tokens[0] == 7 and len(part.tokens) <= 9 for part in parts)
     assert [token for part in parts for token in part.tokens[1:]] == whole.tokens[1:]
 

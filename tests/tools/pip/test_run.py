@@ -12,9 +12,9 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.train.loop import Paths
-from engine.train.machine import Journal
+from engine.train.folder import Journal
 from tests.tools.pip.conftest import FakeMaterial
+from tools.pip.folder import PairFolder
 from tools.pip.replies import read as read_replies
 from tools.pip.run import run
 from tools.pip.start import StartError
@@ -136,7 +136,7 @@ def test_a_stage_that_is_passed_over_is_told(
     recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command ended at once, without a word."""
-    paths = Paths(tmp_path / "out")
+    paths = PairFolder(tmp_path / "out")
     for folder, name in (
         (paths.tokenizer, "tokenizer.json"),
         (paths.target, "model.safetensors"),

@@ -1,4 +1,4 @@
-"""What the machine computes the pass in, and stopping without losing anything."""
+"""Stopping without losing anything."""
 
 from __future__ import annotations
 
@@ -7,21 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from engine.errors import DiskError
-from engine.train import machine
-from engine.train.machine import load_checkpoint, pass_dtype, save_checkpoint, uninterrupted
-
-
-@pytest.mark.parametrize("fastest", [torch.float32, torch.bfloat16])
-def test_the_pass_is_in_what_the_processor_multiplies_fastest(
-    fastest: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "_product_seconds", lambda dtype: float(dtype != fastest))
-    pass_dtype.cache_clear()
-    assert pass_dtype(torch.device("cpu")) == fastest
-    pass_dtype.cache_clear()
+from engine.train.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
 
 
 @pytest.fixture

@@ -1,0 +1,64 @@
+"""Training that can stop at any moment: no step half done, and a checkpoint that is always whole."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.errors import DiskError
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C inside takes effect at the end, so that no step is left half done; a second one at once."""
+    if threading.current_thread() is not threading.main_thread():  # signals reach that one alone
+        yield
+        return
+    pressed = False
+
+    def wait(*_: object) -> None:
+        nonlocal pressed
+        if pressed:
+            raise KeyboardInterrupt
+        pressed = True
+
+    both = (signal.SIGINT, signal.SIGTERM)
+    held = [sign for sign in both if signal.getsignal(sign) is signal.default_int_handler]
+    for sign in held:
+        signal.signal(sign, wait)
+    try:
+        yield
+    finally:
+        for sign in held:
+            signal.signal(sign, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Replaces the checkpoint at once, so that a kill leaves the old one or the new one.
+
+    Raises DiskError; the old one is there then.
+    """
+    partial = path.with_suffix(".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(state, partial)
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:  # torch's own for a full disk is a RuntimeError
+        partial.unlink(missing_ok=True)
+        raise DiskError.at(path.parent, error) from error
+
+
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """The checkpoint, tensors on the CPU; None if there is none. Refuses pickled objects."""
+    if not path.exists():
+        return None
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
