@@ -68,7 +68,6 @@ def compare(
         str, typer.Option(help="auto, greedy, coupled, rejection or block.")
     ] = AcceptanceRule.AUTO.value,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(help="The longest reply.")] = 160,
     repeats: Annotated[int, typer.Option(min=1, help="Each reply's time is their median.")] = 3,
@@ -93,7 +92,7 @@ def compare(
     cached = options.check_kv_cache(kv_cache_dtype)
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = options.acceptance_rule(acceptance)
-    sampling = Sampling(temperature=temperature, top_p=top_p, seed=seed)
+    sampling = Sampling(temperature=temperature, seed=seed)
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
