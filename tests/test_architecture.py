@@ -17,6 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.events", "engine.errors"),
     ("engine.request",),
     ("engine.noise", "engine.stats", "engine.trace"),
+    ("engine.reply",),
     ("engine.machine",),
     ("engine.kernels",),
     ("engine.models",),
