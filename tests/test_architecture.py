@@ -29,7 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.local", "engine.fake"),
     ("engine.train", "engine.bench"),
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
-    ("app.defaults", "app.guard", "app.runtime", "app.store"),
+    ("app.defaults", "app.guard", "app.runtime", "app.store", "app.store_schema"),
     ("app.drafters",),
     ("app.training_order", "app.training"),
     ("app.server", "app.ui"),
