@@ -1,7 +1,7 @@
 """Chats in one SQLite file of the data folder: messages, their statistics and every round.
 
 Write-ahead logging, and each change is its own transaction: what was written survives ``kill -9``.
-Safe to use from any thread.
+Safe to use from any thread. What the file looks like, and looked like, stands in ``app.store_schema``.
 """
 
 from __future__ import annotations
@@ -15,29 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlite_utils import Database
+from app import store_schema
+from app.store_schema import StoreError
+
+__all__ = ["Chat", "Store", "StoreError", "StoredMessage", "shorten"]
 
 FILE = "chats.db"
 TITLE_LENGTH = 60
-
-_SCHEMA = """
-create table if not exists chats (
-    id integer primary key autoincrement, title text not null default '',
-    created real not null, updated real not null
-);
-create table if not exists messages (
-    id integer primary key autoincrement,
-    chat integer not null references chats(id) on delete cascade,
-    role text not null, text text not null, marks text not null default '',
-    status text not null default 'done', error text, statistics text, created real not null
-);
-create index if not exists messages_of_chat on messages(chat, id);
-create table if not exists traces (
-    message integer not null references messages(id) on delete cascade,
-    part integer not null, lines text not null, primary key (message, part)
-);
-create table if not exists settings (name text primary key, value text not null);
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +55,12 @@ class Store:
         """Open or make the file; replies that a crash cut short are marked as interrupted.
 
         ``reads_only`` is for a second process beside the app, which may be writing a reply just now.
+        Raises StoreError for a file that is damaged, or that a newer version of Foretoken has written.
         """
-        import sqlite3
-
         self._lock = threading.RLock()
-        connection = sqlite3.connect(
-            str(folder / FILE), check_same_thread=False, isolation_level=None, timeout=10
-        )
-        self._db = Database(connection)
-        self._db.conn.execute("pragma foreign_keys = on")
-        self._db.conn.execute("pragma journal_mode = wal")
-        self._db.conn.execute("pragma synchronous = normal")
-        with self._change() as db:
-            for statement in _SCHEMA.split(";"):
-                if statement.strip():
-                    db.execute(statement)
-            if not reads_only:
+        self._db = store_schema.open_database(folder / FILE)
+        if not reads_only:
+            with self._change() as db:
                 db.execute("update messages set status = 'interrupted' where status = 'running'")
 
     def close(self) -> None:

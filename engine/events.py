@@ -7,7 +7,8 @@ Torch-free, so that any consumer may import it cheaply. A generation yields, in 
 A request that is cancelled while it waits goes from ``Queued`` to ``Finished``; ``Failed`` may come at
 any point.
 
-Nobody guesses where a token came from by looking at text: every emitted token carries its origin.
+Nobody finds out where a token came from, or where it stands, by looking at text: every emitted token
+carries its origin and its place. An engine elsewhere may tell text and nothing more.
 """
 
 from __future__ import annotations
@@ -158,24 +159,19 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """One emitted token as text. ``text`` may be empty while a UTF-8 character is incomplete."""
+class Token:
+    """One token of a reply. ``text`` may be empty while a UTF-8 character is incomplete.
 
-    token: int
+    ``start``: where ``text`` begins among the texts of all tokens, joined, in Unicode characters, as
+    Python counts them. The reply is where these texts begin: a stop string and what follows it are
+    left out. ``origin`` and ``p`` are None where the engine does not tell them.
+    """
+
+    id: int
     text: str
-    origin: Origin
-    p: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Drafted:
-    """One drafted token as the views show it, kept or not."""
-
-    token: int
-    text: str
-    accepted: bool
-    p: float | None
-    q: float | None
+    start: int
+    origin: Origin | None = None
+    p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +183,16 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The engine took the request up. ``seed`` makes the reply again, drawn or given."""
+    """The engine took the request up. ``seed`` makes the reply again, drawn or given.
+
+    ``prompt_tokens`` and ``seed`` are None where the engine does not tell them.
+    """
 
     model: str
     proposer: str
     acceptance: str
-    prompt_tokens: tuple[int, ...]
-    seed: int = 0
+    prompt_tokens: tuple[int, ...] | None
+    seed: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,30 +204,38 @@ class Prefilled:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Emitted:
-    """One round, with its tokens as text.
+    """More of the reply; one round's tokens, where the engine shows rounds.
 
-    ``pieces`` are the emitted tokens, in order; ``drafted`` every node of the round's tree.
-    ``text`` is what a reader may see now: it can lag behind ``pieces`` while a stop string might
-    be beginning, and the texts of all events, joined, are the reply.
+    ``text`` is what a reader may see now: it can lag behind ``tokens`` while a stop string might be
+    beginning, and the texts of all events, joined, are the reply, but for the last one's ``tail``.
+    ``tokens`` are what was emitted, in order; None where the engine tells no tokens, then in all of
+    a reply's events. ``drafted`` are the texts of all nodes of the round's tree, kept or not, and
+    ``next_text`` that of its ``next_token``; without a round there are none.
+    ``at``: seconds since the request was taken up, from an engine that shows no rounds; None where
+    nobody measured. A round has its own ``timing``.
     """
 
-    round: Round
-    pieces: tuple[Piece, ...]
-    drafted: tuple[Drafted, ...]
-    next_text: str
     text: str
+    tokens: tuple[Token, ...] | None = None
+    round: Round | None = None
+    drafted: tuple[str, ...] = ()
+    next_text: str = ""
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end. ``tail`` is held-back text that turned out not to be a stop string."""
+    """The end. ``tail`` is held-back text that turned out not to be a stop string.
+
+    ``token_ids`` are None where the engine tells no tokens.
+    """
 
     reason: FinishReason
     tail: str
     text: str
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     per-position rate        rounds that accepted draft position i / all rounds
     tokens per second        emitted tokens / seconds in rounds, over the whole reply
     time to first token      from taking the request up to the end of the first round
+
+An engine elsewhere may show no rounds. Then the figures of rounds are zero or None, and speed comes from
+the events' time stamps, if they have any: the tokens after the first event, over the time after it.
 """
 
 from __future__ import annotations
@@ -14,12 +17,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from engine.events import Decision, Emitted, Event, Prefilled, Round, Started
+from engine.events import Decision, Emitted, Event, Finished, Prefilled, Round, Started
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """One reply's figures; rates are None where their denominator is zero. Times in seconds."""
+    """One reply's figures; rates are None where their denominator is zero. Times in seconds.
+
+    Counts are of what the engine told: 0 tokens where it told text alone.
+    """
 
     prompt_tokens: int = 0
     reused_tokens: int = 0
@@ -36,6 +42,8 @@ class Statistics:
     """``accepted_at[i]``: rounds that accepted at least i + 1 drafted tokens."""
     decision: Decision | None = None
     """The controller's last word; None where it decides nothing."""
+    untimed_tokens: int = 0
+    """Of ``completion_tokens``, those that came before time was measured."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -47,7 +55,8 @@ class Statistics:
 
     @property
     def tokens_per_s(self) -> float | None:
-        return self.completion_tokens / self.decode_s if self.decode_s else None
+        timed = self.completion_tokens - self.untimed_tokens
+        return timed / self.decode_s if timed and self.decode_s else None
 
     @property
     def per_position(self) -> tuple[float, ...]:
@@ -72,6 +81,7 @@ class Statistics:
             verify_s=self.verify_s + other.verify_s,
             time_to_first_token_s=known[0] if known else None,
             decision=other.decision or self.decision,
+            untimed_tokens=self.untimed_tokens + other.untimed_tokens,
             accepted_at=tuple(
                 a + b
                 for a, b in zip(
@@ -91,6 +101,7 @@ class Tally:
         self._drafted = self._accepted = 0
         self._prefill = self._decode = self._draft = self._verify = 0.0
         self._first: float | None = None
+        self._untimed = 0
         self._lengths: Counter[int] = Counter()
         self._decision: Decision | None = None
 
@@ -98,13 +109,27 @@ class Tally:
         """Counts one event of one reply."""
         match event:
             case Started():
-                self._prompt = len(event.prompt_tokens)
+                self._prompt = len(event.prompt_tokens or ())
             case Prefilled():
                 self._reused, self._prefill = event.reused, event.seconds
-            case Emitted():
-                self._round(event.round)
+            case Emitted(round=None):
+                self._unseen(event)
+            case Emitted(round=Round() as round):
+                self._round(round)
+            case Finished() if event.token_ids and not self._emitted:  # told only in the end
+                self._emitted = self._untimed = len(event.token_ids)
             case _:
                 pass
+
+    def _unseen(self, event: Emitted) -> None:
+        """Tokens, and perhaps their time, of an engine that shows no rounds."""
+        count = len(event.tokens or ())
+        self._emitted += count
+        if event.at is None or self._first is None:
+            self._untimed += count
+        if event.at is not None:
+            self._first = event.at if self._first is None else self._first
+            self._decode = event.at - self._first
 
     def _round(self, round: Round) -> None:
         self._rounds += 1
@@ -139,6 +164,7 @@ class Tally:
                 for position in range(deepest)
             ),
             decision=self._decision,
+            untimed_tokens=self._untimed,
         )
 
 

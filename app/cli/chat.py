@@ -22,6 +22,7 @@ from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.machine.threads import check as check_threads
+from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Sampling, Speculation
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def hold_all(
     wish: replies.Wish,
     write_event: Callable[[Event], None],
     marks: bool,
-) -> list[replies.Reply]:
+) -> list[ReplyState]:
     """Hold every conversation, or one with who sits there, printing as it goes."""
     printer = terminal.Printer(sys.stdout, terminal.marks_for(sys.stdout) if marks else None)
 
@@ -180,7 +181,7 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
     if path is None:
         yield lambda event: None
         return
-    from engine.trace import to_json
+    from engine.trace import to_line
 
     try:
         file = path.open("w", encoding="utf-8")
@@ -189,4 +190,4 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
             "trace", f"The trace cannot be written to {path}: {error.strerror or error}."
         ) from error
     with file:
-        yield lambda event: print(json.dumps(to_json(event), ensure_ascii=False), file=file)
+        yield lambda event: print(to_line(event), file=file)

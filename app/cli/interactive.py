@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.cli import replies
 from engine.errors import ForetokenError
 from engine.events import Event
+from engine.reply import ReplyState
 
 if TYPE_CHECKING:
     from engine.local.service import EngineService
@@ -21,7 +22,7 @@ HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply.
 
 def converse(
     service: EngineService, wish: replies.Wish, on_event: Callable[[Event], None]
-) -> Iterator[replies.Reply]:
+) -> Iterator[ReplyState]:
     """Answers line after line, with what was said so far as context; yields a reply a line.
 
     A turn that is stopped or refused is told and left out; the chat goes on before it.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.prompts import Conversation
 from engine.errors import ForetokenError
-from engine.events import Event, Failed, Finished
+from engine.events import Event
+from engine.reply import ReplyState
 from engine.request import Message, Request, Sampling, Speculation
-from engine.stats import Statistics, Tally
+from engine.stats import Statistics
 
 if TYPE_CHECKING:
     from engine.local.service import EngineService, Generation
@@ -51,20 +53,12 @@ class Wish:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One finished reply."""
-
-    finished: Finished
-    statistics: Statistics
-
-
 def hold(
     service: EngineService,
     conversation: Conversation,
     wish: Wish,
     on_event: Callable[[Event], None],
-) -> Iterator[Reply]:
+) -> Iterator[ReplyState]:
     """Say each turn in order, with the replies so far as context; yields a reply a turn."""
     history = wish.opening()
     for turn in conversation:
@@ -77,29 +71,30 @@ def say(
     turn: str,
     wish: Wish,
     on_event: Callable[[Event], None],
-) -> Reply:
+) -> ReplyState:
     """Say one turn. Once it is answered, it and the reply join ``history``."""
     said = [*history, Message("user", turn)]
     reply = answer(service, wish.request(said), on_event)
-    history[:] = [*said, Message("assistant", reply.finished.text)]
+    history[:] = [*said, Message("assistant", reply.text)]
     return reply
 
 
-def answer(service: EngineService, request: Request, on_event: Callable[[Event], None]) -> Reply:
+def answer(
+    service: EngineService, request: Request, on_event: Callable[[Event], None]
+) -> ReplyState:
     """Generate one reply. Ctrl-C cancels it before it goes on up."""
     generation = service.submit(request)
-    tally = Tally()
+    reply = ReplyState()
     try:
         for event in generation:
-            tally.add(event)
+            reply.add(event)
             on_event(event)
     except KeyboardInterrupt:
         _cancel(generation)
         raise
-    if isinstance(event, Failed):
-        raise GenerationFailed(event.message)
-    assert isinstance(event, Finished)
-    return Reply(event, tally.statistics())
+    if reply.error is not None:
+        raise GenerationFailed(reply.error)
+    return reply
 
 
 def _cancel(generation: Generation) -> None:
@@ -108,20 +103,22 @@ def _cancel(generation: Generation) -> None:
         pass
 
 
-def as_json(done: list[Reply]) -> dict[str, Any]:
-    """The stable keys over all replies; ``results`` has them one by one where there are several."""
+def as_json(done: list[ReplyState]) -> dict[str, Any]:
+    """The stable keys over all replies; ``results`` has them one by one where there are several.
+
+    ``token_ids`` are null where the engine told none.
+    """
     if len(done) == 1:
-        return _entry(done[0].finished.text, done[0].finished.token_ids, done[0].statistics)
-    text = "\n".join(reply.finished.text for reply in done)
-    token_ids = tuple(token for reply in done for token in reply.finished.token_ids)
+        return _entry(done[0].text, done[0].token_ids, done[0].statistics)
+    text = "\n".join(reply.text for reply in done)
+    told = [reply.token_ids for reply in done if reply.token_ids is not None]
+    token_ids = tuple(itertools.chain(*told)) if len(told) == len(done) else None
     statistics = functools.reduce(operator.add, (r.statistics for r in done), Statistics())
-    results = [
-        _entry(reply.finished.text, reply.finished.token_ids, reply.statistics) for reply in done
-    ]
+    results = [_entry(reply.text, reply.token_ids, reply.statistics) for reply in done]
     return {**_entry(text, token_ids, statistics), "results": results}
 
 
-def _entry(text: str, token_ids: tuple[int, ...], statistics: Statistics) -> dict[str, Any]:
+def _entry(text: str, token_ids: tuple[int, ...] | None, statistics: Statistics) -> dict[str, Any]:
     return {
         "text": text,
         "token_ids": token_ids,

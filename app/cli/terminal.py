@@ -54,10 +54,16 @@ class Printer:
 
 
 def marked(event: Emitted, marks: Marks) -> str:
-    """One round's tokens with their origins: what was accepted, rejected, and put there instead."""
-    accepted = [piece.text for piece in event.pieces if piece.origin is Origin.DRAFT]
-    rejected = [drafted.text for drafted in event.drafted if not drafted.accepted]
-    own = [piece.text for piece in event.pieces if piece.origin is not Origin.DRAFT]
+    """One round's tokens with their origins: what was accepted, rejected, and put there instead.
+
+    Text as it is where the engine tells no tokens.
+    """
+    if event.tokens is None:
+        return event.text
+    kept = frozenset(event.round.accepted_path) if event.round else frozenset()
+    accepted = [token.text for token in event.tokens if token.origin is Origin.DRAFT]
+    rejected = [text for node, text in enumerate(event.drafted) if node not in kept]
+    own = [token.text for token in event.tokens if token.origin is not Origin.DRAFT]
     return "".join(
         _wrap(text, mark)
         for texts, mark in (
@@ -74,8 +80,12 @@ def _wrap(text: str, mark: tuple[str, str]) -> str:
 
 
 def summary(statistics: Statistics) -> str:
-    """The statistics of a reply in one line."""
-    parts = [f"{statistics.completion_tokens} tokens", f"{statistics.rounds} rounds"]
+    """The statistics of a reply in one line, as far as its engine told them."""
+    parts = []
+    if statistics.completion_tokens:
+        parts.append(f"{statistics.completion_tokens} tokens")
+    if statistics.rounds:
+        parts.append(f"{statistics.rounds} rounds")
     if statistics.tokens_per_s is not None:
         parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
     if statistics.acceptance_rate is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from app.server.answer import Answer
-from engine.events import Piece
+from engine.events import Token
 
 NEVER = -9999.0
 """OpenAI's logarithm of a probability that is zero as far as the number format can tell."""
@@ -23,8 +23,8 @@ class Dialect(Protocol):
     def opening(self) -> dict[str, Any] | None:
         """What a stream's choice begins with."""
 
-    def said(self, text: str, pieces: Sequence[Piece], offset: int) -> dict[str, Any]:
-        """Some of a stream's text; ``offset`` characters came before ``pieces``."""
+    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
+        """Some of a stream's text, and the tokens it came with, where they are known."""
 
     def ended(self, reason: str) -> dict[str, Any]:
         """A stream's last choice."""
@@ -44,33 +44,33 @@ class ChatDialect:
     def opening(self) -> dict[str, Any] | None:
         return self._delta({"role": "assistant", "content": ""})
 
-    def said(self, text: str, pieces: Sequence[Piece], offset: int) -> dict[str, Any]:
-        return self._delta({"content": text}) | {"logprobs": self._logprobs(pieces)}
+    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
+        return self._delta({"content": text}) | {"logprobs": self._logprobs(tokens)}
 
     def ended(self, reason: str) -> dict[str, Any]:
         return self._delta({}) | {"finish_reason": reason}
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         return {
-            "message": {"role": "assistant", "content": answer.text, "refusal": None},
-            "logprobs": self._logprobs(answer.pieces),
-            "finish_reason": answer.reason,
+            "message": {"role": "assistant", "content": answer.reply.text, "refusal": None},
+            "logprobs": self._logprobs(answer.reply.tokens),
+            "finish_reason": answer.reply.reason,
         }
 
     def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         return {"delta": delta, "logprobs": None, "finish_reason": None}
 
-    def _logprobs(self, pieces: Sequence[Piece]) -> dict[str, Any] | None:
-        if not self._wanted:
+    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+        if not self._wanted or tokens is None:
             return None
         content = [
             {
-                "token": piece.text,
-                "logprob": logprob(piece),
-                "bytes": list(piece.text.encode()),
+                "token": token.text,
+                "logprob": logprob(token),
+                "bytes": list(token.text.encode()),
                 "top_logprobs": [],
             }
-            for piece in pieces
+            for token in tokens
         ]
         return {"content": content, "refusal": None}
 
@@ -86,37 +86,34 @@ class TextDialect:
     def opening(self) -> dict[str, Any] | None:
         return None
 
-    def said(self, text: str, pieces: Sequence[Piece], offset: int) -> dict[str, Any]:
-        return self._choice(text, self._logprobs(pieces, offset), None)
+    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
+        return self._choice(text, self._logprobs(tokens), None)
 
     def ended(self, reason: str) -> dict[str, Any]:
         return self._choice("", None, reason)
 
     def choice(self, answer: Answer) -> dict[str, Any]:
-        return self._choice(answer.text, self._logprobs(answer.pieces, 0), answer.reason)
+        reply = answer.reply
+        return self._choice(reply.text, self._logprobs(reply.tokens), reply.reason)
 
     def _choice(
         self, text: str, logprobs: dict[str, Any] | None, reason: str | None
     ) -> dict[str, Any]:
         return {"text": text, "logprobs": logprobs, "finish_reason": reason}
 
-    def _logprobs(self, pieces: Sequence[Piece], offset: int) -> dict[str, Any] | None:
-        if not self._wanted:
+    def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
+        if not self._wanted or tokens is None:
             return None
-        offsets = []
-        for piece in pieces:
-            offsets.append(offset)
-            offset += len(piece.text)
         return {
-            "tokens": [piece.text for piece in pieces],
-            "token_logprobs": [logprob(piece) for piece in pieces],
+            "tokens": [token.text for token in tokens],
+            "token_logprobs": [logprob(token) for token in tokens],
             "top_logprobs": None,
-            "text_offset": offsets,
+            "text_offset": [token.start for token in tokens],
         }
 
 
-def logprob(piece: Piece) -> float | None:
+def logprob(token: Token) -> float | None:
     """The target's probability of the token, after penalties, temperature and truncation."""
-    if piece.p is None:
+    if token.p is None:
         return None
-    return math.log(piece.p) if piece.p > 0 else NEVER
+    return math.log(token.p) if token.p > 0 else NEVER

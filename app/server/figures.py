@@ -15,7 +15,7 @@ from engine.stats import Statistics
 
 def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
     """Tokens as OpenAI counts them: a prompt once, however many choices were made from it."""
-    prompts = [answer.statistics for answer in answers[::n]]
+    prompts = [answer.reply.statistics for answer in answers[::n]]
     prompt_tokens = sum(statistics.prompt_tokens for statistics in prompts)
     completion_tokens = total(answers).completion_tokens
     return {
@@ -34,7 +34,7 @@ def measured(answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "timings": timings(total(answers), len(answers)),
         "metrics": {
-            "seeds": [answer.seed for answer in answers],
+            "seeds": [answer.reply.seed for answer in answers],
             # As in vLLM: figures of several generations cannot be told apart again.
             "speculative_decoding": speculative_decoding(single) if single else None,
             "controller": controller(single) if single else None,
@@ -44,12 +44,12 @@ def measured(answers: Sequence[Answer]) -> dict[str, Any]:
 
 def controller(answer: Answer) -> dict[str, Any]:
     """Who decided how far to draft, and its last decision with its reasons, if it told any."""
-    decision = answer.statistics.decision
+    decision = answer.reply.statistics.decision
     return {"name": answer.control, "decision": decision and asdict(decision)}
 
 
 def total(answers: Sequence[Answer]) -> Statistics:
-    return functools.reduce(operator.add, (answer.statistics for answer in answers))
+    return functools.reduce(operator.add, (answer.reply.statistics for answer in answers))
 
 
 def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
 
 def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
     """vLLM's object, and the rate of each draft position; None where nothing was to be drafted."""
-    statistics = answer.statistics
+    statistics = answer.reply.statistics
     if answer.depth == 0:
         return None
     # Rounds that accepted at least 0, 1, 2 ... drafted tokens; neighbours differ by "exactly".

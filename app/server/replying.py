@@ -98,7 +98,6 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
 
 def _told(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
     """Adds ``event`` to ``answer``; what a stream's reader is told of it."""
-    offset = answer.length
     answer.add(event)
     match event:
         case Started():
@@ -106,10 +105,10 @@ def _told(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
             if opening is not None:
                 yield opening
         case Emitted() if event.text or job.logprobs:
-            yield job.dialect.said(event.text, event.pieces, offset)
+            yield job.dialect.said(event.text, event.tokens)
         case Finished():
             if event.tail:
-                yield job.dialect.said(event.tail, (), offset)
+                yield job.dialect.said(event.tail, ())
             yield job.dialect.ended(event.reason)
         case _:
             pass

@@ -12,10 +12,11 @@ from app.ui import view
 from app.ui.feed import Feed, since
 from app.ui.replies import Generation
 from app.ui.settings import Settings
-from app.ui.view import Reply, Runner, View
+from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
-from engine.events import Emitted, Failed, Finished, FinishReason
+from engine.events import FinishReason
+from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Request
 
 logger = logging.getLogger(__name__)
@@ -103,43 +104,66 @@ class Race:
         finally:
             self.feed.close()
 
-    def _run(self, lane: str | None, request: Request) -> Runner:
+    def _run(self, lane: str | None, request: Request) -> ReplyState:
         """One run to its end; the warm-up has no lane and is not shown."""
         with self._lock:
             if self._cancelled:
                 raise Broken("")
             self._generation = self._service.submit(request)
-        reply = Reply()
-        texts: list[str] = []
-        token_ids: tuple[int, ...] = ()
+        reply = ReplyState()
         for event in self._generation:
-            shown = reply.add(event)
+            reply.add(event)
             if lane is not None:
                 self._totals[lane] = view.totals(reply.statistics)
-                self._tell(lane, shown)
-            match event:
-                case Emitted():
-                    texts += [piece.text for piece in event.pieces]
-                case Finished(FinishReason.CANCELLED):
-                    raise Broken("")
-                case Finished():
-                    token_ids = event.token_ids
-                case Failed(message):
-                    raise Broken(message)
-        return Runner(token_ids, tuple(texts), reply.statistics["tokens_per_s"])
+                self._tell(lane, view.show(event))
+        if reply.error is not None:
+            raise Broken(reply.error)
+        if reply.reason is FinishReason.CANCELLED:
+            raise Broken("")
+        return reply
 
     def _tell(self, lane: str, shown: View) -> None:
         self.feed.append({**shown, "lane": lane}, dict(self._totals))
 
-    def _verdict(self, plain: Runner, speculative: Runner) -> View:
-        verdict = view.judge(plain, speculative, expected_identical=self._plan.expected_identical)
+    def _verdict(self, plain: ReplyState, speculative: ReplyState) -> View:
         return {
             "t": "verdict",
-            "speedup": verdict.speedup,
-            "identical": verdict.identical,
-            "difference": verdict.first_difference,
-            "expected": verdict.expected_identical,
+            "speedup": speedup(plain, speculative),
+            "identical": same_words(plain, speculative),
+            "difference": first_difference(plain, speculative),
+            "expected": self._plan.expected_identical,
         }
+
+
+def speedup(plain: ReplyState, other: ReplyState) -> float | None:
+    """How many times as fast the other was; None where a speed is not known."""
+    before, after = plain.statistics.tokens_per_s, other.statistics.tokens_per_s
+    return after / before if before and after else None
+
+
+def same_words(one: ReplyState, other: ReplyState) -> bool:
+    """Token for token; by their texts where the engine tells no tokens."""
+    if one.token_ids is None or other.token_ids is None:
+        return one.text == other.text
+    return one.token_ids == other.token_ids
+
+
+def first_difference(one: ReplyState, other: ReplyState) -> tuple[int, str, str] | None:
+    """Position and both tokens where two replies part; one that ended has no token there.
+
+    None where they do not part, or where the engine tells no tokens.
+    """
+    ids, others = one.token_ids, other.token_ids
+    if ids is None or others is None or ids == others:
+        return None
+    shared = min(len(ids), len(others))
+    position = next((i for i in range(shared) if ids[i] != others[i]), shared)
+    return position, _token(one, position), _token(other, position)
+
+
+def _token(reply: ReplyState, position: int) -> str:
+    tokens = reply.tokens or []
+    return tokens[position].text if position < len(tokens) else "(end)"
 
 
 class Races:

@@ -7,7 +7,6 @@ loses any of it.
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import threading
 import time
@@ -15,10 +14,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from app.store import Store
+from app.ui import view
 from app.ui.feed import Feed
-from app.ui.view import Reply, totals
 from engine import trace
 from engine.events import Event, Failed
+from engine.reply import ReplyState
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +58,14 @@ class Writing:
         self._generation.cancel()
 
     def _pump(self) -> None:
-        reply = Reply()
+        reply = ReplyState()
         unsaved: list[str] = []
         saved = time.monotonic()
         try:
             for event in _guarded(self._generation):
-                view = reply.add(event)
-                self.feed.append(view, totals(reply.statistics))
-                unsaved.append(json.dumps(trace.to_json(event), separators=(",", ":")))
+                reply.add(event)
+                self.feed.append(view.show(event), view.totals(reply.statistics))
+                unsaved.append(trace.to_line(event))
                 if time.monotonic() - saved > SAVE_PERIOD:
                     self._save(reply, unsaved)
                     saved = time.monotonic()
@@ -74,15 +74,15 @@ class Writing:
             self.done.set()
             self.feed.close()
 
-    def _save(self, reply: Reply, unsaved: list[str]) -> None:
+    def _save(self, reply: ReplyState, unsaved: list[str]) -> None:
         """Write the reply as it stands; empties ``unsaved``."""
         self._store.save_reply(
             self.message,
             text=reply.text,
-            marks=reply.marks,
-            status=reply.status,
+            marks=view.marks(reply.tokens or ()),
+            status=view.status(reply),
             error=reply.error,
-            statistics=reply.statistics,
+            statistics=view.numbers(reply.statistics),
             trace=unsaved,
         )
         unsaved.clear()

@@ -1,26 +1,29 @@
-"""Engine events folded into what the pages show. Pure: no Gradio, no database, no clock.
+"""What the pages' scripts read of a reply: a projection of the engine's events, in one place.
 
-The page's own scripts draw these values; keys are short because one goes out for every round.
+Pure: no Gradio, no database, no clock. Live replies, kept ones and races are all told in this form; keys
+are short because one object goes out for every round.
 
     queued     ahead
-    started    model, proposer, acceptance, prompt (tokens)
+    started    model, proposer, acceptance, prompt (tokens; null: unknown)
     prefilled  tokens, reused, seconds
     round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text,
                o: who drafted, where anything was drafted,
                w: what the controller decided and why, where it changed its mind,
                b: the parent of each of d (-1: the text), where they are not a single chain
+    text       k: marks, s: text; from an engine that shows no rounds
     finished   reason, tail
     failed     message
 
 A fate is ``a`` accepted, ``x`` accepted behind the end of the reply, ``r`` rejected, ``u`` unseen
-(behind a rejected one). Marks are the lengths and origins of the emitted tokens, ``a4 a3 c5``:
-``a`` drafted, ``c`` correction, ``b`` bonus, lengths in UTF-16 units, as JavaScript counts.
+(behind a rejected one). Marks are the lengths and origins of the emitted tokens, ``a4 a3 c5``: ``a``
+drafted, ``c`` correction, ``b`` bonus, ``n`` not told. They leave out no token that has text, so each
+begins where the lengths before it end. Lengths are in UTF-16 units, as JavaScript counts; events count
+characters, and this is where the one becomes the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -32,18 +35,19 @@ from engine.events import (
     Finished,
     FinishReason,
     Origin,
-    Piece,
     Prefilled,
     Queued,
     Round,
     Started,
+    Token,
 )
+from engine.reply import ReplyState
 from engine.request import Message
-from engine.stats import Statistics, Tally
+from engine.stats import Statistics
 
 View = dict[str, Any]
 
-MARKS = {Origin.DRAFT: "a", Origin.CORRECTION: "c", Origin.BONUS: "b"}
+MARKS = {Origin.DRAFT: "a", Origin.CORRECTION: "c", Origin.BONUS: "b", None: "n"}
 STATUS = {
     FinishReason.STOP: "done",
     FinishReason.LENGTH: "length",
@@ -62,32 +66,33 @@ def show(event: Event) -> View:
                 "model": model,
                 "proposer": proposer,
                 "acceptance": acceptance,
-                "prompt": len(prompt),
+                "prompt": None if prompt is None else len(prompt),
             }
         case Prefilled(tokens, reused, seconds):
             return {"t": "prefilled", "tokens": tokens, "reused": reused, "seconds": seconds}
         case Emitted():
-            return show_round(event)
+            if event.round is not None:
+                return show_round(event, event.round)
+            return {"t": "text", "k": marks(event.tokens or ()), "s": event.text}
         case Finished(reason, tail):
             return {"t": "finished", "reason": str(reason), "tail": tail}
         case Failed(message):
             return {"t": "failed", "message": message}
 
 
-def show_round(event: Emitted) -> View:
+def show_round(event: Emitted, turn: Round) -> View:
     """One lane of the rounds view, and the text it added."""
-    turn = event.round
     whole = turn.emitted == len(turn.tokens)
     decision = turn.budget.decision
     return {
         "t": "round",
         "i": turn.index,
         "d": [
-            [drafted.text, fate, shorten(drafted.p), shorten(drafted.q)]
-            for drafted, fate in zip(event.drafted, fates(turn), strict=True)
+            [text, fate, shorten(p), shorten(q)]
+            for text, fate, p, q in zip(event.drafted, fates(turn), turn.p, turn.q, strict=True)
         ],
         "n": [event.next_text, MARKS[turn.origin], shorten(turn.next_p), whole],
-        "k": marks(event.pieces),
+        "k": marks(event.tokens or ()),
         "s": event.text,
         **({"o": turn.proposer} if event.drafted else {}),
         **({"w": decision.why} if decision else {}),
@@ -109,14 +114,16 @@ def fates(turn: Round) -> tuple[str, ...]:
     return tuple(result)
 
 
-def marks(pieces: Iterable[Piece]) -> str:
-    """Origin marks of emitted tokens; tokens without text of their own are left out."""
-    lengths = ((MARKS[piece.origin], utf16_length(piece.text)) for piece in pieces)
+def marks(tokens: Iterable[Token]) -> str:
+    """Origin marks of emitted tokens; those without text of their own are left out."""
+    lengths = ((MARKS[token.origin], utf16_length(token.text)) for token in tokens)
     return " ".join(f"{origin}{length}" for origin, length in lengths if length)
 
 
 def utf16_length(text: str) -> int:
     """The length as JavaScript counts."""
+    if text.isascii():
+        return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
 
 
@@ -148,55 +155,35 @@ TOTALS = (
 )
 
 
-def totals(statistics: View) -> View:
+def totals(statistics: Statistics) -> View:
     """The figures that the page shows while a reply grows."""
+    return kept_totals({name: getattr(statistics, name) for name in TOTALS})
+
+
+def kept_totals(figures: View) -> View:
+    """The same of what ``numbers`` gave, perhaps long ago."""
     return {
-        name: shorten(value) if isinstance(value := statistics[name], float) else value
+        name: shorten(value) if isinstance(value := figures.get(name), float) else value
         for name in TOTALS
     }
 
 
-class Reply:
-    """A reply that grows event by event: its text, marks, state and statistics."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.status = "running"
-        self.error: str | None = None
-        self._marks: list[str] = []
-        self._tally = Tally()
-
-    def add(self, event: Event) -> View:
-        """Take the next event; returns what the page is to be told of it."""
-        self._tally.add(event)
-        match event:
-            case Emitted():
-                self.text += event.text
-                added = marks(event.pieces)
-                if added:
-                    self._marks.append(added)
-            case Finished():
-                self.text = event.text
-                self.status = STATUS[event.reason]
-            case Failed():
-                self.status = "failed"
-                self.error = event.message
-        return show(event)
-
-    @property
-    def marks(self) -> str:
-        return " ".join(self._marks)
-
-    @property
-    def statistics(self) -> View:
-        return numbers(self._tally.statistics())
+def status(reply: ReplyState) -> str:
+    """What is stored of how a reply stands; see ``app.store``."""
+    if reply.error is not None:
+        return "failed"
+    return "running" if reply.reason is None else STATUS[reply.reason]
 
 
 def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
-    """A kept trace (JSON lines) as lanes and totals."""
-    reply = Reply()
-    shown = [reply.add(trace.from_json(json.loads(line))) for line in lines]
-    return [view for view in shown if view["t"] == "round"], reply.statistics
+    """A kept trace as lanes and totals."""
+    reply = ReplyState()
+    lanes = []
+    for event in trace.read(lines):
+        reply.add(event)
+        if isinstance(event, Emitted) and event.round is not None:
+            lanes.append(show(event))
+    return lanes, totals(reply.statistics)
 
 
 def history(messages: Iterable[tuple[str, str]], system: str = "") -> tuple[Message, ...]:
@@ -214,48 +201,3 @@ def history(messages: Iterable[tuple[str, str]], system: str = "") -> tuple[Mess
     if system.strip():
         turns.insert(0, Message("system", system.strip()))
     return tuple(turns)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Runner:
-    """What one side of a race did."""
-
-    token_ids: tuple[int, ...]
-    token_texts: tuple[str, ...]
-    tokens_per_s: float | None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
-    """How a race ended. ``first_difference`` is (position, plain's token, the other's)."""
-
-    speedup: float | None
-    identical: bool
-    first_difference: tuple[int, str, str] | None
-    expected_identical: bool
-
-
-def judge(plain: Runner, speculative: Runner, *, expected_identical: bool) -> Verdict:
-    """Compare two runs of the same prompt."""
-    speedup = None
-    if plain.tokens_per_s and speculative.tokens_per_s:
-        speedup = speculative.tokens_per_s / plain.tokens_per_s
-    return Verdict(
-        speedup,
-        plain.token_ids == speculative.token_ids,
-        first_difference(plain, speculative),
-        expected_identical,
-    )
-
-
-def first_difference(one: Runner, other: Runner) -> tuple[int, str, str] | None:
-    """Position and both tokens where two runs part; a run that ended has no token there."""
-    if one.token_ids == other.token_ids:
-        return None
-    shared = min(len(one.token_ids), len(other.token_ids))
-    position = next((i for i in range(shared) if one.token_ids[i] != other.token_ids[i]), shared)
-    return position, _token(one, position), _token(other, position)
-
-
-def _token(runner: Runner, position: int) -> str:
-    return runner.token_texts[position] if position < len(runner.token_texts) else "(end)"

@@ -120,7 +120,7 @@ def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan)
     if prompt.token_ids:
         request = asked(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
         finished, total = hear(service, request)
-        return Answer((finished.token_ids,), total)
+        return Answer((finished.token_ids or (),), total)
     history: list[Message] = []
     total, replies = Statistics(), []
     for turn in prompt.turns:
@@ -128,7 +128,7 @@ def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan)
         request = asked(messages=tuple(history), reuse_cache=len(history) > 1)
         finished, statistics = hear(service, request)
         history.append(Message("assistant", finished.text))
-        replies.append(finished.token_ids)
+        replies.append(finished.token_ids or ())
         total = total + statistics
     return Answer(tuple(replies), total)
 

@@ -193,12 +193,12 @@ def _ask(
         tally.add(event)
         match event:
             case Started():
-                prompt = event.prompt_tokens
+                prompt = event.prompt_tokens or ()
             case Failed():
                 raise ForetokenError(event.message)
             case Finished():
                 total = tally.statistics()
-                return _Reply(prompt, event.token_ids, total.drafted, total.accepted)
+                return _Reply(prompt, event.token_ids or (), total.drafted, total.accepted)
     raise AssertionError("a generation ends with Finished or Failed")
 
 

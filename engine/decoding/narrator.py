@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
-from engine.events import Drafted, Emitted, Event, Finished, FinishReason, Origin, Piece, Round
+from engine.events import Emitted, Event, Finished, FinishReason, Origin, Round, Token
 from engine.request import Request
 
 
@@ -20,6 +20,7 @@ class Narrator:
         self.codec, self.ending = codec, ending
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(request.stop)
+        self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []
 
@@ -37,32 +38,24 @@ class Narrator:
     def _emitted(self, round: Round) -> Emitted:
         """Adds the round's tokens to the text, up to a stop string."""
         visible: list[str] = []
-        pieces: list[Piece] = []
+        tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
         for token, origin, p in zip(round.tokens[: round.emitted], origins, shown_p, strict=False):
             text = self.detokenizer.push(token)
-            pieces.append(Piece(token, text, origin, p))
+            tokens.append(Token(token, text, self.end, origin, p))
+            self.end += len(text)
             visible.append(self.stops.push(text))
             if self.stops.stopped:
                 break
-        self.tokens += [piece.token for piece in pieces]
+        self.tokens += [token.id for token in tokens]
         self.text += visible
         return Emitted(
-            round=replace(round, emitted=len(pieces)),
-            pieces=tuple(pieces),
-            drafted=self._drafted(round),
-            next_text=self.codec.token_text(round.next_token),
             text="".join(visible),
-        )
-
-    def _drafted(self, round: Round) -> tuple[Drafted, ...]:
-        accepted = frozenset(round.accepted_path)
-        return tuple(
-            Drafted(token, self.codec.token_text(token), node in accepted, p, q)
-            for node, (token, p, q) in enumerate(
-                zip(round.tree.tokens, round.p, round.q, strict=True)
-            )
+            tokens=tuple(tokens),
+            round=replace(round, emitted=len(tokens)),
+            drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
+            next_text=self.codec.token_text(round.next_token),
         )
 
     def _finished(self, reason: FinishReason) -> Finished:

@@ -113,9 +113,9 @@ def _answer(
     said: tuple[int, ...] = ()
     for event in session.run(request, lambda: False):
         if isinstance(event, Started):
-            prompt = event.prompt_tokens
+            prompt = event.prompt_tokens or ()
         elif isinstance(event, Finished):
-            said = event.token_ids
+            said = event.token_ids or ()
     tokens = (*prompt, *said)
     states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
     return RecordedReply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)

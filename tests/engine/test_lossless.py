@@ -327,6 +327,8 @@ def test_a_round_shows_what_the_rule_decided_on(embedded: Pair) -> None:
             asked(PROMPTS[0], sampling, speculation), lambda: False
         ):
             if isinstance(event, Emitted):
-                for drafted in event.drafted:
-                    assert drafted.q is not None and 0 < drafted.q <= 1
-                    assert drafted.p is not None or not drafted.accepted
+                turn = event.round
+                assert turn is not None
+                for node, (p, q) in enumerate(zip(turn.p, turn.q, strict=True)):
+                    assert q is not None and 0 < q <= 1
+                    assert p is not None or node not in turn.accepted_path

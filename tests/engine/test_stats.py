@@ -22,6 +22,7 @@ from engine.events import (
     Round,
     Started,
     Timing,
+    Token,
     Tree,
 )
 from engine.stats import Statistics, Tally
@@ -52,7 +53,7 @@ def emitted(
         timing=timing,
         emitted=accepted + 1 - cut,
     )
-    return Emitted(turn, (), (), "", "")
+    return Emitted(text="", round=turn)
 
 
 def told(*events: Event) -> Statistics:
@@ -142,3 +143,36 @@ def test_several_replies_add_up_as_if_they_were_one() -> None:
 def test_a_trace_gives_the_same_statistics() -> None:
     lines = [json.dumps(trace.to_json(event)) for event in REPLY]
     assert told(*trace.read(lines)) == told(*REPLY)
+
+
+def texts(*counts_and_stamps: tuple[int, float | None]) -> tuple[Event, ...]:
+    """What an engine tells that shows no rounds: so many tokens, and when they came."""
+    token = Token(1, "a", 0)
+    return tuple(Emitted(text="a" * n, tokens=(token,) * n, at=at) for n, at in counts_and_stamps)
+
+
+def test_without_rounds_the_speed_comes_from_time_stamps() -> None:
+    figures = told(*texts((2, 0.5), (3, 1.0), (1, 1.5)))
+    assert (figures.rounds, figures.drafted, figures.completion_tokens) == (0, 0, 6)
+    assert figures.tokens_per_s == pytest.approx(4 / 1.0)  # behind the first event
+    assert figures.time_to_first_token_s == pytest.approx(0.5)
+    assert figures.mean_acceptance_length is None
+    twice = figures + figures
+    assert twice.tokens_per_s == pytest.approx(4.0)
+
+
+def test_without_rounds_and_stamps_there_is_no_speed() -> None:
+    figures = told(*texts((2, None), (3, None)))
+    assert figures.completion_tokens == 5
+    assert figures.tokens_per_s is None
+    assert figures.time_to_first_token_s is None
+
+
+def test_tokens_told_only_in_the_end_are_counted() -> None:
+    figures = told(
+        Started("far", "-", "-", None, None),
+        Emitted(text="ab"),
+        Finished(FinishReason.STOP, "", "ab", (1, 2)),
+    )
+    assert (figures.prompt_tokens, figures.completion_tokens) == (0, 2)
+    assert figures.tokens_per_s is None

@@ -15,19 +15,18 @@ from engine.errors import InvalidRequest
 from engine.events import (
     Budget,
     Decision,
-    Drafted,
     Emitted,
     Event,
     Failed,
     Finished,
     FinishReason,
     Origin,
-    Piece,
     Prefilled,
     Queued,
     Round,
     Started,
     Timing,
+    Token,
     Tree,
 )
 
@@ -61,21 +60,23 @@ rounds = st.builds(
     timing=st.builds(Timing, draft_s=seconds, verify_s=seconds, total_s=seconds),
     emitted=counts,
 )
-pieces = st.builds(Piece, token=counts, text=st.text(), origin=origins, p=chances)
-drafts = st.builds(
-    Drafted, token=counts, text=st.text(), accepted=st.booleans(), p=chances, q=chances
+tokens = st.builds(
+    Token, id=counts, text=st.text(), start=counts, origin=st.none() | origins, p=chances
 )
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Queued, ahead=counts),
-    st.builds(Started, prompt_tokens=ids, seed=counts),
+    st.builds(Started, prompt_tokens=st.none() | ids, seed=st.none() | counts),
     st.builds(Prefilled, tokens=counts, reused=counts, seconds=seconds),
     st.builds(
         Emitted,
-        round=rounds,
-        pieces=st.lists(pieces, max_size=3).map(tuple),
-        drafted=st.lists(drafts, max_size=3).map(tuple),
+        text=st.text(),
+        tokens=st.none() | st.lists(tokens, max_size=3).map(tuple),
+        round=st.none() | rounds,
+        drafted=st.lists(st.text(), max_size=3).map(tuple),
+        next_text=st.text(),
+        at=st.none() | seconds,
     ),
-    st.builds(Finished, reason=st.sampled_from(FinishReason), token_ids=ids),
+    st.builds(Finished, reason=st.sampled_from(FinishReason), token_ids=st.none() | ids),
     st.builds(Failed),
 )
 
@@ -90,8 +91,8 @@ def test_events_survive_the_way_to_json_lines_and_back(kept: list[Event]) -> Non
 
 
 def test_every_event_says_its_type() -> None:
-    assert trace.to_json(Queued(2)) == {"type": "queued", "ahead": 2}
-    assert trace.to_json(Failed("no")) == {"type": "failed", "message": "no"}
+    assert trace.to_json(Queued(2)) == {"v": 2, "type": "queued", "ahead": 2}
+    assert trace.to_json(Failed("no")) == {"v": 2, "type": "failed", "message": "no"}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,8 @@ def test_every_event_says_its_type() -> None:
         {"type": "queued", "ahead": 1, "behind": 2},
         {"type": "finished", "reason": "bored", "tail": "", "text": "", "token_ids": []},
         {"type": "emitted", "round": {}},
+        {"v": 2, "type": "emitted", "text": "", "tokens": [{}], "round": None},
+        {"v": "two", "type": "queued", "ahead": 1},
         {"type": "started", "prompt_tokens": 5},
         [1, 2],
         "queued",
@@ -120,6 +123,11 @@ def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
     lines = [json.dumps(trace.to_json(Queued(1))), "", '{"type": "que']
     with pytest.raises(InvalidRequest, match="line 3"):
         list(trace.read(lines))
+
+
+def test_a_newer_version_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InvalidRequest, match="Update Foretoken"):
+        trace.from_json({"v": trace.VERSION + 1, "type": "queued", "ahead": 1})
 
 
 def test_a_trace_from_before_controllers_decided_is_still_read() -> None:

@@ -123,7 +123,7 @@ class Loop(Ours):
             context, self.target, self.proposer, Fixed(self.depth), Judge(sampler),
             Ending(limit, ()), self.entrant.setting,
         ):  # fmt: skip
-            tally.add(Emitted(round, (), (), "", ""))
+            tally.add(Emitted(text="", round=round))
         found = tally.statistics()
         self.statistics = self.statistics + found
         return Reply(tuple(context.output), found.completion_tokens, found.decode_s)

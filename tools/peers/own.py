@@ -91,7 +91,7 @@ class OwnContender:
             reuse_cache=False,
         )
         finished, statistics = hear(self.service, request)
-        return Reply(finished.token_ids, statistics.completion_tokens, statistics.decode_s)
+        return Reply(finished.token_ids or (), statistics.completion_tokens, statistics.decode_s)
 
     def close(self) -> None:
         self.service.close()
@@ -157,7 +157,7 @@ class SimulatedContender:
         )
         tally = Tally()
         for round in rounds:
-            tally.add(Emitted(round, (), (), "", ""))
+            tally.add(Emitted(text="", round=round))
         found = tally.statistics()
         self.acceptance_rate = found.acceptance_rate
         return Reply(tuple(context.output), found.completion_tokens, found.decode_s)

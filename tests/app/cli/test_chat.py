@@ -126,7 +126,7 @@ def test_the_trace_holds_every_round(foretoken: Foretoken, stories: Path, tmp_pa
     assert len(rounds) == reply["rounds"]
     assert sum(len(event.round.tree) for event in rounds) == reply["drafted"]
     assert sum(len(event.round.accepted_path) for event in rounds) == reply["accepted"]
-    assert [piece.token for event in rounds for piece in event.pieces] == reply["token_ids"]
+    assert [token.id for event in rounds for token in event.tokens] == reply["token_ids"]
     assert isinstance(events[-1], Finished)
     assert events[-1].text == reply["text"]
     tally = Tally()

@@ -201,14 +201,14 @@ def test_logprobs_are_the_targets_one_for_each_token(server, client: OpenAI) -> 
         model=server.model, messages=ASK, max_tokens=20, logprobs=True
     )
     entries = reply.choices[0].logprobs.content
-    pieces = [
-        piece
+    tokens = [
+        token
         for event in server.recorder.traces[0]
         if isinstance(event, Emitted)
-        for piece in event.pieces
+        for token in event.tokens
     ]
     assert len(entries) == reply.usage.completion_tokens
-    assert [entry.logprob for entry in entries] == [math.log(piece.p) for piece in pieces]
+    assert [entry.logprob for entry in entries] == [math.log(token.p) for token in tokens]
     assert "".join(entry.token for entry in entries) == reply.choices[0].message.content
     assert b"".join(bytes(entry.bytes) for entry in entries).decode() == (
         reply.choices[0].message.content

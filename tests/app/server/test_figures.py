@@ -24,9 +24,6 @@ def round_of(drafted: int, accepted: int) -> Emitted:
             timing=Timing(0.1, 0.3, 0.5),
             emitted=accepted + 1,
         ),
-        pieces=(),
-        drafted=(),
-        next_text="",
         text="",
     )
 
@@ -77,7 +74,7 @@ def test_nothing_done_yet_has_figures_too() -> None:
     assert drafting is not None
     assert drafting["acceptance_histogram"] == [0, 0, 0, 0]
     assert drafting["mean_acceptance_length"] == 1
-    assert figures.timings(answered().statistics)["predicted_per_second"] == 0
+    assert figures.timings(answered().reply.statistics)["predicted_per_second"] == 0
 
 
 def test_plain_decoding_drafts_nothing() -> None:

@@ -18,19 +18,18 @@ from pathlib import Path
 from engine.errors import ContextExceeded, NotLoaded
 from engine.events import (
     Budget,
-    Drafted,
     Emitted,
     Event,
     Failed,
     Finished,
     FinishReason,
     Origin,
-    Piece,
     Prefilled,
     Queued,
     Round,
     Started,
     Timing,
+    Token,
     Tree,
 )
 from engine.local.service import Loaded
@@ -149,8 +148,15 @@ class ScriptedGeneration:
             q = tuple(0.8 - 0.05 * i for i in range(len(drafts)))
             origin = Origin.CORRECTION if wrong else Origin.BONUS
             origins = [Origin.DRAFT] * right + ([] if cut else [origin])
+            place = len("".join(done))
+            told = []
+            for token, where in zip(emitted, origins, strict=True):
+                told.append(Token(number(token), token, place, where, 0.9))
+                place += len(token)
             yield Emitted(
-                Round(
+                text="".join(emitted),
+                tokens=tuple(told),
+                round=Round(
                     index,
                     speculation.proposer,
                     Budget(depth, depth),
@@ -164,16 +170,8 @@ class ScriptedGeneration:
                     Timing(seconds / 4, seconds / 2, seconds),
                     len(emitted),
                 ),
-                tuple(
-                    Piece(number(token), token, where, 0.9)
-                    for token, where in zip(emitted, origins, strict=True)
-                ),
-                tuple(
-                    Drafted(number(token), token, i < right, p[i], q[i])
-                    for i, token in enumerate(drafts)
-                ),
-                after,
-                "".join(emitted),
+                drafted=tuple(drafts),
+                next_text=after,
             )
             done += emitted
         if self._cancelled.is_set():

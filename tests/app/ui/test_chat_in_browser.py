@@ -215,7 +215,7 @@ def test_a_thousand_tokens_stream_in_many_updates_and_are_sent_once(page, app):
     ask(page, "Write 1000 tokens.")
     times = page.evaluate(drawn)
     rounds = [event for event in last_trace(app) if event["type"] == "emitted"]
-    assert sum(len(event["pieces"]) for event in rounds) >= 1000
+    assert sum(len(event["tokens"]) for event in rounds) >= 1000
     assert page.locator(".lane").count() == len(rounds)
     assert len(times) >= 20  # some 200 rounds in a few seconds: neither at once nor in blocks
     # Some 250 bytes a round and 300 an update: sent whole each time, it would be megabytes.

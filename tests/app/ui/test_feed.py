@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -48,13 +49,37 @@ def test_a_late_reader_gets_everything_at_once():
     assert awaited(read(feed)) == [{"n": 0}]
 
 
-def test_a_question_waits_for_something_to_tell():
+def test_a_question_waits_for_something_to_tell_and_is_woken_from_another_thread():
     feed = Feed()
-    threading.Timer(0.2, feed.append, [{"n": 0}]).start()
-    started = time.monotonic()
-    packet = awaited(since(feed, 0))
-    assert packet["events"] == [{"n": 0}]
-    assert time.monotonic() - started > 0.1
+
+    async def ask() -> dict:
+        asked = asyncio.ensure_future(since(feed, 0, patience=60))
+        await asyncio.sleep(0)  # it has looked, found nothing, and waits
+        assert not asked.done()
+        threading.Thread(target=feed.append, args=[{"n": 0}]).start()
+        return await asked
+
+    assert awaited(ask())["events"] == [{"n": 0}]
+
+
+def test_a_question_ends_when_the_feed_is_closed_or_its_patience_is_over():
+    feed = Feed()
+    assert awaited(since(feed, 0, patience=0.01)) == {"events": [], "stats": None, "done": False}
+    feed.close()
+    assert awaited(since(feed, 0, patience=60))["done"]
+
+
+def test_nobody_is_woken_any_more_whose_event_loop_is_closed():
+    feed = Feed()
+
+    async def leave() -> None:
+        left = asyncio.ensure_future(since(feed, 0))
+        await asyncio.sleep(0)
+        assert not left.done()
+
+    awaited(leave())
+    feed.append({"n": 0})
+    assert feed._watchers == []
 
 
 def test_no_tag_can_begin_in_what_passes_through_a_component():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.race import LANES, Race, plan
+from app.ui.race import LANES, Race, first_difference, plan, same_words, speedup
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest
+from engine.events import Emitted, Finished, FinishReason, Token
+from engine.reply import ReplyState
 from tests.app.ui.scripted import ScriptedService
 
 
@@ -69,3 +71,31 @@ def test_a_failure_ends_the_race_in_words():
 def test_a_race_without_a_question_or_a_rival_is_refused(prompt, settings):
     with pytest.raises(InvalidRequest):
         plan(prompt, settings)
+
+
+def reply(words: str, *, tokens: bool = True) -> ReplyState:
+    """What an engine that shows no rounds says: each letter is a token, one every tenth of a second."""
+    told = tuple(Token(ord(letter), letter, i) for i, letter in enumerate(words))
+    state = ReplyState()
+    for i, token in enumerate(told):
+        state.add(Emitted(text=token.text, tokens=(token,) if tokens else None, at=1 + i / 10))
+    ids = tuple(token.id for token in told) if tokens else None
+    state.add(Finished(FinishReason.STOP, "", words, ids))
+    return state
+
+
+def test_the_first_difference_names_both_tokens():
+    assert first_difference(reply("abc"), reply("ax")) == (1, "b", "x")
+    assert first_difference(reply("abc"), reply("ab")) == (2, "c", "(end)")
+    assert first_difference(reply("ab"), reply("ab")) is None
+
+
+def test_texts_are_compared_where_an_engine_tells_no_tokens():
+    assert same_words(reply("ab", tokens=False), reply("ab"))
+    assert not same_words(reply("ab", tokens=False), reply("ax", tokens=False))
+    assert first_difference(reply("ab", tokens=False), reply("ax", tokens=False)) is None
+
+
+def test_a_race_without_speeds_has_no_speedup():
+    assert speedup(reply("abcd"), reply("abcd")) == pytest.approx(1)
+    assert speedup(reply("abcd"), reply("abcd", tokens=False)) is None

@@ -45,7 +45,7 @@ def test_origin_marks_switch_on_finished_messages_at_once(page, app):
     page.get_by_label("Mark origins in the message").check()
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert page.locator(".msg.assistant .body").inner_text() == text
-    pieces = [p for e in last_trace(app) if e["type"] == "emitted" for p in e["pieces"]]
+    tokens = [t for e in last_trace(app) if e["type"] == "emitted" for t in e["tokens"]]
     for origin, kind in (("draft", "accepted"), ("correction", "correction"), ("bonus", "bonus")):
         shown = "".join(page.locator(f".msg.assistant .mark.{kind}").all_text_contents())
-        assert shown == "".join(piece["text"] for piece in pieces if piece["origin"] == origin)
+        assert shown == "".join(token["text"] for token in tokens if token["origin"] == origin)

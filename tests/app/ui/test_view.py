@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.ui import view
-from app.ui.view import Runner
 from engine import trace
 from engine.events import (
     Budget,
-    Drafted,
     Emitted,
     Failed,
     Finished,
     FinishReason,
     Origin,
-    Piece,
     Prefilled,
     Queued,
     Round,
     Started,
     Timing,
+    Token,
     Tree,
 )
+from engine.reply import ReplyState
 
 TIMING = Timing(0.01, 0.02, 0.04)
 
@@ -42,11 +42,19 @@ def turn(tree: Tree, accepted: tuple[int, ...], emitted: int | None = None) -> R
 
 def emitted(words: list[str], accepted: int, next_text: str) -> Emitted:
     the_round = turn(Tree.chain(range(len(words))), tuple(range(accepted)))
-    pieces = [Piece(i, words[i], Origin.DRAFT, 0.5) for i in range(accepted)]
-    pieces.append(Piece(9, next_text, the_round.origin, 0.5))
-    drafted = tuple(Drafted(i, word, i < accepted, 0.25, 0.75) for i, word in enumerate(words))
-    text = "".join(piece.text for piece in pieces)
-    return Emitted(the_round, tuple(pieces), drafted, next_text, text)
+    tokens, start = [], 0
+    for i in range(accepted):
+        tokens.append(Token(i, words[i], start, Origin.DRAFT, 0.5))
+        start += len(words[i])
+    tokens.append(Token(9, next_text, start, the_round.origin, 0.5))
+    text = "".join(token.text for token in tokens)
+    return Emitted(
+        text=text,
+        tokens=tuple(tokens),
+        round=replace(the_round, p=(0.25,) * len(words), q=(0.75,) * len(words)),
+        drafted=tuple(words),
+        next_text=next_text,
+    )
 
 
 def test_what_stands_behind_the_first_rejection_was_not_judged():
@@ -77,19 +85,19 @@ def test_a_round_carries_chips_marks_and_text():
 
 def test_a_round_that_drafted_a_tree_tells_the_parents():
     tree = Tree((1, 2, 3), (-1, -1, 0))
-    drafted = tuple(Drafted(node, " x", False, None, 0.5) for node in range(3))
-    shown = view.show(Emitted(turn(tree, ()), (), drafted, " d", " d"))
+    shown = view.show(Emitted(text=" d", round=turn(tree, ()), drafted=(" x",) * 3, next_text=" d"))
     assert shown["b"] == (-1, -1, 0)
     assert "b" not in view.show(emitted([" a", " b"], 1, " d"))
 
 
 def test_marks_count_as_javascript_does_and_leave_out_tokens_without_text():
-    pieces = [
-        Piece(1, "😀", Origin.DRAFT, None),
-        Piece(2, "", Origin.DRAFT, None),
-        Piece(3, "é", Origin.BONUS, None),
+    tokens = [
+        Token(1, "😀", 0, Origin.DRAFT),
+        Token(2, "", 1, Origin.DRAFT),
+        Token(3, "é", 1, Origin.BONUS),
+        Token(4, "漢字", 2),
     ]
-    assert view.marks(pieces) == "a2 b1"
+    assert view.marks(tokens) == "a2 b1 n2"
 
 
 @given(st.text())
@@ -110,34 +118,34 @@ def test_every_event_can_be_shown_as_json():
     assert kinds == ["queued", "started", "prefilled", "round", "finished", "failed"]
 
 
-def test_a_reply_folds_to_text_marks_state_and_statistics():
-    reply = view.Reply()
-    reply.add(Started("m", "draft", "greedy", (1, 2, 3)))
-    reply.add(emitted(["a", "b"], 1, "c"))
-    assert reply.status == "running"
-    reply.add(emitted(["d"], 1, "e"))
-    reply.add(Finished(FinishReason.LENGTH, "!", "acde!", (0, 9, 0, 9)))
-    assert (reply.text, reply.marks, reply.status) == ("acde!", "a1 c1 a1 b1", "length")
-    totals = view.totals(reply.statistics)
-    assert totals["rounds"] == 2
-    assert totals["drafted"] == 3
-    assert totals["accepted"] == 2
-    assert totals["mean_acceptance_length"] == 2
-    assert totals["completion_tokens"] == 4
+def test_an_engine_that_tells_text_alone_is_shown_without_marks_and_lanes():
+    assert view.show(Emitted(text="Hi")) == {"t": "text", "k": "", "s": "Hi"}
+    reply = ReplyState()
+    for event in (Started("m", "-", "-", None, None), Emitted(text="Hi")):
+        reply.add(event)
+        json.dumps(view.show(event))
+    assert view.status(reply) == "running"
+    assert view.totals(reply.statistics)["tokens_per_s"] is None
+    reply.add(Finished(FinishReason.STOP, "!", "Hi!", None))
+    assert (reply.text, view.status(reply), reply.tokens, reply.token_ids) == (
+        "Hi!",
+        "done",
+        None,
+        None,
+    )
 
 
-def test_a_failure_keeps_its_message():
-    reply = view.Reply()
+def test_a_failure_is_stored_as_one():
+    reply = ReplyState()
     reply.add(Failed("out of memory"))
-    assert (reply.status, reply.error) == ("failed", "out of memory")
+    assert (view.status(reply), reply.error) == ("failed", "out of memory")
 
 
 def test_a_kept_trace_gives_the_same_lanes_and_totals():
-    events = [emitted(["a", "b"], 1, "c"), emitted(["d"], 1, "e")]
-    lines = [json.dumps(trace.to_json(event)) for event in events]
-    shown, statistics = view.rounds(lines)
-    assert shown == [view.show(event) for event in events]
-    assert statistics["accepted"] == 2
+    events = [emitted(["a", "b"], 1, "c"), emitted(["d"], 1, "e"), Emitted(text="f")]
+    shown, totals = view.rounds([trace.to_line(event) for event in events])
+    assert shown == [view.show(event) for event in events[:2]]
+    assert totals["accepted"] == 2
 
 
 def test_a_question_that_was_never_answered_leaves_the_history():
@@ -149,21 +157,3 @@ def test_a_question_that_was_never_answered_leaves_the_history():
         ("assistant", "B"),
         ("user", "c"),
     ]
-
-
-def test_equal_runs_have_no_first_difference():
-    run = Runner((1, 2), ("a", "b"), 10.0)
-    fast = Runner((1, 2), ("a", "b"), 25.0)
-    verdict = view.judge(run, fast, expected_identical=True)
-    assert (verdict.speedup, verdict.identical, verdict.first_difference) == (2.5, True, None)
-
-
-def test_the_first_difference_names_both_tokens():
-    one = Runner((1, 2, 3), ("a", "b", "c"), 10.0)
-    assert view.first_difference(one, Runner((1, 4), ("a", "x"), None)) == (1, "b", "x")
-    assert view.first_difference(one, Runner((1, 2), ("a", "b"), None)) == (2, "c", "(end)")
-
-
-def test_a_race_without_speeds_has_no_speedup():
-    run = Runner((), (), None)
-    assert view.judge(run, run, expected_identical=True).speedup is None

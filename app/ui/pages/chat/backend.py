@@ -114,8 +114,8 @@ class ChatBackend:
     def rounds(self, data: View) -> View:
         """The lanes and totals of a finished reply."""
         lines = self.store.trace(int(data["message"]))
-        shown, statistics = view.rounds(lines)
-        return {"rounds": shown, "stats": view.totals(statistics) if shown else None}
+        shown, totals = view.rounds(lines)
+        return {"rounds": shown, "stats": totals if shown else None}
 
     def _stop_chat(self, chat: int) -> None:
         writing = self.writings.of_chat(chat)
@@ -189,7 +189,7 @@ def show_message(message: StoredMessage) -> View:
         "marks": message.marks,
         "status": message.status,
         "error": message.error,
-        "stats": view.totals(message.statistics) if message.statistics else None,
+        "stats": view.kept_totals(message.statistics) if message.statistics else None,
     }
 
 

@@ -21,7 +21,7 @@ def test_cancelling_ends_the_reply_within_one_round(session: Session) -> None:
     assert finished.reason is FinishReason.CANCELLED
     rounds = [event for event in events if isinstance(event, Emitted)]
     assert len(rounds) <= 3
-    assert finished.token_ids == tuple(piece.token for e in rounds for piece in e.pieces)
+    assert finished.token_ids == tuple(token.id for e in rounds for token in e.tokens)
 
 
 def test_a_reply_ends_at_max_tokens_or_where_the_context_ends(

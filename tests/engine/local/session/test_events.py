@@ -13,21 +13,20 @@ def test_events_come_in_order_and_agree_with_each_other(session: Session) -> Non
     assert [type(event) for event in events[:2]] == [Started, Prefilled]
     emitted = [event for event in events if isinstance(event, Emitted)]
     assert len(emitted) == len(events) - 3
-    pieces = [piece for event in emitted for piece in event.pieces]
-    assert tuple(piece.token for piece in pieces) == finished.token_ids
-    assert len(finished.token_ids) == 20
+    tokens = [token for event in emitted for token in event.tokens or ()]
+    assert tuple(token.id for token in tokens) == finished.token_ids
+    assert len(tokens) == 20
     assert "".join(event.text for event in emitted) + finished.tail == finished.text
     for event in emitted:
         turn = event.round
-        assert len(event.pieces) == turn.emitted
-        assert [node.token for node in event.drafted] == list(turn.tree.tokens)
-        assert [node.accepted for node in event.drafted] == [
-            index in turn.accepted_path for index in range(len(turn.tree))
-        ]
+        assert turn is not None and event.tokens is not None
+        assert len(event.tokens) == turn.emitted
+        assert list(event.drafted) == [session.codec.token_text(t) for t in turn.tree.tokens]
         accepted = len(turn.accepted_path)
-        for index, piece in enumerate(event.pieces):
-            assert piece.origin is (Origin.DRAFT if index < accepted else turn.origin)
-            assert piece.p is not None and 0 < piece.p <= 1
+        for index, token in enumerate(event.tokens):
+            assert token.origin is (Origin.DRAFT if index < accepted else turn.origin)
+            assert token.p is not None and 0 < token.p <= 1
+            assert finished.text[token.start :].startswith(token.text)
 
 
 def test_a_reply_can_be_made_again_from_the_seed_it_tells(session: Session) -> None:

@@ -1,0 +1,160 @@
+"""Files that earlier versions wrote open for ever, and say what they said then (tests/data/README.md)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.defaults import Defaults, Winner
+from app.store import Store, StoreError
+from app.ui import view
+from engine import trace
+from engine.events import Emitted, Event, FinishReason, Origin, Started
+from engine.reply import ReplyState
+from tests.support.places import ROOT
+
+V1 = ROOT / "tests" / "data" / "v1"
+
+
+def expected(name: str) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads((V1 / name).read_text(encoding="utf-8"))
+    return value
+
+
+def as_stored(reply: ReplyState) -> dict[str, Any]:
+    """What the store keeps of a reply; through JSON, as there."""
+    kept: dict[str, Any] = json.loads(
+        json.dumps(
+            {
+                "text": reply.text,
+                "marks": view.marks(reply.tokens or ()),
+                "status": view.status(reply),
+                "statistics": view.numbers(reply.statistics),
+            }
+        )
+    )
+    return kept
+
+
+def replies() -> list[list[Event]]:
+    """The old trace, reply by reply."""
+    found: list[list[Event]] = []
+    with (V1 / "trace.jsonl").open(encoding="utf-8") as lines:
+        for event in trace.read(lines):
+            if isinstance(event, Started):
+                found.append([])
+            found[-1].append(event)
+    return found
+
+
+def folded(events: list[Event]) -> ReplyState:
+    reply = ReplyState()
+    for event in events:
+        reply.add(event)
+    return reply
+
+
+def test_an_old_trace_gives_the_same_text_marks_and_statistics() -> None:
+    for events, (name, before) in zip(
+        replies(), expected("trace.expected.json").items(), strict=True
+    ):
+        found = as_stored(folded(events))
+        assert found["statistics"].items() >= before["statistics"].items(), name
+        assert found | {"statistics": None} == before | {"statistics": None}, name
+
+
+def test_an_old_trace_holds_what_it_is_kept_for() -> None:
+    """Otherwise the test above would prove less than it says."""
+    states = {
+        name: state for name, state in zip(expected("trace.expected.json"), replies(), strict=True)
+    }
+    rounds = {
+        name: [e.round for e in events if isinstance(e, Emitted) and e.round]
+        for name, events in states.items()
+    }
+    assert any(not turn.tree.is_chain for turn in rounds["tree"])
+    assert any(turn.budget.decision for turn in rounds["auto"])
+    assert {turn.origin for turn in rounds["stop"]} == {Origin.CORRECTION, Origin.BONUS}
+    assert folded(states["stop"]).reason is FinishReason.STOP
+    assert folded(states["cancelled"]).reason is FinishReason.CANCELLED
+
+
+def test_tokens_of_an_old_trace_know_their_places() -> None:
+    for events in replies():
+        reply = folded(events)
+        assert reply.tokens
+        joined = "".join(token.text for token in reply.tokens)
+        assert joined.startswith(reply.text)
+        for token in reply.tokens:
+            assert joined[token.start : token.start + len(token.text)] == token.text
+
+
+def test_an_old_trace_written_again_is_the_same() -> None:
+    for events in replies():
+        assert list(trace.read(map(trace.to_line, events))) == events
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A data folder of the first version."""
+    for name in ("chats.db", "defaults.json"):
+        shutil.copy(V1 / name, tmp_path / name)
+    return tmp_path
+
+
+def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(old: Path) -> None:
+    for _ in range(2):  # the second time nothing is to be done
+        with closing(Store(old)) as store:
+            assert store.setting("panel") == {"depth": 4}
+            for chat, before in expected("chats.expected.json").items():
+                messages = store.messages(int(chat))
+                assert [(m.role, m.text, m.marks) for m in messages] == [
+                    (m["role"], m["text"], m["marks"]) for m in before
+                ]
+                for message, was in zip(messages, before, strict=True):
+                    cut = was["status"] == "running"
+                    assert message.status == ("interrupted" if cut else was["status"])
+                    assert message.statistics == was["statistics"]
+                    if message.role == "assistant" and not cut:
+                        reply = folded(list(trace.read(store.trace(message.id))))
+                        assert reply.text == message.text
+                        assert view.marks(reply.tokens or ()) == message.marks
+            assert len(store.chats()) == 2
+    with closing(Store(old)) as store:
+        chat = store.new_chat()
+        assert chat == 3
+
+
+def test_an_old_default_is_still_the_default(old: Path) -> None:
+    (default,) = Defaults(old).all().values()
+    assert default.winner == Winner("draft", "auto", 15, 1.62, 12)
+    assert default.kinds["json"].proposer == "ngram"
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(old: Path) -> None:
+    Store(old).close()
+    with closing(sqlite3.connect(old / "chats.db")) as newer:
+        newer.execute(
+            "insert into _sqlite_migrations (migration_set, name, applied_at) "
+            "values ('foretoken', '0999_tomorrow', '')"
+        )
+        newer.commit()
+    with pytest.raises(StoreError, match="newer version of Foretoken \\(0999_tomorrow\\)"):
+        Store(old)
+    with closing(sqlite3.connect(old / "chats.db")) as found:
+        statuses = found.execute("select count(*) from messages").fetchone()
+    assert statuses == (sum(map(len, expected("chats.expected.json").values())),)
+
+
+def test_a_damaged_database_is_refused_and_left_as_it_is(old: Path) -> None:
+    damaged = b"no database at all " * 300
+    (old / "chats.db").write_bytes(damaged)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Store(old)
+    assert (old / "chats.db").read_bytes() == damaged
