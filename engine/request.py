@@ -13,7 +13,9 @@ from enum import StrEnum
 from engine.errors import InvalidRequest
 
 MAX_DEPTH = 15
-"""With the pending token, 16 rows: what every kernel verifies in one pass."""
+"""Most tokens that a round drafts."""
+MAX_ROWS = MAX_DEPTH + 1
+"""With the pending token: the rows that every kernel verifies in one pass, with the bits of one row."""
 
 FIXED_DEPTH = 4
 """What ``fixed`` drafts where no depth is given."""

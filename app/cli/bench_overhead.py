@@ -46,15 +46,17 @@ def overhead(
 
 def reader() -> Reader:
     """Who follows a reply as the chat page does: its view, its totals, its line in the trace."""
-    from app.ui.view import Reply, totals
+    from app.ui import view
     from engine import trace
     from engine.events import Event
+    from engine.reply import ReplyState
 
-    reply = Reply()
+    reply = ReplyState()
 
     def read(event: Event) -> None:
         reply.add(event)
-        totals(reply.statistics)
+        view.show(event)
+        view.totals(reply.statistics)
         json.dumps(trace.to_json(event), separators=(",", ":"))
 
     return read

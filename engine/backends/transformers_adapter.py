@@ -21,8 +21,10 @@ from transformers import DynamicCache, PreTrainedModel
 from engine.backends import experts
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
+from engine.request import MAX_ROWS
 
-WINDOW = 16
+WINDOW = MAX_ROWS
+"""Positions of one window: so the rows of a round lie in two of them at most."""
 PREFILL_WINDOWS = 16
 
 

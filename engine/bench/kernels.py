@@ -19,7 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.verify_cost import ROWS, step_times
-from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu import nf4
+from engine.kernels.cpu.factory import kernels_for
 from engine.kernels.cpu.linear import Linear, make_linear
 from engine.kernels.native import library as native
 from engine.models.base import Model
@@ -64,12 +65,8 @@ class Kernel:
 KERNELS = {
     "fp32": Kernel(make_linear, 4, torch.float32),
     "bf16": Kernel(lambda weight: make_linear(weight.bfloat16()), 2, torch.bfloat16),
-    "int8": Kernel(lambda weight: int8.make_int8(int8.quantise(weight)), 1, torch.float32),
-    "nf4": Kernel(
-        lambda weight: nf4.make_nf4(nf4.quantise(weight), nf4.PanelBudget(0)),
-        0.5 + 2 / nf4.BLOCK,
-        torch.bfloat16,
-    ),
+    "int8": Kernel(kernels_for("int8", torch.float32).linear, 1, torch.float32),
+    "nf4": Kernel(kernels_for("nf4", torch.float32).linear, 0.5 + 2 / nf4.GROUP, torch.float32),
 }
 """By the names of ``--quantization``."""
 
@@ -91,8 +88,8 @@ def kernels() -> dict[str, Kernel]:
     known = UNBOUND | KERNELS
     library = native.ready()
     if library is not None:
-        for name, kind in library.kinds.items():
-            make = functools.partial(native.Matrix, library, kind)
+        for name in library.kinds:
+            make = functools.partial(native.make_matrix, library, name)
             size = KERNELS[name].bytes_per_weight
             known[f"compiled {name}"] = Kernel(make, size, torch.float32)
     return known

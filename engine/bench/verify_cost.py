@@ -7,8 +7,9 @@ from statistics import median
 from time import perf_counter
 
 from engine.models.base import Model
+from engine.request import MAX_ROWS
 
-ROWS = (1, 2, 4, 8, 16)
+ROWS = (1, 2, 4, 8, MAX_ROWS)
 
 
 def measure(

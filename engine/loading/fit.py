@@ -16,6 +16,7 @@ import psutil
 from engine.loading.catalog import ModelSpec
 from engine.machine import cgroups
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.request import MAX_ROWS
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
@@ -39,9 +40,6 @@ OVERHEAD = 300_000_000
 GPU_OVERHEAD = 500_000_000
 """The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
 widest product of a 32B model), and what the allocator cannot fill."""
-
-GPU_ROWS = 16
-"""Rows of a round at most; what turns logits into tokens is allocated for so many."""
 
 GPU_PROMPT_ROWS = 64
 """Rows of a prompt that attention takes at once; a round's are fewer."""
@@ -131,7 +129,7 @@ class ModelSize:
 
     def sampling_bytes(self) -> int:
         """What a GPU turns logits into tokens in."""
-        return GPU_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
+        return MAX_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
 
 
 @dataclass(frozen=True, slots=True)

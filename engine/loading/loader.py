@@ -13,12 +13,15 @@ import torch
 
 from engine.backends.cuda import decoder as cuda
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.native.decoder import NativeDecoder, is_row_independent, keeps_stored, runs
+from engine.backends.native import decoder as native_step
+from engine.backends.native.decoder import NativeDecoder, is_row_independent, keeps_stored
+from engine.backends.torch import decoder as interpreted
 from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest, ModelError
-from engine.kernels.cpu import int8, nf4
-from engine.kernels.cpu.factory import QUANTISED, kernels_for
+from engine.kernels.cpu import int8
+from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
+from engine.kernels.formats import QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
 from engine.machine import devices
 from engine.machine.devices import Place
@@ -39,7 +42,6 @@ from engine.models.weights import Names, tensor_shapes
 
 log = logging.getLogger(__name__)
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""
 SMALL = 100_000_000
@@ -101,7 +103,7 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None)
         if reason is not None:
             raise InvalidRequest("quantization", f"quantization is {dtype!r}, but {reason}")
         return dtype
-    if dtype in DTYPES:
+    if dtype in UNQUANTISED:
         return dtype
     if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
         return "nf4"
@@ -110,7 +112,7 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None)
 
 def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
     """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in DTYPES else _interpreted(checkpoint, _or_chosen(place))
+    return kind if kind in UNQUANTISED else _interpreted(checkpoint, _or_chosen(place))
 
 
 def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
@@ -134,10 +136,10 @@ def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place | None = N
     place = _or_chosen(place)
     if place.device.type == "cuda":
         return _gpu_note(kind, checkpoint, place)
-    if kind == "nf4" and nf4.fused_kernel() is None and not _compiled(checkpoint, kind, place):
+    if kind == "nf4" and not _compiled(checkpoint, kind, place):
         return (
-            "There is no NF4 kernel here (it needs a C++ compiler, or AVX-512 BF16 and bitsandbytes): "
-            "weights are widened as they are used. int8 is faster."
+            "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
+            "as they are used. int8 is faster."
         )
     if kind != "int8":
         return None
@@ -156,9 +158,7 @@ def _gpu_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
     """Why a GPU that runs the kernels does not run this model through them."""
     if not place.kernels or checkpoint.architecture not in FAMILIES:
         return None
-    reason = _why_no_kernels(checkpoint)
-    if reason is None and kind == "fp32":
-        reason = "They have no fp32; bf16 is what they take."
+    reason = _why_no_kernels(checkpoint, kind)
     return (
         reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
     )
@@ -177,7 +177,7 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place | None = None) -> str
     remedy = "Choose bf16 or fp32, or the device cpu."
     if not place.kernels:
         return f"the kernels for it do not run on this GPU. {remedy}"
-    reason = _why_no_kernels(checkpoint)
+    reason = _why_no_kernels(checkpoint, QUANTISED[0])
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
@@ -216,7 +216,7 @@ def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place | None = No
         return (
             f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
         )
-    reason = _why_no_kernels(checkpoint)
+    reason = _why_no_kernels(checkpoint, kind)
     return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
 
 
@@ -255,13 +255,15 @@ def _compiled(checkpoint: Checkpoint, kind: str, place: Place) -> bool:
     """Whether the compiled step would run the model in ``kind``."""
     library = native.ready() if place.device.type == "cpu" else None
     architecture = None if library is None else _architecture(checkpoint)
-    return library is not None and architecture is not None and runs(architecture, kind, library)
+    if library is None or architecture is None:
+        return False
+    return native_step.why_not(architecture, kind, library) is None
 
 
-def _why_no_kernels(checkpoint: Checkpoint) -> str | None:
-    """Why Triton's kernels cannot run one of the families' models; None where they can."""
+def _why_no_kernels(checkpoint: Checkpoint, kind: str) -> str | None:
+    """Why Triton's kernels cannot run one of the families' models in ``kind``; None where they can."""
     architecture = _architecture(checkpoint)
-    return None if architecture is None else cuda.why_not(architecture)
+    return None if architecture is None else cuda.why_not(architecture, kind)
 
 
 def _architecture(checkpoint: Checkpoint) -> Architecture | None:
@@ -296,12 +298,12 @@ def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int, cach
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
     number = DTYPES[compute_dtype(checkpoint, dtype, place)]
-    if place.kernels and dtype != "fp32" and cuda.why_not(architecture) is None:
+    if place.kernels and cuda.why_not(architecture, dtype) is None:
         tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
         kept = kv_cache.FP8 if cached == FP8 else torch.bfloat16
         return CudaDecoder(architecture, names, tensors, info, dtype, kept)
     library = native.ready() if device.type == "cpu" else None
-    if library is not None and runs(architecture, dtype, library):
+    if library is not None and native_step.why_not(architecture, dtype, library) is None:
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
         stored = keeps_stored(architecture, dtype)
         tensors = Tensors(checkpoint, torch.float32, device, as_stored=stored)
@@ -310,6 +312,12 @@ def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int, cach
             return model
         log.warning(
             "The compiled step gives a token other bits when others stand beside it. It is not used."
+        )
+    reason = interpreted.SUPPORT.why_not(architecture, dtype)
+    if reason is not None:
+        raise ModelError(
+            f"{checkpoint.folder} cannot run here. {reason} Left out, it would change what the model "
+            "says. Use a model without it."
         )
     tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
     return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))

@@ -1,12 +1,16 @@
-"""What a decoder computes, as values: read from config.json by a family, executed by decoder.py.
+"""What a decoder computes, as values: read from config.json by a family, executed by a backend.
 
 A field says what a layer does, never whose it is. So a family is a function that fills an
-``Architecture`` in, and there is one forward pass.
+``Architecture`` in, and a backend has one forward pass.
+
+To add a field: give it a default that leaves a decoder as it was. Every backend then refuses whoever
+sets it, until it lists the field among the features that it computes (engine/backends/support.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,32 @@ class Architecture:
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
     logit_cap: float | None = None
+
+
+SIZES = frozenset(
+    {
+        "layers", "vocabulary", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "epsilon",
+        "query_scale", "layers.rope.frequencies",
+    }
+)  # fmt: skip
+"""Numbers of every decoder, by ``features``' names. Which of them it takes, a backend says itself."""
+
+
+def features(architecture: Architecture) -> frozenset[str]:
+    """What the model needs beyond sizes: the fields that are not as their defaults have them.
+
+    A name is the path of the field, as ``layers.window``; of a field that names a function or kind, its
+    value follows, as ``activation=silu``. A field without a default is needed unless it is None or False.
+    """
+    return frozenset(_features(architecture, ""))
+
+
+def _features(value: object, prefix: str) -> Iterator[str]:
+    for field in fields(value):  # type: ignore[arg-type]  # a dataclass
+        name, held = prefix + field.name, getattr(value, field.name)
+        neutral = (None, False) if field.default is MISSING else (field.default,)
+        if name not in SIZES and held not in neutral:
+            yield f"{name}={held}" if isinstance(held, str) else name
+        for part in held if isinstance(held, tuple) else (held,):
+            if is_dataclass(part):
+                yield from _features(part, f"{name}.")

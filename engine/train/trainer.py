@@ -11,12 +11,11 @@ from torch import Tensor, nn
 
 from engine.models.base import ModelInfo, TappableModel
 from engine.models.hidden_states import NORMED, Tap
+from engine.request import MAX_ROWS
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
 from engine.train.recording import Recording
 from engine.train.windows import Pairs, Window
-
-_ROWS = 16  # as many as the models take in one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +94,13 @@ def _head_of(model: TappableModel) -> Tensor:
     """
     units = torch.eye(model.info.hidden, device=model.info.device)
     nothing = model.logits(units.new_zeros(1, model.info.hidden))  # a bias, if there is one
-    columns = [model.logits(part) - nothing for part in units.split(_ROWS)]
+    columns = [model.logits(part) - nothing for part in units.split(MAX_ROWS)]
     return torch.cat(columns).T.contiguous()
 
 
 def _scale_of(model: TappableModel) -> float:
     """Hardly depends on the text: the final norm makes all states about equally large."""
-    tokens = range(min(_ROWS, model.info.vocabulary))
+    tokens = range(min(MAX_ROWS, model.info.vocabulary))
     cache = model.new_cache(len(tokens), (NORMED,))
     model.forward(tokens, cache, last=0)
     assert cache.features is not None

@@ -21,7 +21,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting import controllers, proposers
 from engine.events import Emitted, Finished
-from engine.kernels.cpu.factory import QUANTISED
+from engine.kernels.formats import QUANTISED
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.stats import Statistics, Tally

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda.around import Around, Norm, Product
 from engine.kernels.cuda.attention import (
     Workspace,
@@ -22,7 +22,7 @@ from engine.kernels.cuda.attention import (
     attend_reference,
     choose_tiling,
 )
-from engine.kernels.cuda.choose import Weight, choose
+from engine.kernels.cuda.dispatch import Weight, make_product
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.machine.devices import FP8_CAPABILITY
 from tools.gpu_bench.clock import Clock, Times
@@ -143,7 +143,7 @@ def random_weight(kind: str, out: int, width: int, device: torch.device) -> Weig
         return Int8Weight(values, torch.rand(out, device=device) / 1000)
     if kind == "nf4":
         packed = torch.randint(0, 256, (out * width // 2,), dtype=torch.uint8, device=device)
-        absmax = torch.rand(out * width // BLOCK, device=device).bfloat16() / 10
+        absmax = torch.rand(out * width // GROUP, device=device).bfloat16() / 10
         return Nf4Weight(packed, absmax, (out, width))
     weight = torch.empty(out, width, dtype=torch.bfloat16, device=device)
     return weight.normal_(std=0.02)
@@ -161,7 +161,8 @@ def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> C
     normed = name in ("qkv", "gate_up", "head")
     around = Around(norm if normed else None, gated=name == "gate_up")
     products: list[Product] = [
-        choose(random_weight(kind, out, width, device), around) for _ in range(copies(size, clock))
+        make_product(random_weight(kind, out, width, device), around)
+        for _ in range(copies(size, clock))
     ]
     x = random_rows(ROWS[-1], width, device)
     if name == "head":  # as the decoder asks for it, so that logits are not rounded to bf16

@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
-from engine.kernels.cpu.nf4 import BLOCK
+from engine.kernels.cpu.nf4 import GROUP
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.weights import Names, tensor_shapes
 from tools.peers.shapes import LLAMA_1B, Shape
 
-WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / BLOCK}
+WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / GROUP}
 """Bytes that a product reads of a weight, by the names of ``--quantization``."""
 NAMES = Names()
 EPSILON = 1e-6

@@ -15,13 +15,16 @@ from torch import Tensor
 from engine.backends.cuda import layers
 from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.layers import CudaLayer
+from engine.backends.support import Support
 from engine.kernels.cuda.around import Norm
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
-from engine.kernels.cuda.choose import STREAMED_ROWS, choose
+from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store
+from engine.kernels.formats import QUANTISED
 from engine.machine.failures import device_errors
+from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
@@ -34,8 +37,24 @@ WIDEST_HEAD = 256
 """Heads wider than this have tiles that no multiprocessor can hold."""
 
 
-def why_not(architecture: Architecture) -> str | None:
+SUPPORT = Support(
+    "The kernels for CUDA",
+    frozenset(
+        {
+            "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
+            "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
+            "score_cap", "logit_cap", *(f"activation={name}" for name in ACTIVATIONS),
+        }
+    ),
+    ("bf16", *QUANTISED),
+)  # fmt: skip
+
+
+def why_not(architecture: Architecture, weights: str) -> str | None:
     """Why the kernels cannot run such a model; None where they can. A sentence for people."""
+    reason = SUPPORT.why_not(architecture, weights)
+    if reason is not None:
+        return reason
     if architecture.head_dim > WIDEST_HEAD or architecture.head_dim % 2:
         return (
             f"Its attention heads have {architecture.head_dim} numbers; the kernels take even numbers "
@@ -59,17 +78,17 @@ class CudaDecoder:
         """``quantization``: bf16, int8 or nf4. ``cached``: bf16, or e4m3 for half the KV cache."""
         self.architecture, self._info, self._cached = architecture, info, cached
         table = tensor(names.embedding)
-        held = layers.hold(quantization, table)
+        held = hold(quantization, table)
         self.device = table.device
-        self.embedding = layers.embedding_of(held)
+        self.embedding = embedding_of(held)
         if not architecture.tied:
-            held = layers.hold(quantization, tensor(names.head))
+            held = hold(quantization, tensor(names.head))
         del table
-        self.head = choose(held)
+        self.head = make_product(held)
         norm = make_norm(architecture, tensor(names.norm))
         self.norm = Norm(norm.weight, norm.epsilon)
         # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
-        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=layers.DTYPE))
+        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=DTYPE))
         turns = self._turns()
         self.layers = [
             layers.load(
@@ -113,7 +132,7 @@ class CudaDecoder:
                 layers=len(self.layers),
                 hidden=self.architecture.hidden,
                 context=capacity + 1,
-                dtype=layers.DTYPE,
+                dtype=DTYPE,
                 device=self.device,
             )
             self._workspace(capacity)

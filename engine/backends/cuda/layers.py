@@ -6,24 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
 from torch import Tensor
 
-from engine.kernels.cpu import int8, nf4
-from engine.kernels.cpu.factory import Embedding, Kernels, plain_embedding
-from engine.kernels.cpu.int8 import Int8Embedding, Int8Weight
+from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.kernels.cpu.nf4 import Nf4Embedding, Nf4Weight
 from engine.kernels.cuda.around import Around, Norm, Product
-from engine.kernels.cuda.choose import Weight, choose, choose_for_any_rows
+from engine.kernels.cuda.dispatch import Weight, hold, make_product, make_product_for_any_rows
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
 
 FUSED_GATE = "silu"
 """The gate that the kernels apply themselves; others are operations of torch behind the product."""
-DTYPE = torch.bfloat16
-"""What is computed in between the products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +46,7 @@ class Held:
         self.weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        return choose(self.weight)(x)
-
-
-def hold(quantization: str, weight: Tensor) -> Weight:
-    """``weight (out, in)`` as ``quantization`` keeps it, on its device."""
-    if quantization == "int8":
-        return int8.quantise(weight)
-    return nf4.quantise(weight) if quantization == "nf4" else weight.to(DTYPE)
-
-
-def embedding_of(weight: Weight) -> Embedding:
-    """Rows of a table, as they are kept; the head of a tied model is the same memory."""
-    if isinstance(weight, Int8Weight):
-        return Int8Embedding(weight, DTYPE)
-    return Nf4Embedding(weight, DTYPE) if isinstance(weight, Nf4Weight) else plain_embedding(weight)
+        return make_product(self.weight)(x)
 
 
 def load(
@@ -113,7 +93,7 @@ def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False
     bias = linear.bias if isinstance(linear, Biased) else None
     held = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(held, Held)
-    return choose_for_any_rows(held.weight, Around(norm_of(norm), bias, gated))
+    return make_product_for_any_rows(held.weight, Around(norm_of(norm), bias, gated))
 
 
 def _gate(function: Activation) -> Activation:

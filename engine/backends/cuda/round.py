@@ -18,9 +18,9 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.kernels.cuda import acceptance
 from engine.kernels.cuda.clock import stamp
 from engine.kernels.cuda.sampling import distribute
-from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
+from engine.kernels.cuda.state import Distribution, Scratch, State
 from engine.kernels.cuda.verdict import TIMES_AT, TOKENS_AT, Rule
-from engine.request import Sampling
+from engine.request import MAX_ROWS, Sampling
 
 _BEGIN, _DRAFTED, _END = range(3)
 TIMES = slice(TIMES_AT, TIMES_AT + 2 * 3)

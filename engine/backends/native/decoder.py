@@ -15,11 +15,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from engine.backends.support import Support
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
-from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.native.library import Library, Matrix
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.cache import Positions
@@ -27,6 +28,15 @@ from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
 from engine.noise import Draws
+
+FEATURES = frozenset(
+    {
+        "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
+        "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
+        "score_cap", "logit_cap",
+    }
+)  # fmt: skip
+"""Beside the gates that decoder.h knows."""
 
 
 def keeps_stored(architecture: Architecture, kind: str) -> bool:
@@ -37,23 +47,26 @@ def keeps_stored(architecture: Architecture, kind: str) -> bool:
     return kind != "fp32" or architecture.qk_norm or math.frexp(architecture.query_scale)[0] == 0.5
 
 
-def runs(architecture: Architecture, kind: str, library: Library) -> bool:
-    """Whether the compiled step has what such a model in ``kind`` needs."""
-    widths = (
-        architecture.hidden,
-        architecture.intermediate,
-        architecture.head_dim,
-    )
-    inputs = (
-        architecture.hidden,
-        architecture.intermediate,
-        architecture.heads * architecture.head_dim,
-    )
+def support(library: Library) -> Support:
+    """What the compiled step computes on this processor."""
+    gates = {f"activation={name}" for name in native.GATES}
+    return Support("The compiled step", FEATURES | gates, tuple(library.kinds))
+
+
+def why_not(architecture: Architecture, weights: str, library: Library) -> str | None:
+    """Why the compiled step cannot run such a model; None where it can. A sentence for people."""
+    reason = support(library).why_not(architecture, weights)
+    if reason is not None:
+        return reason
+    a = architecture
+    sizes = a.hidden, a.intermediate, a.head_dim
+    inputs = a.hidden, a.intermediate, a.heads * a.head_dim
+    whole = not any(size % native.LANES for size in sizes)
+    if whole and native.takes(library, weights, inputs):
+        return None
     return (
-        kind in library.kinds
-        and architecture.activation in native.GATES
-        and all(width % native.LANES == 0 for width in widths)
-        and (kind != "nf4" or all(width % nf4.BLOCK == 0 for width in inputs))
+        f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
+        f"step takes multiples of {native.LANES}, and in nf4 of {nf4.GROUP}."
     )
 
 
@@ -114,7 +127,7 @@ class NativeDecoder:
         """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(_matrix_of, library, library.kinds[kind])
+        make = partial(native.make_matrix, library, kind)
         table = tensor(names.embedding)
         embedding = make(table)
         head = embedding if architecture.tied else make(tensor(names.head))
@@ -301,12 +314,6 @@ def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.L
         rotation=None if spec.rope is None else turns[spec.rope].data_ptr(),
         window=spec.window or 0,
     )
-
-
-def _matrix_of(library: Library, kind: Kind, weight: Tensor) -> Matrix:
-    """Weights stored in bf16 stay so where fp32 is asked for: half the bytes, the same numbers."""
-    as_stored = kind is Kind.FP32 and weight.dtype == torch.bfloat16
-    return Matrix(library, Kind.BF16 if as_stored else kind, weight)
 
 
 def _matrix(linear: Linear) -> int:

@@ -9,9 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.backends.support import Support
 from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
 from engine.kernels.cpu.factory import PLAIN, Kernels
-from engine.models.activations import activation
+from engine.kernels.formats import FORMATS
+from engine.models.activations import ACTIVATIONS, activation
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.base import Cache, ModelInfo
 from engine.models.cache import KVCache
@@ -21,6 +23,19 @@ from engine.models.weights import Layer, Names, TensorSource, load_layer, make_n
 
 PREFILL_ROWS = 128
 """Rows of one prefill step: enough to be limited by arithmetic, few enough for small buffers."""
+
+SUPPORT = Support(
+    "The own decoder",
+    frozenset(
+        {
+            "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
+            "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
+            "score_cap", "logit_cap", *(f"activation={name}" for name in ACTIVATIONS),
+        }
+    ),
+    FORMATS,
+)  # fmt: skip
+"""What it computes, in any size."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from time import perf_counter
 
 from engine.drafting.controllers.times import Times
 from engine.models.base import Model
-from engine.request import MAX_DEPTH
+from engine.request import MAX_ROWS
 
-ROWS = (1, 2, 4, 8, MAX_DEPTH + 1)
+ROWS = (1, 2, 4, 8, MAX_ROWS)
 _PAST = 128
 _REPEATS = 5
 _LIMIT_S = 0.5

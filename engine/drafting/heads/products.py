@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
-from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.native.library import Library
 from engine.machine import devices
 
 
@@ -44,11 +44,8 @@ class Products:
         return values.to(self.device, torch.float32)
 
     def _product(self, weight: Tensor) -> Linear:
-        if self.library is not None and weight.shape[1] % native.LANES == 0:
-            kind = self.library.kinds[self.kind]
-            if kind is Kind.FP32 and weight.dtype == torch.bfloat16:
-                kind = Kind.BF16  # half the bytes, the same numbers
-            return Matrix(self.library, kind, weight)
+        if self.library is not None and native.takes(self.library, self.kind, weight.shape[1:]):
+            return native.make_matrix(self.library, self.kind, weight)
         if self.kind == "bf16":
             return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))
         return make_linear(weight.to(self.device, torch.float32))

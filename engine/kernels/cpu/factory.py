@@ -15,9 +15,10 @@ from torch import Tensor
 
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.linear import Linear, make_linear
+from engine.kernels.formats import FORMATS
 
-QUANTISED = ("int8", "nf4")
-"""Formats that weights can be quantised to while they are loaded."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+"""What unquantised weights are held in, by ``formats.UNQUANTISED``."""
 
 Embedding = Callable[[Tensor], Tensor]
 """Maps token ids ``(rows,)`` to ``(rows, hidden)``."""
@@ -43,17 +44,17 @@ PLAIN = Kernels(make_linear, plain_embedding)
 def kernels_for(quantization: str, dtype: torch.dtype) -> Kernels:
     """The kernels of ``quantization``; ``dtype`` is what the model computes in between products.
 
-    The factories keep nothing of the float weight they are given.
+    The factories keep nothing of the float weight they are given, unless it is unquantised.
     """
+    assert quantization in FORMATS
     if quantization == "int8":
         return Kernels(
             linear=lambda weight: int8.make_int8(int8.quantise(weight)),
             embedding=lambda weight: int8.Int8Embedding(int8.quantise(weight), dtype),
         )
     if quantization == "nf4":
-        budget = nf4.PanelBudget()
         return Kernels(
-            linear=lambda weight: nf4.make_nf4(nf4.quantise(weight), budget),
+            linear=lambda weight: nf4.Nf4Product(nf4.quantise(weight)),
             embedding=lambda weight: nf4.Nf4Embedding(nf4.quantise(weight), dtype),
         )
     return PLAIN

@@ -21,7 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu.linear import ROWS, Linear
+from engine.kernels.cpu.linear import Linear
+from engine.request import MAX_ROWS
 
 WEIGHT_LEVELS = 127
 ACTIVATION_LEVELS = (127, 63)
@@ -171,10 +172,10 @@ def _agrees(packed: Int8Packed, weight: Int8Weight) -> bool:
         reference = Int8Reference(
             Int8Weight(weight.values[shown], weight.scale[shown]), packed.levels
         )
-        x = torch.randn(ROWS, width, generator=torch.Generator().manual_seed(0))
+        x = torch.randn(MAX_ROWS, width, generator=torch.Generator().manual_seed(0))
         expected = reference(x)
         _checked[key] = all(
-            torch.equal(packed(x[:rows])[:, shown], expected[:rows]) for rows in (1, 2, 5, ROWS)
+            torch.equal(packed(x[:rows])[:, shown], expected[:rows]) for rows in (1, 2, 5, MAX_ROWS)
         )
     return _checked[key]
 

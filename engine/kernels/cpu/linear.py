@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.request import MAX_ROWS
+
 log = logging.getLogger(__name__)
 
-ROWS = 16
-"""Rows of one block: the pending token and up to 15 drafted ones."""
 _TOGETHER = 64
 _CANCELLED = 32
 _TRIAL_WORK, _MOST_TRIED = 2**23, 1024
@@ -47,7 +47,7 @@ class BlockedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.shape[0]
-        blocks = F.pad(x, (0, 0, 0, -rows % ROWS)).split(ROWS)
+        blocks = F.pad(x, (0, 0, 0, -rows % MAX_ROWS)).split(MAX_ROWS)
         return torch.cat([F.linear(block, self.weight) for block in blocks])[:rows]
 
 
@@ -55,7 +55,7 @@ class PackedLinear:
     """``x @ weight.T`` through oneDNN, the weight reordered once for small row counts."""
 
     def __init__(self, weight: Tensor) -> None:
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), MAX_ROWS)
 
     def __call__(self, x: Tensor) -> Tensor:
         result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, None, "none", [], "")
@@ -147,14 +147,17 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     x = _trial(weight)
     reference = torch.cat([linear(part) for part in x.split(_TOGETHER)])
     return (
-        all(torch.equal(linear(x[:rows]), reference[:rows]) for rows in (*range(1, ROWS + 1), 40))
+        all(
+            torch.equal(linear(x[:rows]), reference[:rows])
+            for rows in (*range(1, MAX_ROWS + 1), 40)
+        )
         and all(  # moved by one, every border between two paths within a block shows
-            torch.equal(linear(x[slot : slot + ROWS]), reference[slot : slot + ROWS])
+            torch.equal(linear(x[slot : slot + MAX_ROWS]), reference[slot : slot + MAX_ROWS])
             for slot in (1, 7)
         )
         and all(
             torch.equal(torch.cat([linear(part) for part in x.split(rows)]), reference)
-            for rows in (ROWS, 5, 1)
+            for rows in (MAX_ROWS, 5, 1)
         )
     )
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda.kv_cache import LayerKV
+from engine.request import MAX_ROWS
 
-MAX_ROWS = 16
 _LEAST = 16
 """The tensor cores' tiles have at least so many rows and columns."""
 

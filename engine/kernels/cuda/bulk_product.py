@@ -12,13 +12,13 @@ from torch import Tensor
 
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda.around import Around
 from engine.kernels.cuda.places import runs_kernels
 from engine.kernels.cuda.product_reference import finish, norm_factor, quantise_rows
 
 PART = 4096
-"""Outputs widened at once: some tens of megabytes. A multiple of what whole blocks need."""
+"""Outputs widened at once: some tens of megabytes. A multiple of what whole groups need."""
 LEAST_INTEGER_ROWS = 17
 """What cuBLAS's int8 product takes at least; its sizes must be multiples of 8."""
 
@@ -53,11 +53,11 @@ def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, around: Around) -> Tensor
 
 
 def _widened(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
-    """Outputs ``start`` to ``stop`` in bf16. ``PART`` whole rows are whole blocks and bytes."""
+    """Outputs ``start`` to ``stop`` in bf16. ``PART`` whole rows are whole groups and bytes."""
     if isinstance(weight, Tensor):
         return weight[start:stop].bfloat16()
     width = weight.shape[1]
-    packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // BLOCK :]
+    packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // GROUP :]
     count = (stop - start) * width
     if not runs_kernels(packed.device) or count % 2:
         return nf4.dequantise(packed, absmax, count).view(-1, width)

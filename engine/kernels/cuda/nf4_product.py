@@ -13,10 +13,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.kernels.cpu import nf4
 from engine.kernels.cuda.float_product import settle
 from engine.kernels.cuda.product_parts import ROWS, float_rows, own_columns, own_rows
 
-BLOCK = tl.constexpr(64)
+GROUP = tl.constexpr(nf4.GROUP)
 
 DECODE = tl.constexpr(
     """
@@ -79,9 +80,9 @@ def decoded(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
 def _scales(
     absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor
 ) -> tl.tensor:
-    """The scales of the block of inputs at ``start``: (columns,) float32. Asked for one step ahead."""
-    block = tl.minimum(start, width - BLOCK) // BLOCK  # the last step asks for nothing new
-    place = block.to(tl.int64) * outputs + column
+    """The scales of the group of inputs at ``start``: (columns,) float32. Asked for one step ahead."""
+    group = tl.minimum(start, width - GROUP) // GROUP  # the last step asks for nothing new
+    place = group.to(tl.int64) * outputs + column
     return tl.load(absmax + place, mask=column < outputs, other=0.0).to(tl.float32)
 
 
@@ -95,7 +96,7 @@ def nf4_product(
 ) -> None:  # fmt: skip
     """``x (rows, width)`` times ``packed (outputs, width / 2)``, with what stands around it.
 
-    ``DEPTH`` is one block of inputs, and ``width`` a multiple of it.
+    ``DEPTH`` is one group of inputs, and ``width`` a multiple of it.
     ``absmax (width / 64, outputs)`` of any float dtype, in the order of the sums' columns.
     """
     row = own_rows()
@@ -114,9 +115,9 @@ def nf4_product(
         scale, coming = coming, _scales(absmax, start + DEPTH, column, outputs, width)
         high, low = decoded(tile, codes)
         first_of_pair, second_of_pair = tl.split(tl.reshape(values, (ROWS, DEPTH // 2, 2)))
-        block = tl.dot(first_of_pair, tl.trans(high))
-        block = tl.dot(second_of_pair, tl.trans(low), block)
-        sums += block * scale[None, :]
+        group = tl.dot(first_of_pair, tl.trans(high))
+        group = tl.dot(second_of_pair, tl.trans(low), group)
+        sums += group * scale[None, :]
     settle(
         sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, arrivals,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,

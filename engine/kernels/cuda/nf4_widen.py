@@ -1,6 +1,6 @@
 """NF4 weights in bf16, for products of many rows: half a byte read and two written for each.
 
-What it writes is ``nf4.rounded``, the torch reference, rounded to bf16.
+What it writes is ``product_reference.rounded`` has, rounded to bf16.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cpu.nf4 import code_on
-from engine.kernels.cuda.nf4_product import BLOCK, decoded
+from engine.kernels.cuda.nf4_product import GROUP, decoded
 
 BYTES = 2048
 """Of one program: eight a thread."""
@@ -27,7 +27,7 @@ def widen_kernel(
     place = first + tl.arange(0, BYTES)
     there = place < count
     high, low = decoded(tl.load(packed + place, mask=there, other=0), codes)
-    scale = tl.load(absmax + place // (BLOCK // 2), mask=there, other=0.0).to(tl.float32)
+    scale = tl.load(absmax + place // (GROUP // 2), mask=there, other=0.0).to(tl.float32)
     pairs = tl.join(high.to(tl.float32) * scale, low.to(tl.float32) * scale)
     values = tl.reshape(pairs, (2 * BYTES,)).to(tl.bfloat16)
     at = 2 * first + tl.arange(0, 2 * BYTES)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-ROWS = tl.constexpr(16)
-"""Rows of one tile: the least that tensor cores take. Rows that are not there are zeros in registers."""
+from engine.kernels.cuda import product_tiles
+
+ROWS = tl.constexpr(product_tiles.ROWS)
+"""Rows of one tile. Rows that are not there are zeros in registers."""
 
 
 @triton.jit

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu import int8
 from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.linear import BlockedLinear
-from engine.kernels.cpu.nf4 import Nf4Weight
+from engine.kernels.cpu.linear import make_unpacked
+from engine.kernels.cpu.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.cuda.around import PLAIN, Around, Norm
 
 LEVELS = int8.ACTIVATION_LEVELS[0]
@@ -29,8 +29,8 @@ class FloatReference:
     """
 
     def __init__(self, weight: Tensor | Nf4Weight, around: Around = PLAIN) -> None:
-        floats = nf4.rounded(weight) if isinstance(weight, Nf4Weight) else weight.float()
-        self.product = BlockedLinear(floats)
+        floats = rounded(weight) if isinstance(weight, Nf4Weight) else weight.float()
+        self.product = make_unpacked(floats)
         self.rounded = isinstance(weight, Nf4Weight) or weight.dtype == torch.bfloat16
         self.around = around
 
@@ -70,6 +70,15 @@ def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
     bad = ~scale.isfinite()
     values, scale = values.masked_fill(bad, 0), scale.masked_fill(bad, float("nan"))
     return values, scale if norm is None else scale * norm_factor(x, norm)
+
+
+def rounded(weight: Nf4Weight) -> Tensor:
+    """What the kernels multiply by, float32 ``(out, in)``: codes rounded to bf16, times their scales."""
+    out, width = weight.shape
+    codes = code_on(weight.packed.device).bfloat16().float()
+    values = codes[unpack(weight.packed).int()][: out * width]
+    scales = weight.absmax.float().repeat_interleave(GROUP)[: out * width]
+    return (values * scales).view(out, width)
 
 
 def norm_factor(x: Tensor, norm: Norm) -> Tensor:

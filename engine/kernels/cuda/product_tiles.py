@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.request import MAX_ROWS
+
+ROWS = MAX_ROWS
+"""Rows of one tile: all of a round, and the least that tensor cores take."""
 Kind = Literal["bf16", "int8", "nf4"]
 
 PROGRAMS = 264

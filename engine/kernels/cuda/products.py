@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import BLOCK, CODE, Nf4Weight
+from engine.kernels.cpu.nf4 import CODE, GROUP, Nf4Weight
 from engine.kernels.cuda.around import PLAIN, Around
 from engine.kernels.cuda.float_product import bf16_product
 from engine.kernels.cuda.int8_product import int8_product, int8_rows
 from engine.kernels.cuda.nf4_product import nf4_product
-from engine.kernels.cuda.product_tiles import Tile, choose_tile
+from engine.kernels.cuda.product_tiles import ROWS, Tile, choose_tile
 
-ROW_BLOCK = 16
 MOST_ROWS = 128
 """Rows of one launch; more take several."""
 ALIGNMENT = 16
@@ -40,11 +39,11 @@ class Scratch:
     def __init__(self, outputs: int, tile: Tile, dtype: torch.dtype, device: torch.device) -> None:
         self.outputs, self.tile, self.dtype = outputs, tile, dtype
         self.tiles = -(-outputs // tile.columns)
-        count = self.tiles * (MOST_ROWS // ROW_BLOCK) if tile.splits > 1 else 0
+        count = self.tiles * (MOST_ROWS // ROWS) if tile.splits > 1 else 0
         self.arrivals = torch.zeros(count, dtype=torch.int32, device=device)
 
     def grid(self, rows: int) -> tuple[int, int, int]:
-        return -(-rows // ROW_BLOCK), self.tile.splits, self.tiles
+        return -(-rows // ROWS), self.tile.splits, self.tiles
 
     def sums(self, rows: int) -> Tensor:
         """(splits, rows, outputs), or nothing where one program sees all inputs."""
@@ -133,13 +132,13 @@ class Int8Product(_Launched):
 
 
 class Nf4Product(_Launched):
-    """With ``Nf4Weight`` of rows of whole blocks, in bitsandbytes' layout; only scales are reordered."""
+    """With ``Nf4Weight`` of rows of whole groups, in bitsandbytes' layout; only scales are reordered."""
 
     def __init__(self, weight: Nf4Weight, around: Around = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
-        assert self.width % BLOCK == 0
+        assert self.width % GROUP == 0
         self.packed, self.around = weight.packed, around
-        scales = weight.absmax.view(self.outputs, self.width // BLOCK).t()
+        scales = weight.absmax.view(self.outputs, self.width // GROUP).t()
         if around.gated:  # the order of ``product_parts.own_columns``
             scales = scales.unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
         self.scales = scales.contiguous()  # (in / 64, out): neighbours are read together

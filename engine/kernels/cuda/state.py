@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.request import MAX_DEPTH, Sampling
+from engine.request import MAX_ROWS, Sampling
 
-MAX_ROWS = MAX_DEPTH + 1
 BLOCK = 2048
 """Tokens that one program works on."""
 BINS = 2048

@@ -16,8 +16,9 @@ import triton.language as tl
 from engine.kernels.cuda.arithmetic import exponential, noise_key, uniform
 from engine.kernels.cuda.arrival import arrived_last
 from engine.kernels.cuda.cut import MASS_ONE, mass_of
-from engine.kernels.cuda.state import BLOCK, MAX_ROWS
+from engine.kernels.cuda.state import BLOCK
 from engine.noise import Stream
+from engine.request import MAX_ROWS
 
 
 class Rule(IntEnum):

@@ -12,10 +12,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from engine.request import MAX_ROWS
+
 SOURCE = Path(__file__).parent
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
     "-O3", "-march=native", "-ffp-contract=off", "-std=c++20", "-fPIC", "-shared", "-pthread",
+    f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
 )  # fmt: skip
 """Sums keep the order in which they are written, and are fused only where the source says so: the
 compiler would fuse for some numbers of rows and not for others."""

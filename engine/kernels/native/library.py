@@ -7,7 +7,7 @@ import functools
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -16,11 +16,13 @@ from torch import Tensor
 
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
+from engine.request import MAX_ROWS
 
 log = logging.getLogger(__name__)
 
-ROWS = 16
+ROWS = MAX_ROWS
 LANES = 16
+"""Numbers of a vector, as in vector.h."""
 
 
 class Kind(IntEnum):
@@ -178,17 +180,33 @@ class Library:
         )
 
 
+def takes(library: Library, weights: str, inputs: Iterable[int]) -> bool:
+    """Whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
+    unit = nf4.GROUP if weights == "nf4" else LANES
+    return weights in library.kinds and not any(width % unit for width in inputs)
+
+
+def make_matrix(library: Library, weights: str, weight: Tensor) -> Matrix:
+    """The product with ``weight (out, in)`` in the format ``weights``, which the library ``takes``.
+
+    A weight stored in bf16 stays so where fp32 is asked for: half the bytes, the same numbers.
+    """
+    kind = library.kinds[weights]
+    as_stored = kind is Kind.FP32 and weight.dtype == torch.bfloat16
+    return Matrix(library, Kind.BF16 if as_stored else kind, weight)
+
+
 class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
     def __init__(self, library: Library, kind: Kind, weight: Tensor) -> None:
         """Copies ``weight (out, in)`` of any float dtype, a part at a time.
 
-        Raises ValueError for NF4 where ``in`` is no multiple of 64: each row has whole blocks.
+        Raises ValueError for NF4 where ``in`` is no multiple of 64: each row has whole groups.
         """
         self.outputs, self.inputs = weight.shape
-        if kind is Kind.NF4 and self.inputs % nf4.BLOCK:
-            raise ValueError(f"{self.inputs} inputs are no multiple of {nf4.BLOCK}")
+        if kind is Kind.NF4 and self.inputs % nf4.GROUP:
+            raise ValueError(f"{self.inputs} inputs are no multiple of {nf4.GROUP}")
         self.kind, self.library = kind, library
         self.pointer = _made(library.new_matrix(kind, self.outputs, self.inputs))
         weakref.finalize(self, library.free_matrix, self.pointer)

@@ -25,7 +25,8 @@ namespace foretoken {
 // Sums stay in registers only if loops over them are gone.
 #define FORETOKEN_UNROLL _Pragma("GCC unroll 16")
 
-constexpr int ROWS = 16;
+constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of one call: MAX_ROWS of engine/request.py, as build.py passes it
+static_assert(ROWS == LANES, "Matrix::tiled has a case for each number of rows, and a tree's rows one group of lanes");
 constexpr int CHUNK = 512;
 constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
 constexpr int BLOCK = 64;  // inputs that share a scale in NF4

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
+from engine.kernels.formats import FORMATS
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
@@ -24,7 +25,7 @@ __all__ = [
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
-QUANTIZATIONS = ("auto", "fp32", "bf16", "int8", "nf4")
+QUANTIZATIONS = ("auto", *FORMATS)
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
 KV_CACHE_DTYPES = ("auto", "fp8")

@@ -73,7 +73,7 @@ class Tensors:
             scales = scales.repeat_interleave(state.nested_block)[: absmax.numel()]
             absmax = codes[absmax.view(-1).int()] * scales + state.nested_offset
         packed = self._read(name).view(-1).view(torch.uint8)
-        if 2 * packed.numel() < rows * width or nf4.BLOCK * absmax.numel() < rows * width:
+        if 2 * packed.numel() < rows * width or nf4.GROUP * absmax.numel() < rows * width:
             raise ModelError(
                 f"In {self.folder}, {name} holds fewer than the {rows:,} x {width:,} weights that it "
                 "should. Download the model again."

@@ -12,7 +12,7 @@ import torch
 
 from engine.backends.torch.decoder import Decoder
 from engine.events import Finished
-from engine.kernels.cpu.factory import QUANTISED
+from engine.kernels.formats import QUANTISED
 from engine.kernels.native import build
 from engine.loading.loader import load_model
 from engine.local.session import Session

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cpu.factory import QUANTISED
+from engine.kernels.formats import QUANTISED
 from engine.loading.fit import ModelSize
 from engine.loading.loader import choose_dtype, load_model, quantisation_note
 from engine.machine.devices import Place

@@ -12,7 +12,8 @@ import torch.nn.functional as F
 
 from engine.kernels.cpu import int8
 from engine.kernels.cpu.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8, quantise
-from engine.kernels.cpu.linear import ROWS, is_row_independent
+from engine.kernels.cpu.linear import is_row_independent
+from engine.request import MAX_ROWS
 
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
 SHAPES = [(1, 8), (7, 13), (64, 64), (172, 64), (1536, 256), (256, 1024), (4099, 128), (64, 5000)]
@@ -37,10 +38,10 @@ def test_the_kernel_gives_the_bits_of_the_reference(
     levels = int8.exact_levels(shape[1])
     if levels is None:
         pytest.skip("oneDNN's int8 sums are not exact on this processor")
-    weight, x = quantise(weight_of(shape)), inputs(ROWS, shape[1]).to(dtype)
+    weight, x = quantise(weight_of(shape)), inputs(MAX_ROWS, shape[1]).to(dtype)
     expected = Int8Reference(weight, levels)(x)
     assert expected.dtype == dtype
-    for rows in range(1, ROWS + 1):
+    for rows in range(1, MAX_ROWS + 1):
         assert torch.equal(Int8Packed(weight, levels)(x[:rows]), expected[:rows]), rows
 
 

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 
 from engine.kernels.cpu.linear import (
-    ROWS,
     Biased,
     BlockedLinear,
     Linear,
@@ -19,6 +18,7 @@ from engine.kernels.cpu.linear import (
     make_linear,
     make_unpacked,
 )
+from engine.request import MAX_ROWS
 
 DTYPES = [torch.float32, torch.bfloat16]
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
@@ -45,16 +45,16 @@ def test_every_row_has_the_same_bits_for_1_to_16_rows_and_in_prefill(
     linear = make_linear(weight_of(shape, dtype))
     x = inputs(128, shape[1], dtype)
     alone = torch.cat([linear(x[row : row + 1]) for row in range(128)])
-    for rows in (*range(1, ROWS + 1), 40, 128):
+    for rows in (*range(1, MAX_ROWS + 1), 40, 128):
         assert torch.equal(linear(x[:rows]), alone[:rows]), rows
 
 
 @cases
 def test_every_slot_gives_the_same_bits(shape: tuple[int, int], dtype: torch.dtype) -> None:
     linear = make_linear(weight_of(shape, dtype))
-    x = inputs(ROWS, shape[1], dtype)
+    x = inputs(MAX_ROWS, shape[1], dtype)
     probe = linear(x[:1])[0]
-    for slot in range(ROWS):
+    for slot in range(MAX_ROWS):
         moved = x.clone()
         moved[slot] = x[0]
         assert torch.equal(linear(moved)[slot], probe), slot
@@ -127,7 +127,7 @@ def beside(x: torch.Tensor) -> torch.Tensor:
 
 def by_slot(x: torch.Tensor) -> torch.Tensor:
     """A term that the last four of sixteen rows get: another path at the end of a block."""
-    return (torch.arange(len(x)) % ROWS >= 12)[:, None] * 1e-3
+    return (torch.arange(len(x)) % MAX_ROWS >= 12)[:, None] * 1e-3
 
 
 @pytest.mark.parametrize("term", [beside, by_slot])

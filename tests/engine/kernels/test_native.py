@@ -24,7 +24,7 @@ def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, 
     if kind in (Kind.INT8, Kind.PAIRS) and kind not in library.kinds.values():
         pytest.skip("this processor has no such instructions")
     if kind is Kind.NF4:  # whole blocks
-        shape = shape[0], shape[1] + -shape[1] % nf4.BLOCK
+        shape = shape[0], shape[1] + -shape[1] % nf4.GROUP
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(shape, generator=generator)
     return Matrix(library, kind, weight), weight, torch.randn(16, shape[1], generator=generator)

@@ -61,7 +61,9 @@ def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
     ]  # fmt: skip
     assert not packs(found, KERNELS)
     assert quantisation_note("nf4", found, KERNELS) is None
-    assert "bf16 is what they take" in (quantisation_note("fp32", found, KERNELS) or "")
+    assert "cannot take weights in fp32, only in bf16, int8, nf4" in (
+        quantisation_note("fp32", found, KERNELS) or ""
+    )
 
 
 @pytest.mark.parametrize(("place", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])

@@ -69,7 +69,7 @@ def test_a_whole_round_compiles_and_fits(
     quantization: str, cached: torch.dtype, rule: Rule, capability: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("engine.kernels.cuda.choose.runs_kernels", lambda device: True)
+    monkeypatch.setattr("engine.kernels.cuda.dispatch.runs_kernels", lambda device: True)
     target, draft = model(quantization, cached), model("int8")
     round = DeviceRound(target, target.new_cache(4096), draft, draft.new_cache(4096))
     with ptx.compiling(capability, *KERNELS) as found:

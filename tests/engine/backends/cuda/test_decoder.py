@@ -100,7 +100,7 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
     expected = streamed.forward(text, streamed.new_cache(64), last=4).cpu()
     monkeypatch.setattr(module, "PREFILL_ROWS", 6)
     monkeypatch.setattr(module, "STREAMED_ROWS", 4)
-    monkeypatch.setattr("engine.kernels.cuda.choose.STREAMED_ROWS", 4)
+    monkeypatch.setattr("engine.kernels.cuda.dispatch.STREAMED_ROWS", 4)
     model = load(folder, dtype)
     cache = model.new_cache(64)
     model.forward(text[:10], cache, last=0)

@@ -9,7 +9,7 @@ import torch
 
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cuda.around import Around, Norm, Product
-from engine.kernels.cuda.choose import Weight
+from engine.kernels.cuda.dispatch import Weight
 from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
 from engine.kernels.cuda.product_tiles import Kind, Tile
 
@@ -77,7 +77,7 @@ def make(
     kind: Kind, out: int, width: int, splits: int,
     *, norm: bool = False, bias: bool = False, gated: bool = False, seed: int = 0,
 ) -> Case:  # fmt: skip
-    """A product of ``out`` results; NF4 needs a ``width`` of whole blocks."""
+    """A product of ``out`` results; NF4 needs a ``width`` of whole groups."""
     generator = torch.Generator().manual_seed(seed)
     outputs = 2 * out if gated else out
     around = Around(

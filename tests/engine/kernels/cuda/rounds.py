@@ -15,10 +15,10 @@ from engine.events import Tree
 from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
 from engine.kernels.cuda.cut import truncated_reference
 from engine.kernels.cuda.sampling import distribute, weights_reference
-from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
+from engine.kernels.cuda.state import Distribution, Scratch, State
 from engine.kernels.cuda.verdict import Rule
 from engine.noise import Stream, uniform
-from engine.request import AcceptanceRule, Sampling
+from engine.request import MAX_ROWS, AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
 
 samplings = st.builds(

@@ -10,6 +10,7 @@ pytest.importorskip("triton")
 from engine.kernels.cpu import nf4
 from engine.kernels.cuda import bulk_product
 from engine.kernels.cuda.bulk_product import BulkProduct
+from engine.kernels.cuda.product_reference import rounded
 from engine.kernels.cuda.product_tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, around_on, make, weight_on
 
@@ -42,4 +43,4 @@ def test_nf4_is_widened_to_what_the_kernels_multiply_by(
 
     weight = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
     found = widened(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])
-    assert torch.equal(found.cpu().view(shape), nf4.rounded(weight).bfloat16())
+    assert torch.equal(found.cpu().view(shape), rounded(weight).bfloat16())

@@ -17,7 +17,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda import (
     acceptance,
     attention,
@@ -34,9 +34,10 @@ from engine.kernels.cuda import (
 from engine.kernels.cuda.around import Around, Norm
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.product_tiles import MOST_SPLITS, Kind, choose_tile
-from engine.kernels.cuda.state import MAX_ROWS, Distribution, Scratch, State
+from engine.kernels.cuda.state import Distribution, Scratch, State
 from engine.kernels.cuda.verdict import Rule
 from engine.machine.devices import FP8_CAPABILITY
+from engine.request import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
@@ -52,7 +53,6 @@ KERNELS = (
 )
 META = torch.device("meta")
 VOCABULARY = 262144  # Gemma's, the widest
-ROWS = 16
 
 
 def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
@@ -76,12 +76,12 @@ def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
         made = products.Int8Product(weight, around, tile)
     elif kind == "nf4":
-        packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // BLOCK)
+        packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
         made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), around, tile)
     else:
         made = products.Bf16Product(empty(out, width), around, tile)
-    rows = empty(ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
-    made(rows, empty(ROWS, out // 2) if full else None)
+    rows = empty(MAX_ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
+    made(rows, empty(MAX_ROWS, out // 2) if full else None)
 
 
 def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None) -> None:
@@ -92,7 +92,7 @@ def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float 
         layers=1, kv_heads=kv_heads, head_dim=width, capacity=capacity, device=META, dtype=dtype
     )
     query = rotary.turn_and_store(
-        empty(ROWS, (heads + 2 * kv_heads) * width), cache.layer(0), cache.length,
+        empty(MAX_ROWS, (heads + 2 * kv_heads) * width), cache.layer(0), cache.length,
         rotation=empty(capacity, width // 2, 2, dtype=torch.float32),
         norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6,
     )  # fmt: skip
@@ -128,13 +128,13 @@ def stamps() -> None:
 
 def widening() -> None:
     """A part of an NF4 weight, for a prompt."""
-    packed, scales = empty(2**21, dtype=torch.uint8), empty(2**22 // BLOCK)
+    packed, scales = empty(2**21, dtype=torch.uint8), empty(2**22 // GROUP)
     nf4_widen.widened(packed, scales, 2**22)
 
 
 def norms() -> None:
     """A norm with what it is added to."""
-    norm.normalise(empty(ROWS, 4096), Norm(empty(4096), 1e-5), empty(ROWS, 4096))
+    norm.normalise(empty(MAX_ROWS, 4096), Norm(empty(4096), 1e-5), empty(MAX_ROWS, 4096))
 
 
 Launch = Callable[[], None]

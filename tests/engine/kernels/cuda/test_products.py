@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.kernels.cpu import int8
-from engine.kernels.cuda import choose as choose_module
-from engine.kernels.cuda import product_reference
+from engine.kernels.cuda import dispatch, product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Norm
-from engine.kernels.cuda.choose import choose
+from engine.kernels.cuda.dispatch import make_product
 from engine.kernels.cuda.product_tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
@@ -142,7 +141,7 @@ def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
 @kinds
 def test_without_a_gpu_the_reference_multiplies(kind: Kind) -> None:
     case = make(kind, 4, 64, 1)
-    assert type(choose(case.weight, case.around)) is type(case.reference())
+    assert type(make_product(case.weight, case.around)) is type(case.reference())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -153,12 +152,12 @@ def test_weights_that_are_no_bf16_are_not_rounded(
     pytest.importorskip("triton")
     from engine.kernels.cuda.products import Bf16Product
 
-    monkeypatch.setattr(choose_module, "runs_kernels", lambda device: True)
+    monkeypatch.setattr(dispatch, "runs_kernels", lambda device: True)
     generator = torch.Generator().manual_seed(1)
     weight = torch.randn(20, 64, generator=generator).to(dtype)
     x = torch.randn(5, 64, generator=generator)
-    assert isinstance(choose(weight.bfloat16()), Bf16Product)
-    found, exact = choose(weight)(x), x.double() @ weight.double().t()
+    assert isinstance(make_product(weight.bfloat16()), Bf16Product)
+    found, exact = make_product(weight)(x), x.double() @ weight.double().t()
     assert (found - exact).norm() < 1e-6 * exact.norm()
 
 

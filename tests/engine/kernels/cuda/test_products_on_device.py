@@ -7,7 +7,7 @@ import torch
 
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cuda.around import Product
-from engine.kernels.cuda.choose import choose
+from engine.kernels.cuda.dispatch import make_product
 from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
 from engine.kernels.cuda.product_tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, Case, around_on, make, near, weight_on
@@ -25,7 +25,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def both(case: Case) -> tuple[Product, Product]:
-    product = choose(weight_on(DEVICE, case.weight), around_on(DEVICE, case.around))
+    product = make_product(weight_on(DEVICE, case.weight), around_on(DEVICE, case.around))
     assert not isinstance(product, FloatReference | Int8Reference)
     return product, case.reference()
 
@@ -65,7 +65,7 @@ def test_int8_gives_the_bits_of_the_cpu(dtype: torch.dtype) -> None:
     case = make("int8", 500, 4100, 1)
     assert isinstance(case.weight, int8.Int8Weight)
     x = case.rows(100, dtype)
-    found = choose(weight_on(DEVICE, case.weight))(x.cuda())
+    found = make_product(weight_on(DEVICE, case.weight))(x.cuda())
     assert torch.equal(found.cpu(), int8.Int8Reference(case.weight)(x))
 
 
@@ -77,7 +77,7 @@ def test_every_byte_is_decoded() -> None:
         packed.reshape(-1), torch.ones(len(packed)).bfloat16(), (len(packed), 64)
     )
     expected = nf4.CODE.bfloat16()[nf4.unpack(weight.packed).int()].view(-1, 64).t()
-    found = choose(weight_on(DEVICE, weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
+    found = make_product(weight_on(DEVICE, weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
     assert torch.equal(found.cpu(), expected)
 
 

@@ -16,9 +16,8 @@ from engine import noise
 from engine.decoding.sampling import truncated
 from engine.errors import ModelError
 from engine.kernels.cuda import arithmetic
-from engine.kernels.cuda.state import MAX_ROWS
 from engine.kernels.cuda.verdict import Rule
-from engine.request import Sampling
+from engine.request import MAX_ROWS, Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples
 

@@ -1,4 +1,4 @@
-"""Where a weight becomes a product: the kernel on a CUDA device, the reference anywhere else."""
+"""Where a format and a weight become a product: the kernel on a CUDA device, the reference elsewhere."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import BLOCK, Nf4Weight
+from engine.kernels.cpu import int8, nf4
+from engine.kernels.cpu.factory import Embedding, plain_embedding
+from engine.kernels.cpu.int8 import Int8Embedding, Int8Weight
+from engine.kernels.cpu.nf4 import GROUP, Nf4Embedding, Nf4Weight
 from engine.kernels.cuda import product_reference
 from engine.kernels.cuda.around import PLAIN, Around, Product
 from engine.kernels.cuda.bulk_product import BulkProduct
@@ -17,8 +19,25 @@ from engine.kernels.cuda.places import runs_kernels
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""
 
+DTYPE = torch.bfloat16
+"""What is computed in between the products."""
+
 STREAMED_ROWS = 64
 """So many rows of a prompt still go through the kernels: reading a weight outlasts multiplying."""
+
+
+def hold(quantization: str, weight: Tensor) -> Weight:
+    """``weight (out, in)`` as ``quantization`` keeps it, on its device."""
+    if quantization == "int8":
+        return int8.quantise(weight)
+    return nf4.quantise(weight) if quantization == "nf4" else weight.to(DTYPE)
+
+
+def embedding_of(weight: Weight) -> Embedding:
+    """Rows of a table, as they are kept; the head of a tied model is the same memory."""
+    if isinstance(weight, Int8Weight):
+        return Int8Embedding(weight, DTYPE)
+    return Nf4Embedding(weight, DTYPE) if isinstance(weight, Nf4Weight) else plain_embedding(weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +51,15 @@ class AnyRows:
         return (self.few if len(x) <= STREAMED_ROWS else self.many)(x, residual)
 
 
-def choose_for_any_rows(weight: Weight, around: Around = PLAIN) -> AnyRows:
-    """``choose``, and cuBLAS where many rows come at once."""
-    return AnyRows(choose(weight, around), BulkProduct(weight, around))
+def make_product_for_any_rows(weight: Weight, around: Around = PLAIN) -> AnyRows:
+    """``make_product``, and cuBLAS where many rows come at once."""
+    return AnyRows(make_product(weight, around), BulkProduct(weight, around))
 
 
-def choose(weight: Weight, around: Around = PLAIN) -> Product:
+def make_product(weight: Weight, around: Around = PLAIN) -> Product:
     """The product with ``weight``, and what stands ``around`` it, on the weight's device.
 
-    Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole blocks, fp32, fp16):
+    Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole groups, fp32, fp16):
     the reference multiplies by it as it is, row-independently too, but slowly.
     """
     if not runs_kernels(device_of(weight)):
@@ -50,7 +69,7 @@ def choose(weight: Weight, around: Around = PLAIN) -> Product:
     if isinstance(weight, Int8Weight):
         return products.Int8Product(weight, around)
     if isinstance(weight, Nf4Weight):
-        whole = weight.shape[1] % BLOCK == 0
+        whole = weight.shape[1] % GROUP == 0
         return products.Nf4Product(weight, around) if whole else _reference(weight, around)
     if weight.dtype != torch.bfloat16:  # rounding it would be another model
         return _reference(weight, around)

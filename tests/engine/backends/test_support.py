@@ -1,0 +1,104 @@
+"""What backends declare: a feature that one does not list is refused, in words that name it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from engine.backends.cuda import decoder as cuda
+from engine.backends.native import decoder as native
+from engine.backends.support import Support
+from engine.backends.torch import decoder as interpreted
+from engine.kernels.formats import FORMATS
+from engine.kernels.native.library import Library
+from engine.models.architecture import Architecture, LayerSpec, Rope, features
+
+ROPE = Rope((1.0, 0.5))
+PLAIN = Architecture(
+    layers=(LayerSpec(ROPE), LayerSpec(None)), vocabulary=8, hidden=64, intermediate=64, heads=2,
+    kv_heads=1, head_dim=64, epsilon=1e-6, tied=False, activation="silu", query_scale=0.125,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class WiderArchitecture(Architecture):
+    sinks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WiderLayer(LayerSpec):
+    chunk: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WiderRope(Rope):
+    turned_back: bool = False
+
+
+def widened(**new: int) -> Architecture:
+    return WiderArchitecture(
+        **{name: getattr(PLAIN, name) for name in Architecture.__dataclass_fields__}, **new
+    )
+
+
+NEW = {
+    "sinks": widened(sinks=4),
+    "layers.chunk": replace(PLAIN, layers=(LayerSpec(ROPE), WiderLayer(ROPE, chunk=8))),
+    "layers.rope.turned_back": replace(
+        PLAIN, layers=(LayerSpec(WiderRope((1.0,), turned_back=True)),)
+    ),
+    "activation=xielu": replace(PLAIN, activation="xielu"),
+}
+"""Models with what nobody computes, by its name."""
+
+WhyNot = Callable[[Architecture, str], str | None]
+
+
+@pytest.fixture(params=["torch", "native", "cuda"])
+def why_not(request: pytest.FixtureRequest) -> WhyNot:
+    if request.param == "torch":
+        return interpreted.SUPPORT.why_not
+    if request.param == "cuda":
+        return cuda.why_not
+    library: Library = request.getfixturevalue("library")
+    return lambda architecture, weights: native.why_not(architecture, weights, library)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_new_field_is_refused_by_name_until_a_backend_lists_it(
+    name: str, why_not: WhyNot
+) -> None:
+    assert why_not(PLAIN, "bf16") is None
+    reason = why_not(NEW[name], "bf16")
+    assert reason is not None and name in reason
+
+
+def test_a_new_field_that_nobody_sets_changes_nothing(why_not: WhyNot) -> None:
+    assert features(widened()) == features(PLAIN) == {"layers.rope", "activation=silu"}
+    assert why_not(widened(), "int8") is None
+
+
+def test_a_format_is_refused_with_those_that_there_are(why_not: WhyNot) -> None:
+    reason = why_not(PLAIN, "fp4")
+    assert reason is not None and "fp4" in reason and "bf16" in reason
+
+
+def test_what_is_not_listed_is_not_computed() -> None:
+    nothing = Support("It", frozenset(), FORMATS)
+    reason = nothing.why_not(replace(PLAIN, tied=True, score_cap=50.0), "bf16")
+    assert reason == (
+        "It cannot compute activation=silu, layers.rope, score_cap, tied, which the model needs."
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind"), [({"hidden": 72}, "bf16"), ({"intermediate": 80}, "nf4")], ids=str
+)
+def test_the_compiled_step_takes_whole_vectors_and_groups(
+    sizes: dict[str, int], kind: str, library: Library
+) -> None:
+    reason = native.why_not(replace(PLAIN, **sizes), kind, library)
+    assert reason is not None and "multiples of 16, and in nf4 of 64" in reason
+    assert native.why_not(PLAIN, kind, library) is None
