@@ -131,7 +131,7 @@ def run(
 
 
 def steps(model: Model, rows: Sequence[int] = ROWS, repeats: int = 15) -> list[Step]:
-    """Whole steps of a loaded model; for ``EngineService.measure``."""
+    """Whole steps of a loaded model; for ``LocalEngine.measure``."""
     times = step_times(model, rows, repeats=repeats)
     info = model.info
     return [Step(info.name, info.dtype, count, 1e3 * time) for count, time in times.items()]

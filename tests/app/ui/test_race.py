@@ -7,11 +7,11 @@ import pytest
 from app.ui.race import LANES, Race, plan
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest
-from tests.app.ui.scripted import ScriptedService
+from tests.support.recital import reciting_engine
 
 
 def run(prompt: str, settings: Settings) -> list[dict]:
-    race = Race(ScriptedService(seconds_a_round=0.001), plan(prompt, settings))
+    race = Race(reciting_engine(), plan(prompt, settings))
     race._work()
     packet = race.feed.packet(0)
     assert packet["done"]
