@@ -175,7 +175,7 @@ def kernels(
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
     with progress("Timing") as on_progress:
-        timings = bench.run(memory, shapes, counts, repeats, on_progress)
+        timings = bench.run(memory, shapes, counts, repeats, on_progress, native_step=native)
     _print_kernels(timings, bandwidth, steps)
     if as_json:
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))

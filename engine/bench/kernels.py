@@ -86,10 +86,10 @@ UNBOUND = {
 the others over theirs."""
 
 
-def kernels() -> dict[str, Kernel]:
-    """``UNBOUND`` and ``KERNELS``, and those of the compiled step where it is built."""
+def kernels(*, native_step: bool = True) -> dict[str, Kernel]:
+    """``UNBOUND`` and ``KERNELS``, and with ``native_step`` the compiled step's where that is built."""
     known = UNBOUND | KERNELS
-    library = native.ready()
+    library = native.ready() if native_step else None
     if library is not None:
         for name, kind in library.kinds.items():
             make = functools.partial(native.Matrix, library, kind)
@@ -118,9 +118,14 @@ def run(
     rows: Sequence[int] = ROWS,
     repeats: int = 9,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    native_step: bool = True,
 ) -> list[Timing]:
-    """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``."""
-    known = kernels()
+    """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``.
+
+    ``native_step``: those of the library compiled for this processor too.
+    """
+    known = kernels(native_step=native_step)
     cases = [(name, shape) for shape in shapes for name in known]
     timings: list[Timing] = []
     for done, (name, (n, k)) in enumerate(cases):
