@@ -23,7 +23,7 @@ from engine.models.checkpoints.checkpoint import FP8
 from engine.request import Control, Speculation, controller_named
 
 if TYPE_CHECKING:  # it brings torch
-    from engine.local.service import Loaded
+    from engine.api import Loaded
 
 log = logging.getLogger(__name__)
 
@@ -93,19 +93,21 @@ class Defaults:
     def of(self, loaded: Loaded | None) -> Default | None:
         """The measured default of a loaded pair, if what won is offered with it."""
         found = self.all().get(key_of(loaded)) if loaded else None
-        return found if found and loaded and found.winner.proposer in loaded.proposers else None
+        return found if found and loaded and found.winner.proposer in loaded.capabilities.names else None
 
     def speculation(self, loaded: Loaded | None) -> Speculation:
         """What drafts for the pair when nobody chose anything."""
         found = self.of(loaded)
         if found is not None:
             return found.winner.speculation()
-        return Speculation(proposer=proposers.preferred(loaded.proposers if loaded else ()))
+        if loaded is None:
+            return Speculation(proposer=proposers.preferred(()))
+        return Speculation(proposer=loaded.capabilities.preferred)
 
     def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:
         """Makes ``winner`` the pair's default. Raises ForetokenError where that cannot be kept."""
         today = datetime.now(UTC).date().isoformat()
-        default = Default(loaded.name, loaded.dtype, today, winner, dict(kinds))
+        default = Default(loaded.name, loaded.quantization, today, winner, dict(kinds))
         self._write({**self.all(), key_of(loaded): default})
         return default
 
@@ -134,7 +136,7 @@ def key_of(loaded: Loaded) -> str:
     """What a measurement counts for: all models, and how the target's weights and cache are held."""
     drafting = (loaded.draft or "-", *loaded.heads)
     cached = (f"kv-{FP8}",) if loaded.kv_cache_dtype == FP8 else ()
-    return " ".join((loaded.target, *drafting, loaded.dtype, loaded.device, *cached))
+    return " ".join((loaded.target, *drafting, loaded.quantization, loaded.device, *cached))
 
 
 def _parse(value: dict[str, Any]) -> Default:

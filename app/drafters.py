@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from app import own_catalog, paths
-from app.runtime import fetch, read_catalog
+from app.runtime import read_catalog
 from app.store import Store
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading.catalog import Pairing
+from engine.loading.files import fetch
+from engine.loading.request import LoadRequest
 from engine.request import Message
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
@@ -52,7 +54,8 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
     recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
     with _end_written(progress, wanted.out):
-        pair = read_catalog(data_dir).resolve(wanted.target or recipe.target)
+        request = LoadRequest.parse(wanted.target or recipe.target)
+        pair = read_catalog(data_dir).resolve(request)
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
         target = fetch(pair.target)

@@ -8,13 +8,14 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
 from app.listen import Listener, is_loopback, listen
 from app.switch import ApiSwitch
+from engine.loading.request import LoadRequest
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -32,14 +33,12 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the app is started. ``pages`` False serves the API alone."""
+    """How the app is started. ``load`` is the pair it begins with; ``pages`` False serves the API
+    alone."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
-    pair: str = DEFAULT_PAIR
-    quantization: str = "auto"
-    kv_cache_dtype: str = "auto"
-    threads: int | None = None
+    load: LoadRequest = field(default_factory=lambda: LoadRequest(target=DEFAULT_PAIR))
     data_dir: Path | None = None
     api: bool = False
     api_key: str | None = None
@@ -65,15 +64,12 @@ def serve(settings: Settings) -> NoReturn:
     announce_start(listener)
 
     from app.runtime import create_runtime
-    from engine.loading import hub
 
     with (
         contextlib.closing(listener.socket),
-        contextlib.closing(create_runtime(data_dir, settings.threads)) as runtime,
+        contextlib.closing(create_runtime(data_dir)) as runtime,
     ):
-        runtime.catalog.resolve(
-            settings.pair, hub.locate
-        )  # a misspelt pair is told now, not in the page
+        runtime.catalog.named(settings.load)  # a misspelt pair is told now, not in the page
         app = create_app(runtime, switch, settings)
         run_server(app, listener, lambda: when_up(runtime, listener, settings))
         leave()
@@ -81,10 +77,8 @@ def serve(settings: Settings) -> NoReturn:
 
 def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
     """The address answers: say so, load the models, open the browser."""
-    from app.runtime import open_in_background
-
     announce_ready(listener, settings)
-    open_in_background(runtime, settings.pair, settings.quantization, settings.kv_cache_dtype)
+    runtime.loader.start(settings.load)
     if settings.browser and settings.pages:
         # Some browsers are only started, others are waited for: not here.
         opening = threading.Thread(

@@ -28,6 +28,7 @@ from app.runtime import read_catalog
 from app.training_order import Order, derived
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.loading import hub
+from engine.loading.request import LoadRequest
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import RepliesStage
@@ -114,7 +115,7 @@ class Trainings:
                     f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
                 )
             catalog = read_catalog(self._data_dir)
-            target = catalog.resolve(order.target).target
+            target = catalog.resolve(LoadRequest.parse(order.target)).target
             if hub.locate(target) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(Path(target.id).name)

@@ -7,6 +7,7 @@ makes a ``Request`` into a ``Generation``, whose events anybody may follow. The 
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -30,8 +31,11 @@ __all__ = [
     "Watcher",
 ]
 
+log = logging.getLogger(__name__)
+
 Listener = Callable[[Event], None]
-"""Called with each event in order, in the engine's thread: it returns quickly and raises nothing."""
+"""Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
+engine nor the generation. One that raises is told no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +159,12 @@ class Generation:
         """For engines only: the next event."""
         with self._lock:
             self._events.append(event)
-            for listener in self._listeners:
-                listener(event)
+            for listener in tuple(self._listeners):
+                try:
+                    listener(event)
+                except Exception:  # the engine answers others too
+                    log.exception("a listener failed")
+                    self._listeners.remove(listener)
             if self.ended:
                 self._listeners.clear()
 

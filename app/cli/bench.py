@@ -19,7 +19,7 @@ from app.cli.loading import open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.errors import InvalidRequest
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 from engine.machine.threads import use as use_threads
 from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import (
@@ -88,8 +88,15 @@ def compare(
     from engine.bench import compare as bench
     from engine.bench import prompts, verify_cost
 
-    dtype, computing = options.check_quantization(quantization), check_threads(threads)
-    cached = options.check_kv_cache(kv_cache_dtype)
+    load = LoadRequest.parse(
+        pair,
+        quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
+        device=device,
+        native=native,
+        cuda_graphs=cuda_graphs,
+        threads=threads,
+    )
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = options.acceptance_rule(acceptance)
     sampling = Sampling(temperature=temperature, seed=seed)
@@ -97,10 +104,10 @@ def compare(
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
     folder = paths.data_folder(data_dir)
-    with open_for_command(pair, folder, dtype, computing, cached) as service:
-        loaded = service.loaded
+    with open_for_command(load, folder) as engine:
+        loaded = engine.loaded
         assert loaded is not None
-        names = proposer or [name for name in loaded.proposers if name != bench.PLAIN]
+        names = proposer or [name for name in loaded.capabilities.names if name != bench.PLAIN]
         plan = bench.Plan(
             settings=tuple(
                 bench.Setting(name, value, control)
@@ -114,8 +121,8 @@ def compare(
             repeats=repeats,
         )
         with progress("Comparing") as on_progress:
-            rows = bench.run(service, held, plan, on_progress)
-        cost = service.measure(verify_cost.measure)
+            rows = bench.run(engine, held, plan, on_progress)
+        cost = engine.measure(verify_cost.measure)
     _print_rows(rows, cost)
     if as_json:
         print(json.dumps(bench.as_json(rows, cost)))
@@ -148,18 +155,28 @@ def kernels(
     from engine.bench.verify_cost import ROWS
 
     shapes = [_shape(text) for text in shape or ()] or bench.SHAPES
-    kinds = [options.check_quantization(kind) for kind in quantization or bench.KERNELS]
+    loads = [
+        LoadRequest.parse(
+            pair,
+            quantization=kind,
+            device=device,
+            native=native,
+            cuda_graphs=cuda_graphs,
+            threads=threads,
+        )
+        for kind in quantization or bench.KERNELS
+    ]
     counts = sorted(set(rows or ROWS))
-    folder, computing = paths.data_folder(data_dir), check_threads(threads)
+    folder = paths.data_folder(data_dir)
     steps: list[Step] = []
-    for kind in kinds:
-        with open_for_command(pair, folder, kind, computing) as service:
-            steps += service.measure(lambda model: bench.steps(model, counts, repeats))
-    use_threads(computing)  # what follows runs in this thread, not in the engine's
+    for load in loads:
+        with open_for_command(load, folder) as engine:
+            steps += engine.measure(lambda model: bench.steps(model, counts, repeats))
+    use_threads(threads)  # what follows runs in this thread, not in the engine's
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
     with progress("Timing") as on_progress:
-        timings = bench.run(memory, shapes, counts, repeats, on_progress)
+        timings = bench.run(memory, shapes, counts, repeats, on_progress, native_step=native)
     _print_kernels(timings, bandwidth, steps)
     if as_json:
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))
@@ -189,27 +206,35 @@ def lossless(
     from engine.bench import lossless as bench
     from engine.train.prompts import read
 
-    folder, computing = paths.data_folder(data_dir), check_threads(threads)
-    cached = options.check_kv_cache(kv_cache_dtype)
-    kinds = [options.check_quantization(kind) for kind in quantization or QUANTIZATIONS[1:]]
+    folder = paths.data_folder(data_dir)
+    loads = [
+        LoadRequest.parse(
+            pair,
+            quantization=kind,
+            kv_cache_dtype=kv_cache_dtype,
+            device=device,
+            native=native,
+            cuda_graphs=cuda_graphs,
+            threads=threads,
+        )
+        for kind in quantization or QUANTIZATIONS[1:]
+    ]
     shipped = read(paths.pip_prompts())
     known = (*shipped.learned, *shipped.held_out)
     rows: list[Compared] = []
     divergences: list[Divergence] = []
-    for kind in kinds:
+    for load in loads:
         with contextlib.ExitStack() as stack:
             try:
-                service = stack.enter_context(
-                    open_for_command(pair, folder, kind, computing, cached)
-                )
+                engine = stack.enter_context(open_for_command(load, folder))
             except InvalidRequest as error:  # this model or machine lacks it
                 if quantization:
                     raise
                 print(f"Note: {error}", file=sys.stderr)
                 continue
-            on_progress = stack.enter_context(progress(kind))
+            on_progress = stack.enter_context(progress(load.quantization))
             more, differ = bench.run(
-                service, known, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
+                engine, known, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
             )
         rows += more
         divergences += differ

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,12 +19,12 @@ from app.cli.progress import progress
 from app.cli.tables import table
 from app.defaults import Defaults, Winner
 from engine.errors import InvalidRequest
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Sampling, Speculation
 
 if TYPE_CHECKING:
+    from engine.api import Loaded
     from engine.bench.sweep import Plan, Result, Row
-    from engine.local.service import Loaded
 
 
 def sweep(
@@ -72,8 +72,13 @@ def sweep(
     from engine.bench import prompts as held
     from engine.bench import sweep as bench
 
-    dtype, computing = options.check_quantization(quantization), check_threads(threads)
-    cached = options.check_kv_cache(kv_cache_dtype)
+    load = LoadRequest.parse(
+        pair,
+        quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
+        native=native,
+        threads=threads,
+    )
     folder, rule = paths.data_folder(data_dir), options.acceptance_rule(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
     temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
@@ -84,8 +89,8 @@ def sweep(
         held.named(name, folder, vocabulary=1)
     if out is not None:
         _check_writable(out)
-    with open_for_command(pair, folder, dtype, computing, cached) as service:
-        loaded = service.loaded
+    with open_for_command(load, folder) as engine:
+        loaded = engine.loaded
         assert loaded is not None
         plan = bench.Plan(
             tuple(bench.settings(_offered(wanted, loaded), deep, auto)),
@@ -98,10 +103,10 @@ def sweep(
         asked = [one for name in names for one in held.named(name, folder, loaded.vocabulary)]
         with progress("Sweeping") as on_progress:
             result = bench.run(
-                service,
+                engine,
                 held.first_of_each(asked, per_kind),
                 plan,
-                _memory(pair, folder, loaded),
+                _memory(engine.footprint),
                 on_progress,
             )
     _print(result)
@@ -144,31 +149,24 @@ def _depths(text: str) -> tuple[int, ...]:
 
 def _offered(wanted: tuple[str, ...] | None, loaded: Loaded) -> tuple[str, ...]:
     if wanted is None:
-        return tuple(name for name in loaded.proposers if name != "none")
-    missing = [name for name in wanted if name not in loaded.proposers]
+        return tuple(name for name in loaded.capabilities.names if name != "none")
+    missing = [name for name in wanted if name not in loaded.capabilities.names]
     if missing:
         raise InvalidRequest(
             "methods",
             f"{loaded.name} cannot use {', '.join(missing)}: it is loaded without what that drafts "
-            f"with. It has {', '.join(loaded.proposers)}.",
+            f"with. It has {', '.join(loaded.capabilities.names)}.",
         )
     return wanted
 
 
-def _memory(pair: str, folder: Path, loaded: Loaded) -> Callable[[str], int]:
+def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
     """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
-    from app.runtime import fetch, read_catalog
     from engine.drafting import proposers
-    from engine.loading.plan import footprint
 
-    found = read_catalog(folder).resolve(pair)
-    draft = fetch(found.draft) if found.draft else None  # it is here: the pair is loaded
-    bytes_of = footprint(
-        fetch(found.target), draft, found.heads, loaded.dtype, loaded.context, loaded.kv_cache_dtype
-    )
-    drafting = bytes_of.keys() - {"target"}
+    drafting = footprint.keys() - {"target"}
     return lambda method: (
-        bytes_of["target"] + sum(bytes_of[one] for one in proposers.drafts_with(method, drafting))
+        footprint["target"] + sum(footprint[one] for one in proposers.drafts_with(method, drafting))
     )
 
 
@@ -176,7 +174,7 @@ def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str,
     compiled = ", compiled" if loaded.compiled else ""
     return {
         "pair": f"{pair} (target {loaded.target}, draft {loaded.draft or 'none'})",
-        "target": f"{loaded.dtype} on {loaded.device}{compiled}",
+        "target": f"{loaded.quantization} on {loaded.device}{compiled}",
         "prompts": ", ".join(names),
         "acceptance": plan.acceptance.value,
         "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",
@@ -212,7 +210,8 @@ def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
     overall = best.pop(ALL)
     Defaults(folder).keep(loaded, overall, best)
     print(
-        f"Default of {loaded.name} in {loaded.dtype} from now on, where nothing is chosen: {overall}."
+        f"Default of {loaded.name} in {loaded.quantization} from now on, where nothing is chosen: "
+        f"{overall}."
     )
     for kind, winner in best.items():
         print(f"  fastest on {kind}: {winner}")

@@ -21,12 +21,12 @@ from app.defaults import Defaults
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Sampling, Speculation
 
 if TYPE_CHECKING:
-    from engine.local.service import EngineService
+    from engine.api import Engine
 
 
 def chat(
@@ -97,8 +97,16 @@ def chat(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
-    dtype, count = options.check_quantization(quantization), check_threads(threads)
-    cached = options.check_kv_cache(kv_cache_dtype)
+    load = LoadRequest.parse(
+        pair,
+        head or (),
+        quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
+        device=device,
+        native=native,
+        cuda_graphs=cuda_graphs,
+        threads=threads,
+    )
     conversations = prompts.collect(prompt, prompts_file)
     sampling = Sampling(
         temperature=temperature,
@@ -117,16 +125,13 @@ def chat(
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
-    pair = options.with_heads(pair, head)
-    with (
-        trace_to(trace) as write_event,
-        open_for_command(pair, folder, dtype, count, cached) as service,
-    ):
-        loaded = service.loaded
+    with trace_to(trace) as write_event, open_for_command(load, folder) as engine:
+        loaded = engine.loaded
         defaults = Defaults(folder)
         speculation = replace(defaults.speculation(loaded), acceptance=rule)
         if proposer or depth is not None or control or option:
-            name = proposer or proposers.preferred(loaded.proposers if loaded else ())
+            assert loaded is not None
+            name = proposer or loaded.capabilities.preferred
             speculation = Speculation(
                 proposer=name,
                 depth=depth,
@@ -144,13 +149,13 @@ def chat(
             system=system,
             raw=raw,
         )
-        done = hold_all(service, conversations, wish, write_event, marks)
+        done = hold_all(engine, conversations, wish, write_event, marks)
     if as_json:
         print(json.dumps(replies.as_json(done), ensure_ascii=False))
 
 
 def hold_all(
-    service: EngineService,
+    engine: Engine,
     conversations: list[prompts.Conversation] | None,
     wish: replies.Wish,
     write_event: Callable[[Event], None],
@@ -164,9 +169,9 @@ def hold_all(
         printer.show(event)
 
     if conversations is None:
-        held = interactive.converse(service, wish, on_event)
+        held = interactive.converse(engine, wish, on_event)
     else:
-        each = (replies.hold(service, turns, wish, on_event) for turns in conversations)
+        each = (replies.hold(engine, turns, wish, on_event) for turns in conversations)
         held = itertools.chain.from_iterable(each)
     done = []
     for reply in held:

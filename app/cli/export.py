@@ -24,12 +24,14 @@ def export_gguf(
 ) -> None:
     """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
     from app.cli.loading import Status
-    from app.runtime import fetch, read_catalog
+    from app.runtime import read_catalog
     from engine.errors import InvalidRequest
+    from engine.loading.files import fetch
     from engine.loading.fit import human
+    from engine.loading.request import LoadRequest
     from engine.models.checkpoints.gguf.write import export
 
-    pairing = read_catalog(paths.data_folder(data_dir)).resolve(model)
+    pairing = read_catalog(paths.data_folder(data_dir)).resolve(LoadRequest.parse(model))
     spec = pairing.draft if draft else pairing.target
     if spec is None:
         raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")

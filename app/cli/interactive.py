@@ -13,7 +13,7 @@ from engine.events import Event
 from engine.reply import ReplyState
 
 if TYPE_CHECKING:
-    from engine.local.service import EngineService
+    from engine.api import Engine
 
 PROMPT = "> "
 CLEAR, EXIT = "/clear", "/exit"
@@ -21,7 +21,7 @@ HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply.
 
 
 def converse(
-    service: EngineService, wish: replies.Wish, on_event: Callable[[Event], None]
+    engine: Engine, wish: replies.Wish, on_event: Callable[[Event], None]
 ) -> Iterator[ReplyState]:
     """Answers line after line, with what was said so far as context; yields a reply a line.
 
@@ -34,7 +34,7 @@ def converse(
             history = wish.opening()
             continue
         try:
-            yield replies.say(service, history, line, wish, on_event)
+            yield replies.say(engine, history, line, wish, on_event)
         except KeyboardInterrupt:
             print("\nStopped. The model will not remember this turn.\n")
         except ForetokenError as error:

@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from engine.api import LoadRequest
     from engine.loading.hub import Progress
-    from engine.local.service import EngineService
+    from engine.local.engine import LocalEngine
 
 
 class Status:
-    """One changing line on standard error, where that is a terminal; elsewhere silence."""
+    """One changing line on standard error, where that is a terminal; elsewhere silence.
+
+    An ``engine.api.Watcher``; Ctrl-C is what cancels here.
+    """
+
+    cancelled = False
 
     def __init__(self) -> None:
         self._width = 0
@@ -52,42 +58,31 @@ def describe(progress: Progress) -> str:
 
 
 @contextlib.contextmanager
-def open_for_command(
-    pair: str,
-    data_dir: Path,
-    dtype: str = "auto",
-    threads: int | None = None,
-    kv_cache_dtype: str = "auto",
-) -> Iterator[EngineService]:
-    """An engine with ``pair`` loaded, closed again at the end."""
+def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngine]:
+    """An engine with what is asked for loaded, closed again at the end."""
     from app import paths
-    from app.runtime import open_pair, read_catalog
-    from engine.local.service import EngineService
+    from app.runtime import read_catalog
+    from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
-    with contextlib.closing(EngineService(paths.remembered(data_dir), threads)) as service:
+    with contextlib.closing(LocalEngine(lambda: catalog, paths.remembered(data_dir))) as engine:
         with Status() as status:
-            compile_first(status)
-            status.say(f"Loading {pair} ...")
-            loaded = open_pair(
-                service,
-                catalog,
-                pair,
-                status.on_progress,
-                dtype=dtype,
-                kv_cache_dtype=kv_cache_dtype,
-            )
+            compile_first(request, status)
+            status.say(f"Loading {request.text} ...")
+            loaded = engine.load(request, status)
         for note in loaded.notes:
             print(f"Note: {note}", file=sys.stderr)
-        yield service
+        yield engine
 
 
-def compile_first(status: Status) -> None:
+def compile_first(request: LoadRequest, status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
     from engine.kernels.native import build
     from engine.machine import devices
 
-    if build.wanted() and build.built() is None and devices.choose().device.type == "cpu":
+    if not request.native or build.built() is not None:
+        return
+    if devices.choose(request.device).device.type == "cpu":
         status.say("Compiling the decoder for this processor, once; some ten seconds ...")
         try:
             build.build()

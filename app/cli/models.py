@@ -15,6 +15,7 @@ from app.cli import options
 from app.cli.export import export_gguf
 from app.cli.tables import table
 from app.defaults import Default, Defaults
+from engine.loading.request import LoadRequest
 
 if TYPE_CHECKING:
     from engine.loading.catalog import Catalog, ModelSpec
@@ -152,10 +153,10 @@ def download(
 ) -> None:
     """Download a model, or both models of a pair. An interrupted download is resumed."""
     from app.cli.loading import Status
-    from app.runtime import fetch
     from engine.loading import hub
+    from engine.loading.files import fetch
 
-    pairing = _catalog(data_dir).resolve(model, hub.locate)
+    pairing = _catalog(data_dir).resolve(LoadRequest.parse(model), hub.locate)
     for spec in (pairing.target, pairing.draft):
         if spec is not None:
             with Status() as status:
@@ -174,7 +175,9 @@ def why(
     from engine.loading.catalog import judge_draft
 
     catalog = _catalog(data_dir)
-    ours, theirs = catalog.resolve(target).target, catalog.resolve(draft).target
+    ours, theirs = (
+        catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft)
+    )
     found = judge_draft(ours, theirs, hub.locate)
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from engine.drafting import heads
 from engine.errors import InvalidRequest
-from engine.kernels.native import build
-from engine.machine import devices
-from engine.models.checkpoints.checkpoint import KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.request import AcceptanceRule, Control, controller_named
 
 PairOption = Annotated[
@@ -76,79 +71,26 @@ ControllerOption = Annotated[
 ]
 
 
-def _use_native(value: bool) -> bool:
-    if not value:
-        os.environ[build.OFF] = "0"
-    return value
-
-
 NativeOption = Annotated[
     bool,
     typer.Option(
         "--native/--no-native",
-        callback=_use_native,
         help="Whether models on a CPU run in the step that is compiled for this processor.",
     ),
 ]
 
 
-def _use_device(value: str) -> str:
-    if devices.check(value) != devices.DEVICES[0]:
-        os.environ[devices.SETTING] = value
-    return value
-
-
-def _use_graphs(value: bool) -> bool:
-    if not value:
-        os.environ[devices.GRAPHS] = "0"
-    return value
-
-
 DeviceOption = Annotated[
-    str,
-    typer.Option(
-        callback=_use_device,
-        help="auto (a CUDA GPU if there is one that can), cpu or cuda.",
-    ),
+    str, typer.Option(help="auto (a CUDA GPU if there is one that can), cpu or cuda.")
 ]
 GraphsOption = Annotated[
     bool,
     typer.Option(
         "--cuda-graphs/--no-cuda-graphs",
-        callback=_use_graphs,
         help="Whether rounds on a GPU are captured once and replayed.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
-
-
-def with_heads(pair: str, folders: list[Path] | None) -> str:
-    """``pair`` and the heads in ``folders``, as ``Catalog.resolve`` takes it. Raises ModelError."""
-    from engine.loading.catalog import SEPARATOR
-
-    for folder in folders or ():
-        heads.check(folder)
-    return SEPARATOR.join([pair, *map(str, folders or ())])
-
-
-def check_quantization(value: str) -> str:
-    """``value`` if this version has it; told before anything is fetched or loaded."""
-    if value not in QUANTIZATIONS:
-        raise InvalidRequest(
-            "quantization",
-            f"quantization is {value!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
-        )
-    return value
-
-
-def check_kv_cache(value: str) -> str:
-    """``value`` if a KV cache can be kept so at all; told before anything is fetched or loaded."""
-    if value not in KV_CACHE_DTYPES:
-        raise InvalidRequest(
-            "kv_cache_dtype",
-            f"kv_cache_dtype is {value!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
-        )
-    return value
 
 
 def control(text: str | None) -> Control | None:

@@ -17,7 +17,7 @@ from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Statistics
 
 if TYPE_CHECKING:
-    from engine.local.service import EngineService, Generation
+    from engine.api import Engine, Generation
 
 
 class GenerationFailed(ForetokenError):
@@ -54,7 +54,7 @@ class Wish:
 
 
 def hold(
-    service: EngineService,
+    engine: Engine,
     conversation: Conversation,
     wish: Wish,
     on_event: Callable[[Event], None],
@@ -62,11 +62,11 @@ def hold(
     """Say each turn in order, with the replies so far as context; yields a reply a turn."""
     history = wish.opening()
     for turn in conversation:
-        yield say(service, history, turn, wish, on_event)
+        yield say(engine, history, turn, wish, on_event)
 
 
 def say(
-    service: EngineService,
+    engine: Engine,
     history: list[Message],
     turn: str,
     wish: Wish,
@@ -74,16 +74,14 @@ def say(
 ) -> ReplyState:
     """Say one turn. Once it is answered, it and the reply join ``history``."""
     said = [*history, Message("user", turn)]
-    reply = answer(service, wish.request(said), on_event)
+    reply = answer(engine, wish.request(said), on_event)
     history[:] = [*said, Message("assistant", reply.text)]
     return reply
 
 
-def answer(
-    service: EngineService, request: Request, on_event: Callable[[Event], None]
-) -> ReplyState:
+def answer(engine: Engine, request: Request, on_event: Callable[[Event], None]) -> ReplyState:
     """Generate one reply. Ctrl-C cancels it before it goes on up."""
-    generation = service.submit(request)
+    generation = engine.generate(request)
     reply = ReplyState()
     try:
         for event in generation:

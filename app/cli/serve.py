@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app import main
 from app.cli import options
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 
 
 def serve(
@@ -27,10 +27,16 @@ def serve(
         main.Settings(
             host=host,
             port=port,
-            pair=options.with_heads(pair, head),
-            quantization=options.check_quantization(quantization),
-            kv_cache_dtype=options.check_kv_cache(kv_cache_dtype),
-            threads=check_threads(threads),
+            load=LoadRequest.parse(
+                pair,
+                head or (),
+                quantization=quantization,
+                kv_cache_dtype=kv_cache_dtype,
+                device=device,
+                native=native,
+                cuda_graphs=cuda_graphs,
+                threads=threads,
+            ),
             data_dir=data_dir,
             api=True,
             api_key=api_key,

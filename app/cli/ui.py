@@ -8,7 +8,7 @@ import typer
 
 from app import main
 from app.cli import options
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 
 
 def ui(
@@ -37,10 +37,16 @@ def ui(
         main.Settings(
             host=host,
             port=port,
-            pair=options.with_heads(pair, head),
-            quantization=options.check_quantization(quantization),
-            kv_cache_dtype=options.check_kv_cache(kv_cache_dtype),
-            threads=check_threads(threads),
+            load=LoadRequest.parse(
+                pair,
+                head or (),
+                quantization=quantization,
+                kv_cache_dtype=kv_cache_dtype,
+                device=device,
+                native=native,
+                cuda_graphs=cuda_graphs,
+                threads=threads,
+            ),
             data_dir=data_dir,
             api=api,
             api_key=api_key,

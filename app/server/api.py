@@ -34,7 +34,7 @@ Ask = Callable[[Body, Drafting], tuple[Request, ...]]
 
 def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
     """The API as a router, to be included before anything that is mounted at the root."""
-    models, counter = Models(runtime), Counter(runtime.service)
+    models, counter = Models(runtime), Counter(runtime.engine)
     defaults = Defaults(runtime.data_dir)
 
     def switched_on() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from engine.events import Event, Failed, Finished
 from engine.request import Request
 
 if TYPE_CHECKING:
-    from engine.local.service import EngineService, Generation
+    from engine.api import Engine, Generation
 
 MAX_WAITING = 32
 """How many API requests may wait behind the one that is answered."""
@@ -41,8 +40,8 @@ class Ticket:
 class Counter:
     """Admits requests to the engine; belongs to the event loop's thread."""
 
-    def __init__(self, service: EngineService) -> None:
-        self.service = service
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self.present = 0
 
     async def admit(self, requests: Sequence[Request]) -> Ticket:
@@ -60,7 +59,7 @@ class Counter:
 
         def submit() -> None:
             for request in requests:
-                ticket.generations.append(self.service.submit(request))
+                ticket.generations.append(self.engine.generate(request))
 
         try:
             # Tokenizing a long prompt takes a while: not in the event loop's thread.
@@ -72,17 +71,16 @@ class Counter:
 
 
 async def events_of(generation: Generation) -> AsyncGenerator[Event, None]:
-    """A generation's events. The engine hands them out blocking, so a thread fetches them."""
+    """A generation's events, as the engine's thread tells them."""
     loop = asyncio.get_running_loop()
     inbox: asyncio.Queue[Event] = asyncio.Queue()
 
-    def fetch() -> None:
+    def hear(event: Event) -> None:
         # The loop may have been closed when the last events come: nobody wants them then.
         with suppress(RuntimeError):
-            for event in generation:
-                loop.call_soon_threadsafe(inbox.put_nowait, event)
+            loop.call_soon_threadsafe(inbox.put_nowait, event)
 
-    threading.Thread(target=fetch, name=f"events of {generation.id}", daemon=True).start()
+    generation.listen(hear)
     while True:
         event = await inbox.get()
         yield event

@@ -6,11 +6,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from app.defaults import Defaults
-from app.runtime import OpeningState, Runtime
+from app.loading import LoadState
+from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded
 
 if TYPE_CHECKING:
-    from engine.local.service import Loaded
+    from engine.api import Loaded
 
 DEFAULT = "default"
 """Means whatever is loaded, for clients that insist on a name."""
@@ -26,7 +27,7 @@ class Models:
 
     def list(self) -> dict[str, Any]:
         """One entry, or none while nothing is loaded."""
-        loaded = self._runtime.service.loaded
+        loaded = self._runtime.engine.loaded
         return {"object": "list", "data": [self._entry(loaded)] if loaded else []}
 
     def one(self, name: str) -> dict[str, Any]:
@@ -35,7 +36,7 @@ class Models:
 
     def find(self, name: str | None) -> Loaded:
         """What ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
-        loaded = self._runtime.service.loaded
+        loaded = self._runtime.engine.loaded
         if loaded is None:
             raise not_loaded(self._why_not())
         if name in (None, "", DEFAULT, loaded.name, loaded.target):
@@ -50,10 +51,10 @@ class Models:
         )
 
     def _why_not(self) -> str:
-        status = self._runtime.opening.status
-        if status.state is OpeningState.WORKING:
-            return f"The model {status.title!r} is still being loaded. Try again in a moment."
-        if status.state is OpeningState.FAILED:
+        status = self._runtime.loader.status
+        if status.state is LoadState.WORKING:
+            return f"The model {status.name!r} is still being loaded. Try again in a moment."
+        if status.state is LoadState.FAILED:
             return f"No model is loaded. {status.message}"
         return "No model is loaded. Choose a pair on the Models page, or start with --pair."
 
@@ -78,9 +79,9 @@ class Models:
             "target": loaded.target,
             "draft": loaded.draft,
             "heads": list(loaded.heads),
-            "quantization": loaded.dtype,
+            "quantization": loaded.quantization,
             "kv_cache_dtype": loaded.kv_cache_dtype,
             "compiled": loaded.compiled,
-            "proposers": list(loaded.proposers),
+            "proposers": list(loaded.capabilities.names),
             "default": self._default(loaded),
         }

@@ -17,7 +17,6 @@ from app.server.schemas import (
     SpeculationBody,
 )
 from app.server.unsupported import unsupported
-from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.request import (
     AcceptanceRule,
@@ -29,7 +28,7 @@ from engine.request import (
 )
 
 if TYPE_CHECKING:
-    from engine.local.service import Loaded
+    from engine.api import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:
     """
     given = _given_speculation(body)
     if given.keys() & {"proposer", "depth", "controller", "options"}:
-        given.setdefault("proposer", proposers.preferred(pair.loaded.proposers))
+        given.setdefault("proposer", pair.loaded.capabilities.preferred)
     else:
         default = pair.default
         given |= {name: getattr(default, name) for name in ("proposer", "depth", "controller")}

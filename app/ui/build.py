@@ -11,7 +11,6 @@ from app.store import Store
 from app.switch import ApiSwitch
 from app.training import Trainings
 from app.ui.components import AT_ONCE
-from app.ui.opener import Opener
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_values
 from app.ui.pages.chat.pair import picker_updates
@@ -32,7 +31,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     """The pages; mount them with ``presentation()``."""
     store = Store(runtime.data_dir)
     backend = ChatBackend(runtime, store)
-    pickers, opener = Pickers(runtime), Opener(runtime)
+    pickers = Pickers(runtime)
     trainings = Trainings(runtime.data_dir)
     runtime.ending.callback(trainings.close)
     with gr.Blocks(
@@ -46,13 +45,13 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         )
         with gr.Tabs(elem_id="pages"):
             with gr.Tab(Words.CHAT, id="chat", render_children=True):
-                chat = chat_page(backend, pickers, opener)
+                chat = chat_page(backend, pickers)
             with gr.Tab(Words.RACE, id="race", render_children=True):
                 race = race_page(runtime)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
-                models_page(ModelsBackend(runtime, opener), backend.status)
+                models_page(ModelsBackend(runtime), backend.status)
             with gr.Tab(Words.TRAIN, id="train", render_children=True):
-                train_page(TrainBackend(runtime, trainings, pickers, opener), backend.status)
+                train_page(TrainBackend(runtime, trainings, pickers), backend.status)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
                 server_page(runtime, switch)
         _when_ready(chat, race, backend, pickers)
@@ -63,8 +62,8 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
     def fill(event: gr.EventData, proposer: str, racer: str) -> list[Any]:
-        loaded = backend.runtime.service.loaded
-        available = loaded.proposers if loaded else proposers.names()
+        loaded = backend.runtime.engine.loaded
+        available = loaded.capabilities.names if loaded else proposers.names()
         kept = kept_values(chat, backend)
         first = bool(event._data.get("first"))
         values = kept[1:] if first else [gr.skip()] * len(kept[1:])

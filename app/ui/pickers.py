@@ -59,11 +59,13 @@ class Pickers:
 
     def shown(self) -> tuple[str | None, str]:
         """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
+        target, draft = self.runtime.loader.shown
         try:
-            pairing = self.runtime.catalog.resolve(self.runtime.opening.shown, hub.locate)
-        except ForetokenError:
+            for name in filter(None, (target, draft)):
+                self.runtime.catalog.spec(name)
+        except ForetokenError:  # a folder that is gone
             return None, ""
-        return pairing.target.id, pairing.draft.id if pairing.draft else ""
+        return target, draft
 
     @staticmethod
     def _label(spec: ModelSpec) -> str:

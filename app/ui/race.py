@@ -6,14 +6,13 @@ import logging
 import secrets
 import threading
 from dataclasses import dataclass, replace
-from typing import Any
 
 from app.ui import view
 from app.ui.feed import Feed, since
-from app.ui.replies import Generation
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
+from engine.api import Engine, Generation
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import FinishReason
 from engine.reply import ReplyState
@@ -64,9 +63,9 @@ def plan(prompt: str, settings: Settings) -> Plan:
 class Race:
     """One race under way. ``feed`` tells a page how it goes."""
 
-    def __init__(self, service: Any, race: Plan) -> None:
+    def __init__(self, engine: Engine, race: Plan) -> None:
         self.feed = Feed()
-        self._service = service
+        self._engine = engine
         self._plan = race
         self._lock = threading.Lock()
         self._generation: Generation | None = None
@@ -109,7 +108,7 @@ class Race:
         with self._lock:
             if self._cancelled:
                 raise Broken("")
-            self._generation = self._service.submit(request)
+            self._generation = self._engine.generate(request)
         reply = ReplyState()
         for event in self._generation:
             reply.add(event)
@@ -169,15 +168,15 @@ def _token(reply: ReplyState, position: int) -> str:
 class Races:
     """The races of one app, one at a time: two would slow each other down."""
 
-    def __init__(self, service: Any) -> None:
-        self._service = service
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self._lock = threading.Lock()
         self._number = 0
         self._race: Race | None = None
 
     def start(self, prompt: str, settings: Settings) -> int:
         """Start a race; returns the number to follow it by. Raises ``InvalidRequest``."""
-        race = Race(self._service, plan(prompt, settings))
+        race = Race(self._engine, plan(prompt, settings))
         with self._lock:
             if self._race is not None and not self._race.feed.packet(0)["done"]:
                 raise InvalidRequest("race", Words.RACE_BUSY)

@@ -99,8 +99,6 @@ class Words:
 
     # Models
     FOLDER_EMPTY = "Give the path of a folder that holds a model."
-    OPENING_BUSY = "Another model is being opened. Wait for it, or cancel it first."
-
     # Train
     KINDS: ClassVar[dict[str, tuple[str, str]]] = {
         "medusa": (
@@ -138,7 +136,6 @@ class Words:
     TRAIN_FILE = "Give the path of a file of prompts."
 
     LOADING = "Loading"
-    DOWNLOADING = "Downloading"
     SHIPPED = "shipped with the app"
     FILES_MISSING = "Its files are not here."
 
@@ -160,10 +157,6 @@ class Words:
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-    @staticmethod
-    def open_failed(name: str, error: Exception) -> str:
-        return f"{name} could not be opened: {error!r}. The terminal has the details."
 
     @staticmethod
     def race_failed(error: Exception) -> str:
@@ -190,7 +183,7 @@ class Words:
             f"target {loaded.target}",
             f"draft {loaded.draft}" if loaded.draft else "no draft",
             f"{count(loaded.parameters)} parameters",
-            f"{loaded.dtype} on {loaded.device}{', compiled' if loaded.compiled else ''}",
+            f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}",
             f"context {loaded.context}",
             f"vocabulary {loaded.vocabulary}",
         ]

@@ -13,12 +13,12 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+from engine.api import Engine
 from engine.bench.prompts import ALL, Prompt
 from engine.decoding.sampling import resolve_rule
 from engine.drafting import proposers
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
-from engine.local.service import EngineService
 from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.stats import Statistics, Tally
 
@@ -73,7 +73,7 @@ class Plan:
 
 
 def run(
-    service: EngineService,
+    engine: Engine,
     prompts: Sequence[Prompt],
     plan: Plan,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
@@ -83,14 +83,14 @@ def run(
     Raises ForetokenError where a reply fails.
     """
     settings = (Setting(PLAIN, 0), *(s for s in plan.settings if s.proposer != PLAIN))
-    answer(service, prompts[0], settings[-1], plan)  # warm: first calls build what later ones reuse
+    answer(engine, prompts[0], settings[-1], plan)  # warm: first calls build what later ones reuse
     answers: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
     for index, prompt in enumerate(prompts):
         tries: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
         for repeat in range(plan.repeats):
             turned = (index + repeat) % len(settings)
             for setting in settings[turned:] + settings[:turned]:
-                tries[setting].append(answer(service, prompt, setting, plan))
+                tries[setting].append(answer(engine, prompt, setting, plan))
         for setting, several in tries.items():
             answers[setting].append(_typical(several))
         on_progress(index + 1, len(prompts))
@@ -103,7 +103,7 @@ def run(
     ]
 
 
-def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan) -> Answer:
+def answer(engine: Engine, prompt: Prompt, setting: Setting, plan: Plan) -> Answer:
     """Holds the conversation of ``prompt``, starting from an empty cache."""
     asked = partial(
         Request,
@@ -119,24 +119,24 @@ def answer(service: EngineService, prompt: Prompt, setting: Setting, plan: Plan)
     )
     if prompt.token_ids:
         request = asked(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
-        finished, total = hear(service, request)
+        finished, total = hear(engine, request)
         return Answer((finished.token_ids or (),), total)
     history: list[Message] = []
     total, replies = Statistics(), []
     for turn in prompt.turns:
         history.append(Message("user", turn))
         request = asked(messages=tuple(history), reuse_cache=len(history) > 1)
-        finished, statistics = hear(service, request)
+        finished, statistics = hear(engine, request)
         history.append(Message("assistant", finished.text))
         replies.append(finished.token_ids or ())
         total = total + statistics
     return Answer(tuple(replies), total)
 
 
-def hear(service: EngineService, request: Request) -> tuple[Finished, Statistics]:
+def hear(engine: Engine, request: Request) -> tuple[Finished, Statistics]:
     """Runs one request to its end. Raises ForetokenError with the engine's message if it fails."""
     tally = Tally()
-    for event in service.submit(request):
+    for event in engine.generate(request):
         tally.add(event)
         if isinstance(event, Failed):
             raise ForetokenError(event.message)

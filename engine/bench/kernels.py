@@ -83,10 +83,10 @@ UNBOUND = {
 the others over theirs."""
 
 
-def kernels() -> dict[str, Kernel]:
-    """``UNBOUND`` and ``KERNELS``, and those of the compiled step where it is built."""
+def kernels(*, native_step: bool = True) -> dict[str, Kernel]:
+    """``UNBOUND`` and ``KERNELS``, and with ``native_step`` the compiled step's where that is built."""
     known = UNBOUND | KERNELS
-    library = native.ready()
+    library = native.ready() if native_step else None
     if library is not None:
         for name in library.kinds:
             make = functools.partial(native.make_matrix, library, name)
@@ -115,9 +115,14 @@ def run(
     rows: Sequence[int] = ROWS,
     repeats: int = 9,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    *,
+    native_step: bool = True,
 ) -> list[Timing]:
-    """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``."""
-    known = kernels()
+    """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``.
+
+    ``native_step``: those of the library compiled for this processor too.
+    """
+    known = kernels(native_step=native_step)
     cases = [(name, shape) for shape in shapes for name in known]
     timings: list[Timing] = []
     for done, (name, (n, k)) in enumerate(cases):
@@ -128,7 +133,7 @@ def run(
 
 
 def steps(model: Model, rows: Sequence[int] = ROWS, repeats: int = 15) -> list[Step]:
-    """Whole steps of a loaded model; for ``EngineService.measure``."""
+    """Whole steps of a loaded model; for ``LocalEngine.measure``."""
     times = step_times(model, rows, repeats=repeats)
     info = model.info
     return [Step(info.name, info.dtype, count, 1e3 * time) for count, time in times.items()]

@@ -15,7 +15,7 @@ from typing import Any
 from engine.bench.compare import PLAIN
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Failed, Finished, Started
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.models.base import Model
 from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
 from engine.stats import Tally
@@ -105,7 +105,7 @@ def cases(
 
 
 def run(
-    service: EngineService,
+    engine: LocalEngine,
     prompts: Sequence[Messages],
     count: int,
     *,
@@ -117,10 +117,10 @@ def run(
 
     Raises ForetokenError.
     """
-    loaded = service.loaded
+    loaded = engine.loaded
     assert loaded is not None
-    names = (PLAIN, *(name for name in loaded.proposers if name != PLAIN))
-    rows = {(name, rule): Row(loaded.dtype, name, rule) for name in names for rule in RULES}
+    names = (PLAIN, *(name for name in loaded.capabilities.names if name != PLAIN))
+    rows = {(name, rule): Row(loaded.quantization, name, rule) for name in names for rule in RULES}
     found: list[Divergence] = []
     # At worst a character is a token, and the template has some of its own.
     drawn = cases(prompts, count, seed, min(LONGEST_PROMPT, loaded.context // 2))
@@ -128,12 +128,12 @@ def run(
         for rule, sampling in zip(RULES, case.samplings, strict=True):
             plain = None
             for name in names:
-                reply = _ask(service, case, name, rule, sampling, max_tokens)
+                reply = _ask(engine, case, name, rule, sampling, max_tokens)
                 plain = plain or reply
                 rows[name, rule] = _counted(rows[name, rule], reply, plain)
                 if reply.tokens != plain.tokens:
                     row = rows[name, rule]
-                    found.append(_divergence(service, case, row, sampling, plain, reply))
+                    found.append(_divergence(engine, case, row, sampling, plain, reply))
         on_progress(index + 1, count)
     return list(rows.values()), found
 
@@ -172,7 +172,7 @@ def _case(rng: random.Random, messages: Messages) -> Case:
 
 
 def _ask(
-    service: EngineService,
+    engine: LocalEngine,
     case: Case,
     proposer: str,
     rule: AcceptanceRule,
@@ -189,7 +189,7 @@ def _ask(
     )
     tally = Tally()
     prompt: tuple[int, ...] = ()
-    for event in service.submit(request):
+    for event in engine.generate(request):
         tally.add(event)
         match event:
             case Started():
@@ -214,7 +214,7 @@ def _counted(row: Row, reply: _Reply, plain: _Reply) -> Row:
 
 
 def _divergence(
-    service: EngineService,
+    engine: LocalEngine,
     case: Case,
     row: Row,
     sampling: Sampling,
@@ -233,7 +233,7 @@ def _divergence(
         result: list[float] = model.forward(text[-1:], cache, last=1)[0].tolist()
         return result
 
-    logits = service.measure(logits_of)
+    logits = engine.measure(logits_of)
     expected, found = (_at(one.tokens, position) for one in (plain, reply))
     return Divergence(
         quantization=row.quantization,

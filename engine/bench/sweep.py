@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from engine.api import Engine
 from engine.bench import compare
 from engine.bench.compare import PLAIN, Answer, Setting
 from engine.bench.prompts import ALL, Prompt
 from engine.decoding.sampling import resolve_rule
 from engine.errors import ContextExceeded, ForetokenError
-from engine.local.service import EngineService
 from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
 from engine.stats import Statistics
 
@@ -114,7 +114,7 @@ def settings(methods: Sequence[str], depths: Sequence[int], auto: bool = True) -
 
 
 def run(
-    service: EngineService,
+    engine: Engine,
     prompts: Sequence[Prompt],
     plan: Plan,
     memory: Callable[[str], int],
@@ -125,15 +125,15 @@ def run(
     Prompts that are too long for the model are counted and left out. Raises ForetokenError where a
     reply fails or nothing is left.
     """
-    fitting, left_out = _fitting(service, prompts, plan)
+    fitting, left_out = _fitting(engine, prompts, plan)
     for setting in plan.settings:  # first calls build what later ones reuse
-        compare.answer(service, fitting[0], setting, plan.at(plan.temperatures[0]))
+        compare.answer(engine, fitting[0], setting, plan.at(plan.temperatures[0]))
     rows: list[Row] = []
     total = len(fitting) * len(plan.temperatures)
     for count, temperature in enumerate(plan.temperatures):
         passes: _Passes = {setting: [] for setting in (PLAIN_SETTING, *plan.settings)}
         for index, prompt in enumerate(fitting):
-            for setting, middle in _one_prompt(service, prompt, plan, temperature, index).items():
+            for setting, middle in _one_prompt(engine, prompt, plan, temperature, index).items():
                 passes[setting].append(middle)
             on_progress(count * len(fitting) + index + 1, total)
         rows += _rows(fitting, plan, temperature, passes, memory)
@@ -160,7 +160,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def _fitting(
-    service: EngineService, prompts: Sequence[Prompt], plan: Plan
+    engine: Engine, prompts: Sequence[Prompt], plan: Plan
 ) -> tuple[list[Prompt], dict[str, int]]:
     """The prompts whose every turn the model can answer, by answering them plainly."""
     fitting: list[Prompt] = []
@@ -168,7 +168,7 @@ def _fitting(
     for prompt in prompts:
         try:
             for temperature in plan.temperatures:
-                compare.answer(service, prompt, PLAIN_SETTING, plan.at(temperature))
+                compare.answer(engine, prompt, PLAIN_SETTING, plan.at(temperature))
             fitting.append(prompt)
         except ContextExceeded:
             left_out[prompt.kind] += 1
@@ -181,18 +181,18 @@ def _fitting(
 
 
 def _one_prompt(
-    service: EngineService, prompt: Prompt, plan: Plan, temperature: float, index: int
+    engine: Engine, prompt: Prompt, plan: Plan, temperature: float, index: int
 ) -> dict[Setting, _Pass]:
     """Every setting's middle pass over one prompt, and plain decoding's own."""
     asked = plan.at(temperature)
     several: _Passes = {setting: [] for setting in plan.settings}
     plains = []
     for repeat in range(plan.repeats):
-        before = compare.answer(service, prompt, PLAIN_SETTING, asked)
+        before = compare.answer(engine, prompt, PLAIN_SETTING, asked)
         plains.append(before)
         for group in _groups(plan.settings, index + repeat):
-            answers = [compare.answer(service, prompt, setting, asked) for setting in group]
-            after = compare.answer(service, prompt, PLAIN_SETTING, asked)
+            answers = [compare.answer(engine, prompt, setting, asked) for setting in group]
+            after = compare.answer(engine, prompt, PLAIN_SETTING, asked)
             plains.append(after)
             for setting, answer in zip(group, answers, strict=True):
                 several[setting].append(_Pass(answer, _joined(before, after)))

@@ -34,11 +34,14 @@ class Sampler:
         seed: int,
         context: Context,
         vocabulary: int,
+        *,
+        native_step: bool = True,
     ) -> None:
+        """``native_step``: whether tokens may be chosen by the library compiled for this processor."""
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
-        self._library = native.ready()
+        self._library = native.ready() if native_step else None
         self.reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
         """Whether a token can be chosen from a model's logits as they are."""
 

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
 from engine.loading.pairing import fit
+from engine.loading.request import LoadRequest
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
-
-SEPARATOR = "::"
-"""Between target, draft and heads in what ``Catalog.resolve`` takes."""
 
 EMBEDDED = "pip"
 """The pair that ships with the app."""
@@ -127,47 +126,46 @@ class Catalog:
         choices.sort(key=_preference)
         return tuple(choices)
 
-    def resolve(self, text: str, locate: Locate = _folder_of) -> Pairing:
-        """What ``--pair`` takes, as a pair.
+    def named(self, request: LoadRequest) -> Pairing:
+        """The target and what drafts for it that ``request`` names, whether or not they fit.
 
-        A pair id or a ``TARGET``, and behind each ``::`` a draft or a head. Target and draft are model
-        ids or folders, heads are folders; what a folder holds is told by its config.json. A draft, or
-        nothing behind ``::``, replaces the pair's own; so does a head that of its kind, and others
-        are added. ``locate`` as for ``drafts_for``. Raises ``CatalogError`` (unknown), ``ModelError``
-        (a broken folder) or ``IncompatiblePair``.
+        Raises CatalogError for what is not in the catalog, ModelError for a folder that is broken.
         """
-        text = text.strip()
-        first, *others = (part.strip() for part in text.split(SEPARATOR))
-        base = next((pairing for pairing in self.pairs if pairing.id == first), None)
-        if base is not None and not others:
+        base = next((pairing for pairing in self.pairs if pairing.id == request.target), None)
+        if base is not None and request.draft is None and not request.heads:
             return base
-        heads = [Path(part).expanduser() for part in others if self._is_head(part)]
-        drafts = [part for part in others if not self._is_head(part)]
-        if len(drafts) > 1:
-            raise IncompatiblePair(
-                f"{' and '.join(drafts)} are both no heads, and one draft model can be loaded at a "
-                "time. Leave one out."
-            )
-        target = self.spec(first) if base is None else base.target
+        target = self.spec(request.target) if base is None else base.target
         draft = base.draft if base else None
-        if drafts:
-            draft = self.spec(drafts[0]) if drafts[0] else None
-        reason = None if draft is None else why_not(target, draft, locate)
-        if draft is not None and reason is not None:
-            raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
-        kinds = {kind_in(folder) for folder in heads}
+        if request.draft is not None:
+            draft = self.spec(request.draft) if request.draft else None
+        heads = tuple(Path(folder).expanduser() for folder in request.heads)
+        kinds = {check_head(folder) for folder in heads}
         kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
         return Pairing(
-            id=text, name=" + ".join(names), target=target, draft=draft, heads=(*kept, *heads)
+            id=request.text,
+            name=" + ".join(names),
+            target=target,
+            draft=draft,
+            heads=(*kept, *heads),
         )
 
-    def _is_head(self, text: str) -> bool:
-        known = any(spec.id == text for spec in self.models)
-        return bool(text) and not known and kind_in(Path(text).expanduser()) is not None
+    def resolve(self, request: LoadRequest, locate: Locate = _folder_of) -> Pairing:
+        """What ``request`` names, whose draft fits as far as is known before anything is fetched.
+
+        ``locate`` as for ``drafts_for``. Raises as ``named``, and IncompatiblePair.
+        """
+        pairing = self.named(request)
+        target, draft = pairing.target, pairing.draft
+        if draft is None or pairing in self.pairs:
+            return pairing
+        reason = why_not(target, draft, locate)
+        if reason is not None:
+            raise IncompatiblePair(f"{draft.name} cannot draft for {target.name}. {reason}")
+        return pairing
 
     def spec(self, text: str) -> ModelSpec:
-        """The model of this id, or in this folder; raises as ``resolve`` does."""
+        """The model of this id, or in this folder; raises as ``named`` does."""
         for spec in self.models:
             if spec.id == text:
                 return spec

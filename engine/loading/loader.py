@@ -1,11 +1,9 @@
-"""A folder on disk to a ``Model``: an own decoder where one can, the adapter otherwise.
-
-Functions that take a ``place`` ask ``engine.machine.devices`` where none is given.
-"""
+"""A planned model to a ``Model``: an own decoder where one can, the adapter otherwise."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
@@ -48,29 +47,57 @@ SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
 
 
-def load_model(
-    folder: Path,
-    *,
-    dtype: str = AUTO,
-    context: int | None = None,
-    device: str | None = None,
-    kv_cache_dtype: str = AUTO,
-) -> Model:
-    """Loads the model in ``folder``. Raises ModelError, InvalidRequest, DeviceLost.
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """How one model is loaded; whoever loads it decides nothing any more.
 
-    ``dtype``: auto, fp32, bf16, int8 or nf4. ``context`` bounds the model's own, for which memory is
-    taken. ``device``: auto, cpu or cuda; None is the setting's. ``kv_cache_dtype``: auto or fp8.
+    ``dtype`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is computed in
+    between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in, or fp8.
+    ``context``: tokens for which memory is taken.
     """
-    place = devices.choose(device)
-    checkpoint = inspect(folder)
+
+    checkpoint: Checkpoint
+    place: Place
+    dtype: str
+    compute: str
+    kv_cache_dtype: str
+    context: int
+
+    @property
+    def cached(self) -> str:
+        """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
+        return FP8 if self.kv_cache_dtype == FP8 else self.compute
+
+
+def plan_model(
+    checkpoint: Checkpoint,
+    place: Place,
+    dtype: str = AUTO,
+    *,
+    context: int | None = None,
+    kv_cache_dtype: str = AUTO,
+) -> ModelPlan:
+    """The plan for a model in ``place``. ``dtype``: auto, fp32, bf16, int8 or nf4; ``context`` bounds
+    the model's own. Raises InvalidRequest for what this model or place lacks."""
     kind = choose_dtype(checkpoint, dtype, place)
-    cached = check_kv_cache(checkpoint, kind, kv_cache_dtype, place)
-    limit = context or checkpoint.context
+    return ModelPlan(
+        checkpoint=checkpoint,
+        place=place,
+        dtype=kind,
+        compute=compute_dtype(checkpoint, kind, place),
+        kv_cache_dtype=check_kv_cache(checkpoint, kind, kv_cache_dtype, place),
+        context=min(checkpoint.context, context or checkpoint.context),
+    )
+
+
+def load_planned(plan: ModelPlan) -> Model:
+    """Loads a model. Raises ModelError, DeviceLost."""
+    folder = plan.checkpoint.folder
     try:
-        with device_errors(place.device):
-            if checkpoint.architecture in FAMILIES:
-                return _load_own(checkpoint, kind, place, limit, cached)
-            return _load_adapter(checkpoint, kind, place, limit)
+        with device_errors(plan.place.device):
+            if plan.checkpoint.architecture in FAMILIES:
+                return _load_own(plan)
+            return _load_adapter(plan)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
@@ -83,11 +110,25 @@ def load_model(
         ) from error
 
 
-def _or_chosen(place: Place | None) -> Place:
-    return devices.choose() if place is None else place
+def load_model(
+    folder: Path,
+    *,
+    dtype: str = AUTO,
+    context: int | None = None,
+    device: str = AUTO,
+    kv_cache_dtype: str = AUTO,
+    native: bool = True,
+) -> Model:
+    """Loads the model in ``folder`` alone, as training and benches do. Raises as ``inspect``,
+    ``plan_model``, ``devices.choose`` and ``load_planned``, whose arguments these are."""
+    place = devices.choose(device, native=native)
+    checkpoint = inspect(folder)
+    return load_planned(
+        plan_model(checkpoint, place, dtype, context=context, kv_cache_dtype=kv_cache_dtype)
+    )
 
 
-def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None) -> str:
+def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place) -> str:
     """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
 
     Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
@@ -97,7 +138,6 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None)
             "quantization",
             f"quantization is {dtype!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
-    place = _or_chosen(place)
     if dtype in QUANTISED:
         reason = why_not_quantised(checkpoint, place)
         if reason is not None:
@@ -110,18 +150,17 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place | None = None)
     return _unquantised(checkpoint, place)
 
 
-def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
+def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
     """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in UNQUANTISED else _interpreted(checkpoint, _or_chosen(place))
+    return kind if kind in UNQUANTISED else _interpreted(checkpoint, place)
 
 
-def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str:
+def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
     """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
 
     Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
     takes time. It only proposes, so that nobody needs to be told.
     """
-    place = _or_chosen(place)
     if kind != "int8" and _compiled(checkpoint, "int8", place):
         return "int8"
     if kind == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
@@ -131,9 +170,8 @@ def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place | None = None) -
     return kind
 
 
-def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place | None = None) -> str | None:
+def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
     """What this machine makes of ``kind``, where that is worth telling people."""
-    place = _or_chosen(place)
     if place.device.type == "cuda":
         return _gpu_note(kind, checkpoint, place)
     if kind == "nf4" and not _compiled(checkpoint, kind, place):
@@ -164,9 +202,8 @@ def _gpu_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
     )
 
 
-def why_not_quantised(checkpoint: Checkpoint, place: Place | None = None) -> str | None:
+def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
     """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
-    place = _or_chosen(place)
     if checkpoint.architecture not in FAMILIES:
         return (
             f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
@@ -181,9 +218,7 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place | None = None) -> str
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
-def check_kv_cache(
-    checkpoint: Checkpoint, kind: str, wanted: str, place: Place | None = None
-) -> str:
+def check_kv_cache(checkpoint: Checkpoint, kind: str, wanted: str, place: Place) -> str:
     """``wanted`` if the model, in ``kind``, can have its KV cache so. Raises InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
         raise InvalidRequest(
@@ -196,9 +231,8 @@ def check_kv_cache(
     return wanted
 
 
-def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place | None = None) -> str | None:
+def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place) -> str | None:
     """Why the model, in ``kind``, cannot keep its KV cache in fp8 here; None where it can."""
-    place = _or_chosen(place)
     remedy = "Choose auto, which keeps it as the model computes."
     if not place.kernels:
         where = (
@@ -220,12 +254,12 @@ def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place | None = No
     return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
 
 
-def packs(checkpoint: Checkpoint, place: Place | None = None) -> bool:
+def packs(checkpoint: Checkpoint, place: Place) -> bool:
     """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
-    return _or_chosen(place).device.type == "cpu" and checkpoint.architecture in FAMILIES
+    return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
-def quantisations(checkpoint: Checkpoint, place: Place | None = None) -> tuple[str, ...]:
+def quantisations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow."""
     return ("bf16", *QUANTISED) if why_not_quantised(checkpoint, place) is None else ("bf16",)
 
@@ -246,18 +280,23 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
     """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
     stored = {kind for _, _, kind in checkpoint.tensors.values()}
-    library = native.ready()
+    library = _library(place)
     pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
     return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
 
 
 def _compiled(checkpoint: Checkpoint, kind: str, place: Place) -> bool:
     """Whether the compiled step would run the model in ``kind``."""
-    library = native.ready() if place.device.type == "cpu" else None
+    library = _library(place)
     architecture = None if library is None else _architecture(checkpoint)
     if library is None or architecture is None:
         return False
     return native_step.why_not(architecture, kind, library) is None
+
+
+def _library(place: Place) -> Library | None:
+    """The compiled step, where it is built and may be used."""
+    return native.ready() if place.native and place.device.type == "cpu" else None
 
 
 def _why_no_kernels(checkpoint: Checkpoint, kind: str) -> str | None:
@@ -276,33 +315,35 @@ def _architecture(checkpoint: Checkpoint) -> Architecture | None:
         return None  # loading it will say what is wrong
 
 
-def _info(checkpoint: Checkpoint, dtype: str, device: torch.device, context: int) -> ModelInfo:
+def _info(plan: ModelPlan, context: int) -> ModelInfo:
+    checkpoint = plan.checkpoint
     return ModelInfo(
         name=checkpoint.folder.name,
         architecture=checkpoint.architecture,
         vocabulary=checkpoint.vocabulary,
         context=context,
         parameters=checkpoint.parameters,
-        dtype=dtype,
-        device=str(device),
+        dtype=plan.dtype,
+        device=str(plan.place.device),
         eos=frozenset(checkpoint.eos_ids),
         layers=checkpoint.layers,
         hidden=checkpoint.hidden,
     )
 
 
-def _load_own(checkpoint: Checkpoint, dtype: str, place: Place, limit: int, cached: str) -> Model:
+def _load_own(plan: ModelPlan) -> Model:
+    checkpoint, dtype, place = plan.checkpoint, plan.dtype, plan.place
     device = place.device
-    info = _info(checkpoint, dtype, device, min(checkpoint.context, limit))
+    info = _info(plan, plan.context)
     architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
-    number = DTYPES[compute_dtype(checkpoint, dtype, place)]
+    number = DTYPES[plan.compute]
     if place.kernels and cuda.why_not(architecture, dtype) is None:
         tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
-        kept = kv_cache.FP8 if cached == FP8 else torch.bfloat16
+        kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
         return CudaDecoder(architecture, names, tensors, info, dtype, kept)
-    library = native.ready() if device.type == "cpu" else None
+    library = _library(place)
     if library is not None and native_step.why_not(architecture, dtype, library) is None:
         # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
         stored = keeps_stored(architecture, dtype)
@@ -357,11 +398,12 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         )
 
 
-def _load_adapter(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) -> Model:
+def _load_adapter(plan: ModelPlan) -> Model:
     from transformers import AutoModelForCausalLM
 
     from engine.backends.transformers_adapter import WINDOW, TransformersModel
 
+    checkpoint = plan.checkpoint
     if checkpoint.quantised:
         raise ModelError(
             f"{checkpoint.folder} is quantised by bitsandbytes, and {checkpoint.architecture} runs "
@@ -370,7 +412,7 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) 
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
-            dtype=DTYPES[dtype],
+            dtype=DTYPES[plan.dtype],
             trust_remote_code=False,
             use_safetensors=True,
             local_files_only=True,
@@ -386,7 +428,6 @@ def _load_adapter(checkpoint: Checkpoint, dtype: str, place: Place, limit: int) 
         )
     for name, weight in model.named_parameters():
         check_finite(checkpoint.folder, name, weight)
-    context = min(checkpoint.context, limit)
-    context -= context % WINDOW  # windows are whole
-    model.to(place.device)
-    return TransformersModel(model, _info(checkpoint, dtype, place.device, context))
+    context = plan.context - plan.context % WINDOW  # windows are whole
+    model.to(plan.place.device)
+    return TransformersModel(model, _info(plan, context))

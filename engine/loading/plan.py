@@ -1,10 +1,9 @@
-"""What is to be loaded, and how: decided from headers, before anything large is allocated."""
+"""What is loaded, and how: decided once, from headers, before anything large is allocated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
@@ -12,71 +11,70 @@ from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.loading import fit as memory
+from engine.loading.catalog import ModelSpec
+from engine.loading.files import PairFiles
 from engine.loading.loader import (
-    check_kv_cache,
-    choose_dtype,
-    compute_dtype,
+    ModelPlan,
     draft_dtype,
-    packs,
+    plan_model,
     quantisation_note,
     quantisations,
     why_no_fp8_cache,
 )
 from engine.loading.pairing import Compatibility, caution, fit, vocabularies
+from engine.loading.request import LoadRequest
+from engine.loading.sizes import PairSizes
 from engine.machine import device_memory, devices
+from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
-from engine.models.hidden_states import joined
-
-_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
-"""How memory.py calls what tensors are kept in."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    ``kv_cache_dtype``: of the target's cache, auto or fp8; those of drafts and heads are not narrowed,
-    for it costs them acceptance. ``vocabularies`` is None where the draft has the target's.
-    ``products`` are for the heads.
-    ``asked`` and ``fit``: the longest context that was wanted, and what was reckoned for it.
-    ``notes`` are sentences for people.
+    Nothing behind it looks at the request or the files again to decide anything. The target alone has
+    the ``kv_cache_dtype`` that was asked for: caches of drafts and heads are not narrowed, for it costs
+    them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
+    heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
+    people.
     """
 
-    target: Checkpoint
-    draft: Checkpoint | None
-    dtype: str
-    kv_cache_dtype: str
-    draft_dtype: str
+    request: LoadRequest
+    files: PairFiles
+    place: Place
+    target: ModelPlan
+    draft: ModelPlan | None
     vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
     products: Products
-    asked: int
-    fit: memory.MemoryFit
+    sizes: PairSizes
+    wanted: int
+    room: memory.MemoryFit
     notes: tuple[str, ...]
 
     @property
-    def context(self) -> int:
-        """Tokens for which memory is taken."""
-        return min(self.asked, self.fit.context)
+    def footprint(self) -> dict[str, int]:
+        """Bytes of weights and caches, by what needs them; see ``PairSizes.footprint``."""
+        target = self.target
+        return self.sizes.footprint(target.dtype, target.kv_cache_dtype, target.context)
 
     def ran_out(self, doing: str, *, loaded: bool) -> str:
         """What to say when memory runs out nevertheless while ``doing``.
 
         ``loaded``: the pair is there already, so what it takes is counted as free for it.
         """
-        gpu = device_memory.gpu_free_bytes()
+        target = self.target
+        gpu = device_memory.gpu_free_bytes(self.place.device)
         free = memory.free_bytes() if gpu is None else gpu
-        held = self.fit.weights + self._kv() if loaded else 0
-        found = _fit(
-            self.target, self.draft, self.heads, self.products, self.dtype, self.kv_cache_dtype,
-            self.context, free + held, gpu is not None,
-        )  # fmt: skip
+        held = self.room.weights + self._kv() if loaded else 0
+        found = self.sizes.fit(target.dtype, target.kv_cache_dtype, target.context, free + held)
         where = "Memory" if gpu is None else "The GPU's memory"
         said = f"{where} ran out while {doing}. {found.sentence}"
         if not found.fits:
             return said
-        narrower = quantisations(self.target)[-1]
-        other = "" if narrower == self.dtype else f", in {narrower} if it comes back"
+        narrower = quantisations(target.checkpoint, self.place)[-1]
+        other = "" if narrower == target.dtype else f", in {narrower} if it comes back"
         return (
             f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
             f"needed more than was reckoned. Load the pair again{other}; its context is chosen by "
@@ -85,174 +83,85 @@ class LoadPlan:
 
     def _kv(self) -> int:
         """Bytes of the caches as they were made."""
-        return self.fit.kv * self.context // self.asked if self.asked else 0
+        return self.room.kv * self.target.context // self.wanted if self.wanted else 0
 
 
-def plan_loading(
-    target: Path,
-    draft: Path | None,
-    heads: Sequence[Path],
-    dtype: str,
-    kv_cache_dtype: str = AUTO,
-) -> LoadPlan:
+def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
     """Checks everything that can be known before anything large is allocated.
 
     Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
-    ours = inspect(target)
-    theirs = None if draft is None else inspect(draft)
-    pairing = Compatibility() if theirs is None else fit(ours, theirs)
-    if pairing.reason:
-        raise IncompatiblePair(pairing.reason)
-    kind = choose_dtype(ours, dtype)
-    cached = check_kv_cache(ours, kind, kv_cache_dtype)
-    draft_kind = kind if theirs is None else draft_dtype(theirs, kind)
-    products = Products.choose(compute_dtype(ours, kind))
-    plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
-    _check_kinds(plans)
+    place = devices.choose(
+        request.device, native=request.native, cuda_graphs=request.cuda_graphs
+    )
+    target = inspect(files.target)
+    draft = None if files.draft is None else inspect(files.draft)
+    compatible = Compatibility() if draft is None else fit(target, draft)
+    if compatible.reason:
+        raise IncompatiblePair(compatible.reason)
+    planned = _plan_target(target, place, files.pairing.target, request)
+    kind, cached = planned.dtype, planned.kv_cache_dtype
+    products = Products.choose(planned.compute, place)
+    heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
+    _check_kinds(heads)
 
-    asked = min(ours.context, memory.LONGEST_CONTEXT)
-    gpu = device_memory.gpu_free_bytes()
-
-    def room_in(cache: str) -> memory.MemoryFit:
-        return _fit(ours, theirs, plans, products, kind, cache, asked, gpu, gpu is not None)
-
-    room = room_in(cached)
-    context = min(asked, room.context)
-    if context < min(asked, memory.SHORTEST_CONTEXT):
+    sizes = PairSizes(target, draft, heads, products, place)
+    free = device_memory.gpu_free_bytes(place.device)
+    asked = min(target.context, request.context or target.context)
+    wanted = min(asked, memory.LONGEST_CONTEXT)
+    room = sizes.fit(kind, cached, wanted, free)
+    context = min(wanted, room.context)
+    if context < min(wanted, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(room.sentence)
-    notes = [
-        *devices.choose().notes,
-        quantisation_note(kind, ours),
-        None if theirs is None else caution(ours, theirs),
-    ]
-    notes.append(pairing.across and f"The draft works {pairing.across}.")
-    notes += [plan.note for plan in plans]
-    if context < ours.context:
-        cause = "more does not fit in memory" if context < asked else "caches are allocated whole"
-        notes.append(f"The context is {context:,} of the model's {ours.context:,} tokens: {cause}.")
-    if context < asked and cached != FP8 and why_no_fp8_cache(ours, kind) is None:
-        longer = min(asked, room_in(FP8).context)
+
+    notes = [*place.notes, quantisation_note(kind, target, place)]
+    notes.append(None if draft is None else caution(target, draft))
+    notes.append(compatible.across and f"The draft works {compatible.across}.")
+    notes += [head.note for head in heads]
+    if context < asked:
+        cause = "more does not fit in memory" if context < wanted else "caches are allocated whole"
+        notes.append(
+            f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
+        )
+    if context < wanted and cached != FP8 and why_no_fp8_cache(target, kind, place) is None:
+        longer = min(wanted, sizes.fit(kind, FP8, wanted, free).context)
         notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
-    told = tuple(note for note in notes if note)
-    different = None if theirs is None else vocabularies(ours, theirs)
     return LoadPlan(
-        ours, theirs, kind, cached, draft_kind, different, plans, products, asked, room, told
+        request=request,
+        files=files,
+        place=place,
+        target=replace(planned, context=context),
+        draft=None
+        if draft is None
+        else plan_model(draft, place, draft_dtype(draft, kind, place), context=context),
+        vocabularies=None if draft is None else vocabularies(target, draft),
+        heads=heads,
+        products=products,
+        sizes=sizes,
+        wanted=wanted,
+        room=room,
+        notes=tuple(note for note in notes if note),
     )
 
 
-def preferred_kv_cache(target: Path, dtype: str, preferred: str) -> str:
-    """``preferred`` where the model, with weights in ``dtype``, can have its KV cache so, else auto.
-
-    Raises ModelError, InvalidRequest.
-    """
-    if preferred != FP8:
-        return preferred
-    ours = inspect(target)
-    return FP8 if why_no_fp8_cache(ours, choose_dtype(ours, dtype)) is None else AUTO
-
-
-def kv_cache_of(checkpoint: Checkpoint, kind: str, asked: str) -> str:
-    """What the cache of a model in ``kind`` is kept in, auto resolved: fp32, bf16 or fp8."""
-    return FP8 if asked == FP8 else compute_dtype(checkpoint, kind)
+def _plan_target(
+    target: Checkpoint, place: Place, preferred: ModelSpec, request: LoadRequest
+) -> ModelPlan:
+    """As asked for, else as the catalog prefers, its KV cache only where that can be."""
+    dtype = request.quantization if request.quantization != AUTO else preferred.quantization
+    plan = plan_model(target, place, dtype, kv_cache_dtype=request.kv_cache_dtype)
+    narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
+    if narrower and why_no_fp8_cache(target, plan.dtype, place) is None:
+        return replace(plan, kv_cache_dtype=FP8)
+    return plan
 
 
-def footprint(
-    target: Path,
-    draft: Path | None,
-    heads: Sequence[Path],
-    dtype: str,
-    context: int,
-    kv_cache_dtype: str = AUTO,
-) -> dict[str, int]:
-    """Bytes of weights and caches, estimated, with ``context`` tokens: of the ``target``, and of each
-    thing that proposers may need (``draft``, a kind of head). Raises ModelError."""
-    ours = inspect(target)
-    theirs = None if draft is None else inspect(draft)
-    kind = choose_dtype(ours, dtype)
-    products = Products.choose(compute_dtype(ours, kind))
-    plans = tuple(head_kinds.inspect(folder, ours) for folder in heads)
-    names = ("target", *(("draft",) if draft else ()), *(plan.kind for plan in plans))
-    sizes = _sizes(ours, theirs, plans, products, kind, kv_cache_dtype)
-    return {
-        # Sizes tell how they are held, so the dtype named here is none that counts.
-        name: size.weight_bytes("float32")
-        + min(size.context, context) * size.kv_bytes_per_token("float32")
-        for name, size in zip(names, sizes, strict=True)
-    }
-
-
-def _check_kinds(plans: Sequence[HeadPlan]) -> None:
+def _check_kinds(heads: Sequence[HeadPlan]) -> None:
     known: dict[str, HeadPlan] = {}
-    for plan in plans:
-        other = known.setdefault(plan.kind, plan)
-        if other is not plan:
+    for head in heads:
+        other = known.setdefault(head.kind, head)
+        if other is not head:
             raise IncompatiblePair(
-                f"Both {other.name} and {plan.name} are heads of kind {plan.kind}, and one of a kind "
+                f"Both {other.name} and {head.name} are heads of kind {head.kind}, and one of a kind "
                 "can be loaded at a time. Leave one out."
             )
-
-
-def _fit(
-    target: Checkpoint,
-    draft: Checkpoint | None,
-    heads: Sequence[HeadPlan],
-    products: Products,
-    kind: str,
-    cached: str,
-    context: int,
-    free: int | None,
-    gpu: bool,
-) -> memory.MemoryFit:
-    """``free`` None asks the machine."""
-
-    def sizes(of: str) -> list[memory.ModelSize]:
-        return _sizes(target, draft, heads, products, of, cached)
-
-    return memory.fit(
-        *sizes(kind),
-        context=context,
-        free=free,
-        instead={other: sizes(other) for other in quantisations(target)},
-        gpu=gpu,
-    )
-
-
-def _sizes(
-    target: Checkpoint,
-    draft: Checkpoint | None,
-    heads: Sequence[HeadPlan],
-    products: Products,
-    kind: str,
-    cached: str,
-) -> list[memory.ModelSize]:
-    """What the models of a pair will take, the target in ``kind`` with its KV cache in ``cached``."""
-    drafting = [] if draft is None else [_size(draft, draft_dtype(draft, kind))]
-    taps = joined(tap for plan in heads for tap in plan.taps)
-    ours = replace(_size(target, kind), features=len(taps) * target.hidden)
-    if cached == FP8:
-        ours = replace(ours, cache=memory.FLOAT8)
-    return [ours, *drafting, *(_head_size(plan, products, target.context) for plan in heads)]
-
-
-def _head_size(plan: HeadPlan, products: Products, context: int) -> memory.ModelSize:
-    """What a head will take; a cache of its own is in float32."""
-    weights = _NAMES.get(products.kind, products.kind)
-    return memory.ModelSize(
-        plan.name,
-        plan.parameters,
-        plan.layers,
-        plan.kv_heads,
-        plan.head_dim,
-        context,
-        weights=weights,
-        cache=_NAMES["fp32"],
-    )
-
-
-def _size(checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
-    """What the model will take, its weights held as ``kind``."""
-    cache = _NAMES[compute_dtype(checkpoint, kind)]
-    weights = kind if kind in memory.QUANTISED_WIDTHS else cache
-    size = memory.ModelSize.of(checkpoint, weights, cache)
-    return size if packs(checkpoint) else replace(size, repeated=0)

@@ -1,10 +1,16 @@
-"""What is to be loaded: one frozen value, made once and handed on whole."""
+"""What is to be loaded: one frozen value, made once and handed on whole. Torch-free."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from engine.models.checkpoints.checkpoint import AUTO
+from engine.drafting.heads import kind_in
+from engine.errors import IncompatiblePair, InvalidRequest
+from engine.machine import devices, threads
+from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 
 SEPARATOR = "::"
 """Between target, draft and heads where people write all of it as one text."""
@@ -15,11 +21,14 @@ class LoadRequest:
     """A target, what drafts for it, and how both are held and computed.
 
     ``target`` is the id of a pair or of a model in the catalog, or a folder. ``draft`` is a model's id
-    or a folder, "" for none, and None for what the catalog pairs with the target. ``heads`` are folders,
-    added to the pair's own. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model
-    and machine, suggest. ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``:
-    whether a step that is compiled for this processor may be used; ``cuda_graphs``: whether rounds on a
-    GPU may be captured. ``threads`` that compute; None is one for each physical core.
+    or a folder, "" for none, and None for what the catalog pairs with the target. ``heads`` are folders:
+    they replace the pair's own of their kind, and are added to the others. ``quantization`` and
+    ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest. ``context`` bounds the
+    model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is compiled for this
+    processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured. ``threads`` that
+    compute; None is one for each physical core.
+
+    A value that nothing can have raises InvalidRequest, which names the field.
     """
 
     target: str
@@ -32,3 +41,45 @@ class LoadRequest:
     native: bool = True
     cuda_graphs: bool = True
     threads: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_one_of("quantization", self.quantization, QUANTIZATIONS)
+        _check_one_of("kv_cache_dtype", self.kv_cache_dtype, KV_CACHE_DTYPES)
+        devices.check(self.device)
+        threads.check(self.threads)
+        if self.context is not None and self.context < 1:
+            raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")
+
+    @classmethod
+    def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
+        """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``.
+
+        ``TARGET`` is a pair, a model or a folder; what a folder behind it holds is told by its
+        config.json. Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
+        the class does for ``settings``, its other fields.
+        """
+        target, *others = (part.strip() for part in text.strip().split(SEPARATOR))
+        own = tuple(part for part in others if part and kind_in(Path(part).expanduser()) is not None)
+        drafts = [part for part in others if part not in own]
+        if len(drafts) > 1:
+            raise IncompatiblePair(
+                f"{' and '.join(drafts)} are both no heads, and one draft model can be loaded at a "
+                "time. Leave one out."
+            )
+        return cls(
+            target=target,
+            draft=drafts[0] if drafts else None,
+            heads=(*own, *map(str, heads)),
+            **settings,
+        )
+
+    @property
+    def text(self) -> str:
+        """What it asks for, as ``parse`` reads it."""
+        parts = [self.target, *(() if self.draft is None else (self.draft,)), *self.heads]
+        return SEPARATOR.join(parts)
+
+
+def _check_one_of(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise InvalidRequest(name, f"{name} is {value!r}; it must be one of {', '.join(known)}.")

@@ -73,8 +73,10 @@ def decode_on_device(
         drafter.settle()
 
 
-def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runner:
-    """``kept`` where it holds what ``proposer`` drafts with, else a new one."""
+def runner_for(
+    target: Target, proposer: Proposer, kept: Runner | None, captures: bool = True
+) -> Runner:
+    """``kept`` where it holds what ``proposer`` drafts with, else a new one. ``captures`` as there."""
     assert isinstance(target.model, CudaDecoder) and isinstance(target.cache, DeviceCache)
     draft, cache = None, None
     reader = _reader_there(proposer)
@@ -83,7 +85,7 @@ def runner_for(target: Target, proposer: Proposer, kept: Runner | None) -> Runne
         draft, cache = reader.model, reader.cache
     if kept is not None and (cache is None or kept.round.draft_cache is cache):
         return kept
-    return Runner(DeviceRound(target.model, target.cache, draft, cache))
+    return Runner(DeviceRound(target.model, target.cache, draft, cache), captures)
 
 
 def _reader_there(proposer: Proposer) -> SameVocabulary | None:

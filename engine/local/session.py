@@ -37,6 +37,7 @@ from engine.drafting.proposers.suffix import RECALLING
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event, Finished, FinishReason, Prefilled, Round, Started
+from engine.machine.devices import Place
 from engine.machine.failures import device_errors
 from engine.models.base import Model
 from engine.request import AcceptanceRule, Control, Request
@@ -50,7 +51,12 @@ _Options = tuple[tuple[str, object], ...]
 class Session:
     """Runs requests on one target, with one draft or none."""
 
-    def __init__(self, model: Model, codec: TextCodec, resources: Resources) -> None:
+    def __init__(
+        self, model: Model, codec: TextCodec, resources: Resources, place: Place | None = None
+    ) -> None:
+        """``place``: where the model runs, and what may be used there; None: whatever there is."""
+        self.native = place is None or place.native
+        self.cuda_graphs = place is None or place.cuda_graphs
         self.target = Target(model, resources.taps)
         self.codec = codec
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
@@ -105,7 +111,9 @@ class Session:
             self._warm_up()
         yield Started(info.name, name, rule, tuple(prompt), seed)
 
-        sampler = Sampler(request.sampling, rule, seed, context, info.vocabulary)
+        sampler = Sampler(
+            request.sampling, rule, seed, context, info.vocabulary, native_step=self.native
+        )
         proposer = self._proposer(request)
         if not request.reuse_cache:
             # An empty text shares nothing with what the proposer holds, so all of it is dropped.
@@ -140,7 +148,7 @@ class Session:
         from engine.local.device_decode import decode_on_device, runner_for  # it needs Triton
 
         controller = self._controller(request, sampler)
-        runner = self._runner = runner_for(self.target, proposer, self._runner)
+        runner = self._runner = runner_for(self.target, proposer, self._runner, self.cuda_graphs)
         return decode_on_device(
             context, self.target, proposer, controller, sampler, runner, ending, name
         )

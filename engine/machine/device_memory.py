@@ -13,20 +13,18 @@ from typing import TypeVar
 import torch
 
 from engine.errors import OutOfMemory
-from engine.machine import devices
 from engine.machine.devices import is_lost, ran_out
 from engine.machine.failures import device_errors
 
 T = TypeVar("T")
 
 
-def gpu_free_bytes() -> int | None:
-    """What is free of the memory of the GPU that models are loaded to; None without one.
+def gpu_free_bytes(device: torch.device) -> int | None:
+    """What is free of the memory of the GPU ``device``; None where it is no GPU.
 
     What torch keeps of freed memory for later is given back first, so it counts as free.
     """
     _give_back()
-    device = devices.choose().device
     if device.type != "cuda":
         return None
     with device_errors(device):

@@ -10,7 +10,7 @@ import os
 import shutil
 import sysconfig
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda")
-SETTING = "FORETOKEN_DEVICE"
-"""In the environment: the device, for whoever names none."""
-GRAPHS = "FORETOKEN_CUDA_GRAPHS"
-"""In the environment: 0 runs every round on a GPU as it stands, without CUDA graphs."""
 LEAST_CAPABILITY = (8, 0)
 """Ampere: from here on tensor cores take bf16."""
 FP8_CAPABILITY = (8, 9)
@@ -60,7 +56,8 @@ class Place:
     """Where models run. ``notes`` are sentences for people.
 
     ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
-    whether it converts e4m3.
+    whether it converts e4m3. ``native``: whether the step that is compiled for a CPU may be used;
+    ``cuda_graphs``: whether rounds on a GPU may be captured.
     """
 
     device: torch.device
@@ -68,17 +65,20 @@ class Place:
     bf16: bool = True
     fp8: bool = True
     notes: tuple[str, ...] = ()
+    native: bool = True
+    cuda_graphs: bool = True
 
 
-def choose(wanted: str | None = None) -> Place:
-    """The place for ``wanted``: auto, cpu or cuda; None is the environment's setting, else auto.
+def choose(wanted: str = "auto", *, native: bool = True, cuda_graphs: bool = True) -> Place:
+    """The place for ``wanted``: auto, cpu or cuda. ``native`` and ``cuda_graphs`` as in ``Place``.
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
     import torch
 
-    wanted = check(wanted or os.environ.get(SETTING) or "auto")
-    return Place(torch.device("cpu")) if wanted == "cpu" else decide(wanted, look())
+    cpu = check(wanted) == "cpu"
+    place = Place(torch.device("cpu")) if cpu else decide(wanted, look())
+    return replace(place, native=native, cuda_graphs=cuda_graphs)
 
 
 def check(wanted: str) -> str:

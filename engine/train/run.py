@@ -14,6 +14,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.loading.loader import load_model
+from engine.machine import devices
 from engine.models.base import Model, TappableModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering, joined
@@ -103,7 +104,7 @@ def _resources(kind: str, folder: Path, target: Path, model: Model) -> Resources
     if kind not in heads.kinds():
         return Resources(draft=load_model(folder))
     plan = heads.inspect(folder, inspect(target))
-    head = heads.load(plan, Products.choose("fp32"))
+    head = heads.load(plan, Products.choose("fp32", devices.choose()))
     return Resources(heads={kind: head})
 
 

@@ -9,11 +9,35 @@ from pathlib import Path
 import pytest
 
 from app.defaults import FILE, Defaults, Winner
+from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
 from engine.errors import ForetokenError
-from engine.local.service import Loaded
+from engine.fake import CAPABILITIES
 from engine.request import Control, Speculation
 
-PIP = Loaded("Pip", "pip", "pip-draft", 1024, 4096, "int8", "cpu", ("none", "draft", "suffix"), 7)
+
+def offering(*names: str) -> Capabilities:
+    preferred = "draft" if "draft" in names else "ngram"
+    return replace(
+        CAPABILITIES, proposers=tuple(map(ProposerInfo, names)), preferred=preferred
+    )
+
+
+PIP = Loaded(
+    request=LoadRequest(target="pip"),
+    name="Pip",
+    target="pip",
+    draft="pip-draft",
+    target_id="pip",
+    draft_id="pip-draft",
+    heads=(),
+    context=1024,
+    vocabulary=4096,
+    parameters=7,
+    quantization="int8",
+    kv_cache_dtype="fp32",
+    device="cpu",
+    capabilities=offering("none", "draft", "suffix"),
+)
 BEST = Winner("suffix", "fixed", 8, 2.5, 48)
 TALE = Winner("draft", "auto", 15, 3.1, 12)
 
@@ -23,7 +47,7 @@ def test_without_a_measurement_the_pair_drafts_as_suits_it(tmp_path: Path) -> No
     assert defaults.of(PIP) is None
     assert defaults.of(None) is None
     assert defaults.speculation(PIP) == Speculation(proposer="draft")
-    alone = replace(PIP, draft=None, proposers=("none", "ngram"))
+    alone = replace(PIP, draft=None, capabilities=offering("none", "ngram"))
     assert defaults.speculation(alone) == Speculation(proposer="ngram")
 
 
@@ -39,7 +63,7 @@ def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path
         proposer="suffix", depth=8, controller=Control.FIXED
     )
     others: tuple[dict[str, str | None], ...] = (
-        {"dtype": "fp32"},
+        {"quantization": "fp32"},
         {"kv_cache_dtype": "fp8"},
         {"draft": None},
         {"target": "other"},
@@ -67,7 +91,7 @@ def test_auto_and_plain_decoding_can_win(
 def test_a_winner_that_the_pair_no_longer_has_does_not_count(tmp_path: Path) -> None:
     defaults = Defaults(tmp_path)
     defaults.keep(PIP, BEST, {})
-    without = replace(PIP, proposers=("none", "draft"))
+    without = replace(PIP, capabilities=offering("none", "draft"))
     assert defaults.of(without) is None
     assert defaults.speculation(without).proposer == "draft"
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from app import main
 from app.listen import listen
 from app.main import Settings
+from engine.api import LoadRequest
 from tests.support.places import ROOT
 
 STORIES = ROOT.parent / "shared" / "models" / "stories260K"
@@ -137,14 +139,16 @@ def test_the_browser_opens_when_the_address_answers(
 ) -> None:
     calls: list[str] = []
     monkeypatch.setattr("webbrowser.open", calls.append)
-    monkeypatch.setattr("app.runtime.open_in_background", lambda *_: None)
+    asked: list[object] = []
+    runtime = SimpleNamespace(loader=SimpleNamespace(start=asked.append))
     listener = listen("127.0.0.1", 0)
     with listener.socket:
-        main.when_up(None, listener, settings)  # type: ignore[arg-type]
+        main.when_up(runtime, listener, settings)  # type: ignore[arg-type]
         for thread in main.threading.enumerate():
             if thread.name == "browser":
                 thread.join(timeout=5)
     assert calls == ([listener.url] if opened else [])
+    assert asked == [LoadRequest(target="pip")]
 
 
 def test_listening_to_the_network_is_said(capsys: pytest.CaptureFixture[str]) -> None:

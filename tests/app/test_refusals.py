@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.runtime import OpeningState, Runtime, create_runtime, open_in_background, open_pair
+from app.loading import LoadState
+from app.runtime import Runtime, create_runtime
 from app.server.errors import ApiError
 from app.server.models import Models
-from engine.errors import ForetokenError
+from engine.api import LoadRequest
+from engine.errors import ForetokenError, ModelError
 from engine.machine.devices import Place
 from tests.app.cli.conftest import Foretoken, foretoken
 from tests.support.folders import write_model
@@ -48,28 +50,38 @@ def test_the_words_are_the_same_everywhere(
     dtype = "int8" if case == "machine" else "fp32"
     if case == "machine":
         place = Place(torch.device("cuda"), kernels=False)
-        monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+        monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: 1000)
-    monkeypatch.setattr("engine.local.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+    monkeypatch.setattr("engine.local.pair.load_planned", lambda _: pytest.fail("it was loaded"))
 
     cached = "fp8" if case == "cache" else "auto"
+    request = LoadRequest(target=folder, quantization=dtype, kv_cache_dtype=cached)
     with pytest.raises(ForetokenError) as told:
-        open_pair(runtime.service, runtime.catalog, folder, dtype=dtype, kv_cache_dtype=cached)
+        runtime.engine.load(request)
     message = str(told.value)
     assert all(word in message for word in words), message
 
-    open_in_background(runtime, folder, dtype, cached).join(timeout=60)
-    assert runtime.opening.status.state is OpeningState.FAILED
-    assert runtime.opening.status.message == message
-    with pytest.raises(ApiError) as answered:
-        Models(runtime).find(None)
-    assert (answered.value.status, answered.value.message) == (
-        503,
-        f"No model is loaded. {message}",
-    )
+    if case == "scheme":  # a folder that is no use is told before anything is begun
+        with pytest.raises(ModelError) as at_once:
+            runtime.loader.start(request)
+        assert str(at_once.value) == message
+    else:
+        runtime.loader.start(request).join(timeout=60)
+        status = runtime.loader.status
+        assert (status.state, status.message) == (LoadState.FAILED, message)
+        said_by_the_api(runtime, message)
 
     held = ("--quantization", dtype, "--kv-cache-dtype", cached)
     result = foretoken("chat", "Hello", "--pair", folder, *held)
     assert result.status == 2
     assert result.err.strip().endswith(message)
     assert "Traceback" not in result.err
+
+
+def said_by_the_api(runtime: Runtime, message: str) -> None:
+    with pytest.raises(ApiError) as answered:
+        Models(runtime).find(None)
+    assert (answered.value.status, answered.value.message) == (
+        503,
+        f"No model is loaded. {message}",
+    )

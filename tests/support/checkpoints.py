@@ -23,6 +23,7 @@ from engine.drafting.resources import Resources
 from engine.loading.loader import load_model
 from engine.loading.pairing import vocabularies
 from engine.local.session import Session
+from engine.machine import devices
 from engine.models.checkpoints.checkpoint import inspect
 
 VOCABULARY = 320
@@ -132,7 +133,7 @@ def open_session(
     target: Path, draft: Path | None = None, *, dtype: str = "fp32", heads: Sequence[Path] = ()
 ) -> Session:
     """What the engine service makes of a pair of folders, and of folders with heads."""
-    checkpoint, products = inspect(target), Products.choose("fp32")
+    checkpoint, products = inspect(target), Products.choose("fp32", devices.choose())
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(
         draft=load_model(draft, dtype=dtype) if draft else None,

@@ -22,6 +22,7 @@ from engine.drafting import heads
 from engine.drafting.heads.base import Head, TargetShape
 from engine.drafting.heads.products import Products
 from engine.loading.loader import load_model
+from engine.machine import devices
 from engine.models.base import TappableModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
@@ -54,7 +55,7 @@ def random_heads(target: TargetShape) -> dict[str, Head]:
             heads.inspect(WRITERS[kind](Path(root) / kind, target), target)
             for kind in heads.kinds()
         ]
-        return {plan.kind: heads.load(plan, Products.choose("fp32")) for plan in plans}
+        return {plan.kind: heads.load(plan, Products.choose("fp32", devices.choose())) for plan in plans}
 
 
 def write_head(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.errors import OutOfMemory
 from engine.loading.fit import human
-from engine.machine import device_memory
+from engine.machine import device_memory, devices
 from tools.gpu_bench import device, engines, rivals, shapes
 from tools.gpu_bench.budget import Budget, LeftOut
 from tools.gpu_bench.clock import Clock
@@ -152,7 +152,7 @@ class Run:
             self._leave_out("bitsandbytes", missing)
 
     def _no_room(self, part: Part) -> str | None:
-        free = device_memory.gpu_free_bytes() if self.real else None
+        free = device_memory.gpu_free_bytes(devices.choose().device) if self.real else None
         if free is None or part.bytes <= free:
             return None
         return f"it needs {human(part.bytes)} and {human(free)} are free on the GPU"

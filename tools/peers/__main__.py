@@ -17,7 +17,7 @@ from app.cli.progress import progress
 from app.cli.tables import table
 from app.main import DEFAULT_PAIR
 from engine.errors import InvalidRequest
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 from engine.machine.threads import use as use_threads
 from engine.request import Speculation
 
@@ -79,7 +79,10 @@ def peers(
     from engine.bench import prompts as held_prompts
     from tools.peers import cases, field, turns
 
-    dtype, computing = options.check_quantization(quantization), use_threads(check_threads(threads))
+    load = LoadRequest.parse(
+        weights, quantization=quantization, device=device, native=native, threads=threads
+    )
+    computing = use_threads(threads)
     Speculation(depth=depth)  # told before anything is loaded
     if weights == RANDOM_1B and prompts_file is not None:
         raise InvalidRequest(
@@ -103,13 +106,16 @@ def peers(
             models,
             prompts,
             max_tokens,
-            dtype=dtype,
+            dtype=quantization,
             depth=depth,
             acceptance=acceptance,
             seed=seed,
             threads=computing,
+            device=device,
+            native=native,
+            cuda_graphs=cuda_graphs,
         )
-        compile_first(status)
+        compile_first(load, status)
         known = field.peers(llama_cpp, vllm)
         with field.line_up(known, case, workspace, status.say) as line:
             with progress("Taking turns") as on_progress:
@@ -124,14 +130,15 @@ def peers(
 
 def _models(text: str, data_dir: Path, status: Status) -> Models:
     """The pair's folders, downloaded if they are not on disk."""
-    from app.runtime import fetch, read_catalog
+    from app.runtime import read_catalog
     from engine.errors import IncompatiblePair
     from engine.loading import hub
+    from engine.loading.files import fetch
     from engine.loading.pairing import vocabularies
     from engine.models.checkpoints.checkpoint import inspect
     from tools.peers.cases import Models
 
-    pairing = read_catalog(data_dir).resolve(text, hub.locate)
+    pairing = read_catalog(data_dir).resolve(LoadRequest.parse(text), hub.locate)
     target = fetch(pairing.target, status.on_progress)
     if pairing.draft is None:
         return Models(text, target, None, pairing.target.quantization)

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from engine.models.checkpoints.checkpoint import AUTO
+
 PLAIN, DRAFT, NGRAM = "plain", "draft", "ngram"
 """Settings by what they do, so that engines can be compared; how each does it is in ``detail``."""
 
@@ -33,6 +35,7 @@ class Case:
     ``acceptance``: drafts are simulated to be right so often; None: real drafts.
     ``eos``: tokens that end a reply; without any, replies go on to the limit.
     ``longest``: tokens of the longest prompt and its reply.
+    ``device``, ``native`` and ``cuda_graphs`` are for our engine; see ``LoadRequest``.
     """
 
     name: str
@@ -45,6 +48,9 @@ class Case:
     depth: int | None = None
     acceptance: float | None = None
     seed: int = 1
+    device: str = AUTO
+    native: bool = True
+    cuda_graphs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

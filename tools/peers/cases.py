@@ -13,6 +13,7 @@ from engine.bench.prompts import Prompt
 from engine.decoding.text import TextCodec
 from engine.errors import InvalidRequest
 from engine.loading.loader import choose_dtype
+from engine.machine import devices
 from engine.models.checkpoints.checkpoint import AUTO, inspect
 from engine.request import Message, Request
 from tools.peers import shapes
@@ -65,6 +66,9 @@ def make(
     acceptance: float | None = None,
     seed: int = 1,
     threads: int | None = None,
+    device: str = AUTO,
+    native: bool = True,
+    cuda_graphs: bool = True,
 ) -> Case:
     """``threads``: None for as many as torch uses here.
 
@@ -84,10 +88,17 @@ def make(
         name=models.name,
         target=models.target,
         draft=models.draft,
-        dtype=choose_dtype(checkpoint, models.quantization if dtype == AUTO else dtype),
+        dtype=choose_dtype(
+            checkpoint,
+            models.quantization if dtype == AUTO else dtype,
+            devices.choose(device, native=native),
+        ),
         eos=frozenset(checkpoint.eos_ids),
         longest=longest,
         threads=threads or torch.get_num_threads(),
+        device=device,
+        native=native,
+        cuda_graphs=cuda_graphs,
         depth=depth,
         acceptance=acceptance,
         seed=seed,

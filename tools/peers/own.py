@@ -1,4 +1,4 @@
-"""This engine: through its service, as the app uses it."""
+"""This engine, as the app uses it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted
-from engine.loading.loader import draft_dtype, load_model
-from engine.local.service import EngineService
+from engine.loading.loader import draft_dtype, load_planned, plan_model
+from engine.loading.request import LoadRequest
+from engine.local.engine import LocalEngine
+from engine.machine import devices
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import AcceptanceRule, Request, Sampling, Speculation
@@ -51,31 +53,41 @@ class Own:
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
         """Plain decoding, then every way of drafting that the case allows. They share the weights."""
-        service = EngineService(threads=case.threads)
+        engine = LocalEngine()
         try:
-            return self._load(service, case)
+            return self._load(engine, case)
         except BaseException:
-            service.close()
+            engine.close()
             raise
 
-    def _load(self, service: EngineService, case: Case) -> list[Contender]:
+    def _load(self, engine: LocalEngine, case: Case) -> list[Contender]:
         simulated = case.acceptance is not None
-        draft = None if simulated else case.draft  # the service is to have nothing of it
-        service.load(case.target, draft, name=case.name, dtype=case.dtype)
-        plain = OwnContender(service, PLAIN, case)
+        draft = None if simulated else case.draft  # the engine is to have nothing of it
+        engine.load(
+            LoadRequest(
+                target=str(case.target),
+                draft="" if draft is None else str(draft),
+                quantization=case.dtype,
+                device=case.device,
+                native=case.native,
+                cuda_graphs=case.cuda_graphs,
+                threads=case.threads,
+            )
+        )
+        plain = OwnContender(engine, PLAIN, case)
         if simulated:
-            return [plain, SimulatedContender(service, plain, case)] if case.draft else [plain]
+            return [plain, SimulatedContender(engine, plain, case)] if case.draft else [plain]
         settings = (DRAFT, NGRAM) if case.draft else (NGRAM,)
-        return [plain, *(OwnContender(service, setting, case) for setting in settings)]
+        return [plain, *(OwnContender(engine, setting, case) for setting in settings)]
 
 
 class OwnContender:
-    """One proposer through the service."""
+    """One proposer through the engine's door."""
 
-    def __init__(self, service: EngineService, setting: str, case: Case) -> None:
-        assert service.loaded is not None
-        self.service, self.case, self.proposer = service, case, _PROPOSERS[setting]
-        self.entrant = Entrant(NAME, setting, service.loaded.dtype, _detail(setting, case))
+    def __init__(self, engine: LocalEngine, setting: str, case: Case) -> None:
+        assert engine.loaded is not None
+        self.engine, self.case, self.proposer = engine, case, _PROPOSERS[setting]
+        self.entrant = Entrant(NAME, setting, engine.loaded.quantization, _detail(setting, case))
         self.answer((0,), _WARM_UP_TOKENS)
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
@@ -90,21 +102,23 @@ class OwnContender:
             max_tokens=limit,
             reuse_cache=False,
         )
-        finished, statistics = hear(self.service, request)
+        finished, statistics = hear(self.engine, request)
         return Reply(finished.token_ids or (), statistics.completion_tokens, statistics.decode_s)
 
     def close(self) -> None:
-        self.service.close()
+        self.engine.close()
 
 
 class SimulatedContender:
     """The same loop, target and controller; what the draft says is simulated, its time is real."""
 
-    def __init__(self, service: EngineService, plain: OwnContender, case: Case) -> None:
+    def __init__(self, engine: LocalEngine, plain: OwnContender, case: Case) -> None:
         assert case.draft is not None and case.acceptance is not None
-        self.service, self.plain, self.case = service, plain, case
-        kind = draft_dtype(inspect(case.draft), case.dtype)
-        draft = load_model(case.draft, dtype=kind, context=case.longest)
+        self.engine, self.plain, self.case = engine, plain, case
+        place = devices.choose(case.device, native=case.native)
+        kind = draft_dtype(inspect(case.draft), case.dtype, place)
+        plan = plan_model(inspect(case.draft), place, kind, context=case.longest)
+        draft = load_planned(plan)
         self.proposer = SimulatedProposer(
             DraftModelProposer(DraftModelProposer.Options(), Resources(draft=draft)),
             case.acceptance,
@@ -122,14 +136,14 @@ class SimulatedContender:
         """Of the last reply, as it came out."""
         self.experience = Experience()
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
-        service.measure(lambda model: warm_up(model, self.experience.verify))
+        engine.measure(lambda model: warm_up(model, self.experience.verify))
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
         key = (*prompt, limit)
         if key not in self._known:
             self._known[key] = self.plain.answer(prompt, limit).tokens or ()
         self.proposer.expect(self._known[key])
-        return self.service.measure(lambda model: self._decode(model, prompt, limit))
+        return self.engine.measure(lambda model: self._decode(model, prompt, limit))
 
     def close(self) -> None:
         self.proposer.close()

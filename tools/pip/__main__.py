@@ -18,7 +18,7 @@ from app.cli.progress import progress
 from app.cli.tables import table
 from app.cli.train import stoppable
 from engine.errors import InvalidRequest
-from engine.machine.threads import check as check_threads
+from engine.loading.request import LoadRequest
 
 if TYPE_CHECKING:
     from tools.pip.exam import Miss, Score
@@ -101,11 +101,13 @@ def exam(
     """Grade Pip on wordings that it was not trained on."""
     from tools.pip import exam as held
 
-    computing = check_threads(threads)
-    with open_for_command(pair, paths.data_folder(data_dir), threads=computing) as service:
+    load = LoadRequest.parse(
+        pair, device=device, native=native, cuda_graphs=cuda_graphs, threads=threads
+    )
+    with open_for_command(load, paths.data_folder(data_dir)) as engine:
         examples = held.questions(count, seed)
         with progress("Asking") as on_progress:
-            scores, failed = held.run(service, examples, on_progress)
+            scores, failed = held.run(engine, examples, on_progress)
     if misses:
         _print_misses(failed)
     _print_scores(scores)

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.api import Engine
 from engine.bench.compare import hear
-from engine.drafting import proposers
-from engine.local.service import EngineService
 from engine.request import Message, Request, Sampling, Speculation
 from tools.pip.corpora import guide, problems, records, rewrites, tales, talk
 from tools.pip.corpora.example import Example, JsonCheck, KeywordCheck, chat
@@ -58,15 +57,15 @@ def questions(per_kind: int, seed: int) -> list[Example]:
 
 
 def run(
-    service: EngineService,
+    engine: Engine,
     examples: Sequence[Example],
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     max_tokens: int = 400,
 ) -> tuple[list[Score], list[Miss]]:
     """Asks each example at temperature 0 and grades the reply."""
-    loaded = service.loaded
-    proposer = proposers.preferred(loaded.proposers if loaded else ())
+    loaded = engine.loaded
+    proposer = loaded.capabilities.preferred if loaded else "ngram"
     passed: dict[str, list[bool]] = {}
     misses = []
     for index, example in enumerate(examples):
@@ -76,7 +75,7 @@ def run(
             speculation=Speculation(proposer=proposer),
             max_tokens=max_tokens,
         )
-        reply = hear(service, request)[0].text
+        reply = hear(engine, request)[0].text
         assert example.check is not None
         right = example.check.passes(reply)
         kind = kind_of(example)

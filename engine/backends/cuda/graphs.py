@@ -7,7 +7,6 @@ capture. It is captured right behind, so the second one is a single launch.
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor
 
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.kernels.cuda.acceptance import Outcome
-from engine.machine import devices
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +56,11 @@ class Pending:
 class Runner:
     """Runs rounds of one ``DeviceRound``, as graphs where ``captures``."""
 
-    def __init__(self, round: DeviceRound, captures: bool | None = None) -> None:
-        """``captures`` None is the environment's setting; without CUDA nothing is captured."""
+    def __init__(self, round: DeviceRound, captures: bool = True) -> None:
+        """Without CUDA nothing is captured."""
         self.round = round
         device = round.target.device
-        wanted = os.environ.get(devices.GRAPHS) != "0" if captures is None else captures
-        self.captures = wanted and device.type == "cuda"
+        self.captures = captures and device.type == "cuda"
         self._graphs: dict[Mode, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
         pinned = device.type == "cuda"

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.machine import devices
+from engine.machine.devices import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class Products:
     library: Library | None = None
 
     @classmethod
-    def choose(cls, dtype: str) -> Products:
-        """What suits this machine beside a target that computes in ``dtype``: fp32 or bf16."""
-        device = devices.choose().device
-        library = native.ready() if device.type == "cpu" else None
+    def choose(cls, dtype: str, place: Place) -> Products:
+        """What suits ``place`` beside a target that computes in ``dtype``: fp32 or bf16."""
+        device = place.device
+        library = native.ready() if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
         return cls(dtype, device, library)

@@ -22,18 +22,11 @@ FLAGS = (
 )  # fmt: skip
 """Sums keep the order in which they are written, and are fused only where the source says so: the
 compiler would fuse for some numbers of rows and not for others."""
-OFF = "FORETOKEN_NATIVE"
-"""The environment variable that turns the compiled step off when it is 0."""
 LIMIT_S = 300
 
 
 class BuildError(Exception):
     """There is no compiler, or it refused; the message says which."""
-
-
-def wanted() -> bool:
-    """Whether the compiled step may be used at all."""
-    return os.environ.get(OFF) != "0"
 
 
 def built() -> Path | None:

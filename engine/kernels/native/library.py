@@ -267,14 +267,14 @@ def load(path: Path) -> Library | None:
 
 
 def ready() -> Library | None:
-    """The library, if it may be used and has been built."""
-    path = build.built() if build.wanted() else None
+    """The library, if it has been built. Whether it may be used, ``devices.Place.native`` says."""
+    path = build.built()
     return None if path is None else load(path)
 
 
 def build_behind(done: Callable[[], None]) -> None:
     """Builds the library on a thread of its own, unless it is there; calls ``done`` if it then is."""
-    if build.wanted() and build.built() is None:
+    if build.built() is None:
         threading.Thread(target=_build, args=(done,), name="build", daemon=True).start()
 
 

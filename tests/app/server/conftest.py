@@ -21,14 +21,14 @@ import uvicorn
 from openai import OpenAI
 from safetensors.torch import load_file, save_file
 
-import engine.local.service
 from app.listen import listen
 from app.main import Settings, create_app
 from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
+from engine.api import Generation
 from engine.events import Emitted, Event
-from engine.local.service import Generation
 from engine.request import Request
+from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT
 
 SHARED = ROOT.parent / "shared" / "models"
@@ -63,9 +63,9 @@ class Recorder:
                 self.trace: list[Event] = []
                 recorder.traces.append(self.trace)
 
-            def put(self, event: Event) -> None:
+            def publish(self, event: Event) -> None:
                 self.trace.append(event)
-                super().put(event)
+                super().publish(event)
                 if isinstance(event, Emitted):
                     assert recorder._go_on.wait(60)
 
@@ -83,29 +83,29 @@ class Server:
 
     @property
     def model(self) -> str:
-        loaded = self.runtime.service.loaded
+        loaded = self.runtime.engine.loaded
         assert loaded is not None
         return loaded.name
 
     def direct(self, request: Request) -> list[Event]:
         """The engine's own events for a request."""
-        return list(self.runtime.service.submit(request))
+        return list(self.runtime.engine.generate(request))
 
     def idle(self, within_s: float = 20) -> bool:
         """Whether the engine gets free in time."""
         end = time.monotonic() + within_s
-        while self.runtime.service.busy and time.monotonic() < end:
+        while self.runtime.engine.busy and time.monotonic() < end:
             time.sleep(0.005)
-        return not self.runtime.service.busy
+        return not self.runtime.engine.busy
 
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Server]]:
     """Starts servers on free ports; all are stopped in the end."""
     running: list[tuple[uvicorn.Server, threading.Thread, Runtime]] = []
-    patch = pytest.MonkeyPatch()
     recorder = Recorder()
-    patch.setattr(engine.local.service, "Generation", recorder.kind())
+    patch = pytest.MonkeyPatch()
+    patch.setattr("engine.turns.Generation", recorder.kind())
 
     def starting(
         target: Path | None = None,
@@ -117,7 +117,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     ) -> Server:
         runtime = create_runtime(tmp_path_factory.mktemp("data"))
         if target is not None:
-            runtime.service.load(target, draft, name="small-pair")
+            runtime.engine.load(request_for(target, draft))
         switch = ApiSwitch(on, api_key=key)
         settings = Settings(pages=False, api=on, api_key=key, origins=origins)
         listener = listen("127.0.0.1", 0)

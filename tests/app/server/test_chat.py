@@ -276,7 +276,7 @@ def test_two_clients_at_once_both_get_their_own_reply(server) -> None:
 
 def test_the_counter_is_empty_when_nobody_is_there(server, client: OpenAI) -> None:
     """A ticket that is closed twice must not let more in than were there."""
-    counter = Counter(server.runtime.service)
+    counter = Counter(server.runtime.engine)
 
     async def admit() -> None:
         ticket = await counter.admit([own_request(max_tokens=1)])
@@ -304,7 +304,7 @@ def test_the_controller_and_its_reasons_are_told(server, client: OpenAI) -> None
 def test_where_nothing_is_chosen_the_measured_default_drafts_and_the_model_says_so(
     server, client: OpenAI
 ) -> None:
-    defaults, loaded = Defaults(server.runtime.data_dir), server.runtime.service.loaded
+    defaults, loaded = Defaults(server.runtime.data_dir), server.runtime.engine.loaded
     defaults.keep(loaded, Winner("suffix", "fixed", 3, 2.0, 9), {})
     try:
         told = client.models.retrieve(server.model).model_extra["default"]

@@ -47,7 +47,7 @@ def test_token_ids_are_continued_too(server, client: OpenAI) -> None:
 def test_the_loaded_pair_is_the_one_model(server, client: OpenAI) -> None:
     (model,) = client.models.list().data
     assert model.id == server.model
-    assert model.model_extra["max_model_len"] == server.runtime.service.loaded.context
+    assert model.model_extra["max_model_len"] == server.runtime.engine.loaded.context
     assert client.models.retrieve(model.id) == model
     assert client.models.retrieve("default").id == model.id
     with pytest.raises(NotFoundError) as caught:
@@ -56,7 +56,7 @@ def test_the_loaded_pair_is_the_one_model(server, client: OpenAI) -> None:
 
 
 def test_the_pair_goes_by_its_targets_name_too(server, http: httpx.Client) -> None:
-    target = server.runtime.service.loaded.target
+    target = server.runtime.engine.loaded.target
     for name in (target, "default", server.model, None):
         body = {"model": name, "prompt": "Once", "max_tokens": 1}
         assert http.post("/v1/completions", json=body).json()["model"] == server.model

@@ -47,7 +47,7 @@ def test_leaving_ends_the_generation_within_a_round(server, stream: bool) -> Non
             await asyncio.gather(reply, return_exceptions=True)
         await asyncio.sleep(0.3)  # the server hears of it
         server.recorder.release()
-        await until(lambda: not server.runtime.service.busy)
+        await until(lambda: not server.runtime.engine.busy)
 
     asyncio.run(leave())
     (trace,) = server.recorder.traces
@@ -71,7 +71,7 @@ def test_leaving_the_queue_ends_a_generation_that_never_began(server) -> None:
             await until(lambda: isinstance(server.recorder.traces[1][-1], Finished))
             server.recorder.release()
             assert (await first).json()["usage"]["completion_tokens"] == 20
-        await until(lambda: not server.runtime.service.busy)
+        await until(lambda: not server.runtime.engine.busy)
 
     asyncio.run(leave())
     waited = server.recorder.traces[1]
@@ -90,7 +90,7 @@ def test_leaving_ends_all_choices(server) -> None:
             await asyncio.gather(reply, return_exceptions=True)
         await asyncio.sleep(0.3)
         server.recorder.release()
-        await until(lambda: not server.runtime.service.busy)
+        await until(lambda: not server.runtime.engine.busy)
 
     asyncio.run(leave())
     assert len(server.recorder.traces) == 4

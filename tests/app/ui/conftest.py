@@ -1,4 +1,4 @@
-"""The pages over the scripted service on a real socket, and Chromium to look at them."""
+"""The pages over a fake engine on a real socket, and Chromium to look at them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class App:
     """A running app: its address and what stands behind it."""
 
     url: str
-    service: object
+    engine: object
     switch: object
     data_dir: Path
 
@@ -68,8 +68,8 @@ def browser() -> Iterator[object]:
 
 
 @contextmanager
-def serving(data_dir: Path, service: object) -> Iterator[App]:
-    """The pages over ``service``, on a free port."""
+def serving(data_dir: Path, engine: object) -> Iterator[App]:
+    """The pages over ``engine``, on a free port."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -79,7 +79,7 @@ def serving(data_dir: Path, service: object) -> Iterator[App]:
     from app.switch import ApiSwitch
     from engine.loading.catalog import open_catalog
 
-    runtime = Runtime(service, open_catalog(catalog_file()), data_dir)
+    runtime = Runtime(engine, open_catalog(catalog_file()), data_dir)
     switch = ApiSwitch()
 
     async def mounted() -> FastAPI:
@@ -99,16 +99,16 @@ def serving(data_dir: Path, service: object) -> Iterator[App]:
         assert time.monotonic() < deadline, "the app did not start"
         time.sleep(0.02)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    yield App(url, service, switch, data_dir)
+    yield App(url, engine, switch, data_dir)
     server.should_exit = True
     thread.join(20)
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    from tests.app.ui.scripted import ScriptedService
+    from tests.support.recital import reciting_engine
 
-    with serving(tmp_path_factory.mktemp("data"), ScriptedService()) as running:
+    with serving(tmp_path_factory.mktemp("data"), reciting_engine(0.01)) as running:
         yield running
 
 
@@ -128,7 +128,7 @@ def page(app: App, browser: object) -> Iterator[object]:
             else None
         ),
     )
-    app.service.seconds_a_round = 0.01
+    app.engine.seconds_a_round = 0.01
     page.goto(app.url)
     page.wait_for_selector(".composer textarea")
     page.wait_for_selector(".empty")

@@ -60,7 +60,7 @@ def test_a_chip_tells_p_and_q_on_hover_and_by_keyboard(page):
 
 
 def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
-    app.service.seconds_a_round = 0.2
+    app.engine.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 3")
     page.click(".composer .stop")
@@ -71,7 +71,7 @@ def test_stop_ends_the_reply_and_keeps_what_was_written(page, app):
 
 
 def test_escape_stops_too(page, app):
-    app.service.seconds_a_round = 0.2
+    app.engine.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 3")
     page.keyboard.press("Escape")
@@ -121,7 +121,7 @@ def test_a_reload_keeps_the_conversation_with_its_rounds(page):
 
 
 def test_a_reload_during_a_reply_goes_on_with_it(page, app):
-    app.service.seconds_a_round = 0.03
+    app.engine.seconds_a_round = 0.03
     send(page, "Write 300 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 5")
     page.reload()
@@ -132,7 +132,7 @@ def test_a_reload_during_a_reply_goes_on_with_it(page, app):
 
 
 def test_a_second_request_is_told_that_it_waits(page, app, browser):
-    app.service.seconds_a_round = 0.2
+    app.engine.seconds_a_round = 0.2
     send(page, "Write 1000 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 1")
     other = browser.new_page()
@@ -156,10 +156,10 @@ def test_mistakes_are_told_in_the_page_and_the_app_goes_on(page, app):
     assert "context holds 4096" in page.locator(".notice").inner_text()
     assert page.locator(".composer textarea").input_value().startswith("word word")
 
-    loaded, app.service.loaded = app.service.loaded, None
+    loaded, app.engine.loaded = app.engine.loaded, None
     send(page, "What is it?")
     page.wait_for_function("document.querySelector('.notice').textContent.includes('No model')")
-    app.service.loaded = loaded
+    app.engine.loaded = loaded
 
     ask(page, "fail please", status="failed")
     assert "asked to fail" in page.locator(".msg.assistant .ft-error").inner_text()
@@ -208,7 +208,7 @@ def test_a_thousand_tokens_stream_in_many_updates_and_are_sent_once(page, app):
     page.locator("#stop-strings").click()
     for _ in range(3):  # a conversation that must not travel again
         ask(page, "markdown please")
-    app.service.seconds_a_round = 0.012
+    app.engine.seconds_a_round = 0.012
     received = count_received(page)
     before = received[0]
     drawn = watch_lanes(page)
@@ -251,7 +251,7 @@ def watch_lanes(page) -> str:
 
 
 def test_rounds_stay_where_the_reader_scrolled(page, app):
-    app.service.seconds_a_round = 0.01
+    app.engine.seconds_a_round = 0.01
     send(page, "Write 400 tokens.")
     page.wait_for_function("document.querySelectorAll('.lane').length > 50")
     page.evaluate("document.querySelector('.lanes').scrollTop = 0")

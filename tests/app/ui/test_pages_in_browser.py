@@ -1,4 +1,4 @@
-"""Race, Models and Server in a real browser, over the scripted service."""
+"""Race, Models and Server in a real browser, over a fake engine."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
 
 
 def test_a_race_can_be_stopped_and_run_again(page, app):
-    app.service.seconds_a_round = 0.2
+    app.engine.seconds_a_round = 0.2
     race(page, "Write 1000 tokens.")
     page.wait_for_selector("[data-lane=plain][data-state=running]")
     page.click("#race-stop")
     page.wait_for_selector("text=The race was stopped")
-    app.service.seconds_a_round = 0.01
+    app.engine.seconds_a_round = 0.01
     race(page, "What is it?")
     page.wait_for_selector("[data-speedup]")
 
@@ -102,7 +102,7 @@ def test_a_local_folder_is_opened(page, app):
     folder = ROOT.parent / "shared" / "models" / "stories260K"
     if not folder.is_dir():
         pytest.skip("shared/models is not beside the repository")
-    before = app.service.loaded
+    before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(folder))
     page.click(".folder button")
@@ -110,7 +110,7 @@ def test_a_local_folder_is_opened(page, app):
     page.get_by_role("tab", name="Chat").click()
     page.wait_for_selector(".badge:has-text('stories260K')")
     assert "stories260K is ready" in page.inner_text(".empty")
-    app.service.loaded = before
+    app.engine.loaded = before
 
 
 def test_the_tabs_work_by_keyboard(page):

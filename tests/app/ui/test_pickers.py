@@ -7,37 +7,39 @@ from pathlib import Path
 
 import pytest
 
+from app.loading import LoadState
 from app.paths import catalog_file
-from app.runtime import OpeningState, Runtime
-from app.ui.opener import Opener
-from app.ui.pages.chat.pair import pair_text, picker_updates
+from app.runtime import Runtime
+from app.ui.pages.chat.pair import picker_updates
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pickers import Pickers
 from app.ui.words import Words
+from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
-from tests.app.ui.scripted import ScriptedService
+from engine.loading.request import LoadRequest
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import write_model
+from tests.support.recital import reciting_engine
 from tests.support.vocabularies import write_sentencepiece
 
 
 @pytest.fixture
 def pickers(tmp_path: Path) -> Pickers:
-    runtime = Runtime(ScriptedService(), open_catalog(catalog_file()), tmp_path)
+    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
     return Pickers(runtime)
 
 
 def models(pickers: Pickers) -> ModelsBackend:
-    return ModelsBackend(pickers.runtime, Opener(pickers.runtime))
+    return ModelsBackend(pickers.runtime)
 
 
-def opened(pickers: Pickers, **data: str) -> OpeningState:
+def opened(pickers: Pickers, **data: str) -> LoadState:
     assert models(pickers).open(data) == {"error": None}
     deadline = time.monotonic() + 20
-    while pickers.runtime.opening.status.state is OpeningState.WORKING:
+    while pickers.runtime.loader.working:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return pickers.runtime.opening.status.state
+    return pickers.runtime.loader.status.state
 
 
 def test_an_opened_folder_stands_in_the_target_picker_with_what_fits(
@@ -46,19 +48,19 @@ def test_an_opened_folder_stands_in_the_target_picker_with_what_fits(
     """It was not listed, so the picker named a model that was not loaded."""
     folder = write_model(tmp_path / "mine", hidden=16)
     small = write_model(tmp_path / "small", hidden=8)
-    assert opened(pickers, folder=str(folder)) is OpeningState.READY
+    assert opened(pickers, folder=str(folder)) is LoadState.READY
     target, draft, load = picker_updates(pickers)
     assert target.choices[0] == ("mine", str(folder))
     assert target.value == str(folder)
     assert (draft.choices, draft.value) == ([(Words.NO_DRAFT, "")], "")
     assert load == Words.LOAD
-    assert opened(pickers, folder=str(folder), draft=str(small)) is OpeningState.READY
+    assert opened(pickers, folder=str(folder), draft=str(small)) is LoadState.READY
     target, draft, _ = picker_updates(pickers)
     assert target.value == str(folder)
     assert draft.choices == [("small", str(small)), (Words.NO_DRAFT, "")]
     assert draft.value == str(small)
-    again = pickers.runtime.catalog.resolve(pair_text(target.value, draft.value))
-    assert again.name == "mine + small"
+    again = LoadRequest(target=target.value, draft=draft.value)
+    assert pickers.runtime.catalog.resolve(again).name == "mine + small"
 
 
 def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
@@ -76,12 +78,13 @@ def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
 
 
 def test_after_a_failure_the_pickers_show_what_is_still_loaded(
-    pickers: Pickers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pickers: Pickers, tmp_path: Path
 ) -> None:
     folder = write_model(tmp_path / "mine")
     opened(pickers, folder=str(folder))
-    monkeypatch.setattr(pickers.runtime.service, "load", lambda *_, **__: 1 / 0)
-    assert opened(pickers, pair="pip") is OpeningState.FAILED
+    assert isinstance(pickers.runtime.engine, FakeEngine)
+    pickers.runtime.engine.load_error = ZeroDivisionError("a bug")
+    assert opened(pickers, pair="pip") is LoadState.FAILED
     assert picker_updates(pickers)[0].value == str(folder)
 
 
@@ -101,7 +104,7 @@ def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
     write_tokenizer(target)
     draft = write_model(tmp_path / "other", hidden=8, vocabulary=400)
     write_sentencepiece(draft)
-    assert opened(pickers, folder=str(target), draft=str(draft)) is OpeningState.READY
+    assert opened(pickers, folder=str(target), draft=str(draft)) is LoadState.READY
     choices, _ = pickers.drafts_of(str(target))
     assert (Words.across("other"), str(draft)) in choices
     reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})}

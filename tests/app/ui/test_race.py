@@ -9,11 +9,11 @@ from app.ui.settings import Settings
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Finished, FinishReason, Token
 from engine.reply import ReplyState
-from tests.app.ui.scripted import ScriptedService
+from tests.support.recital import reciting_engine
 
 
 def run(prompt: str, settings: Settings) -> list[dict]:
-    race = Race(ScriptedService(seconds_a_round=0.001), plan(prompt, settings))
+    race = Race(reciting_engine(), plan(prompt, settings))
     race._work()
     packet = race.feed.packet(0)
     assert packet["done"]

@@ -82,15 +82,15 @@ def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
     )
     folder = write_run(app.data_dir, phase="done", folder=str(drafter), pair=NAME)
     write_log(folder, 60)
-    before = app.service.loaded
+    before = app.engine.loaded
     opened(page)
     page.wait_for_selector(".run-state.done")
     assert "1.73 tokens for each pass" in page.inner_text(".told")
     assert str(drafter) in page.inner_text(".told")
     page.click("[data-act=load]")
     page.wait_for_selector("text=Loaded. Chat with it")
-    assert app.service.loaded.name == "Pip + medusa 1"
+    assert app.engine.loaded.name == "Pip + medusa 1"
     page.click("[data-act=another]")
     page.wait_for_selector("[data-act=start]")
     assert folder.is_dir()
-    app.service.loaded = before
+    app.engine.loaded = before

@@ -222,9 +222,9 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     assert "It is not used" in caplog.text
 
 
-def test_turned_off_the_model_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(build.OFF, "0")
-    assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
+def test_turned_off_the_model_is_interpreted() -> None:
+    assert isinstance(load_model(PIP / "draft", dtype="fp32"), NativeDecoder)
+    assert isinstance(load_model(PIP / "draft", dtype="fp32", native=False), Decoder)
 
 
 def test_a_cache_is_cropped_to_what_it_holds() -> None:

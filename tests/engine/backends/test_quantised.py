@@ -87,7 +87,7 @@ def test_a_checkpoint_of_bitsandbytes_runs_as_it_is(nested: bool, tmp_path: Path
     assert found.quantised and not plain.quantised
     assert (found.parameters, found.vocabulary) == (plain.parameters, plain.vocabulary)
     assert found.bytes < plain.bytes
-    assert choose_dtype(found, "auto") == "nf4"
+    assert choose_dtype(found, "auto", Place(torch.device("cpu"))) == "nf4"
     ours = logits(tmp_path, "auto")
     if nested:  # rounding the scales changes them
         assert (ours - expected).norm() < 0.05 * expected.norm()
@@ -201,20 +201,23 @@ def test_a_machine_or_model_that_lacks_it_is_told(
         load_model(gptneo, dtype="int8")
     write_random(tmp_path)
     place = Place(torch.device("cuda"), kernels=False)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     with pytest.raises(InvalidRequest, match="do not run on this GPU"):
         load_model(tmp_path, dtype="nf4")
+
+
+CPU = Place(torch.device("cpu"))
 
 
 def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_random(tmp_path)
     checkpoint = inspect(tmp_path)
-    assert quantisation_note("fp32", checkpoint) is None
+    assert quantisation_note("fp32", checkpoint, CPU) is None
     monkeypatch.setattr(nf4, "fused_kernel", lambda: None)
-    assert "int8 is faster" in (quantisation_note("nf4", checkpoint) or "")
+    assert "int8 is faster" in (quantisation_note("nf4", checkpoint, CPU) or "")
     for levels, told in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
-        assert told in (quantisation_note("int8", checkpoint) or "")
+        assert told in (quantisation_note("int8", checkpoint, CPU) or "")
 
 
 PEAK = """

@@ -1,4 +1,4 @@
-"""The comparison measures what the app does: same service, same events, equal words."""
+"""The comparison measures what the app does: same engine, same events, equal words."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pytest
 from engine.bench import compare, verify_cost
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from tests.support.loading import request_for
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there", "and again")))
 SETTINGS = (compare.Setting("draft", 3), compare.Setting("ngram", 5))
 
 
 @pytest.fixture
-def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
-    with closing(EngineService()) as service:
-        service.load(*pair, name="random")
-        yield service
+def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as engine:
+        engine.load(request_for(*pair))
+        yield engine
 
 
 def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -> compare.Plan:
@@ -36,10 +37,10 @@ def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -
 
 
 def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
-    service: EngineService,
+    engine: LocalEngine,
 ) -> None:
     told: list[tuple[int, int]] = []
-    rows = compare.run(service, PROMPTS, plan(), lambda done, total: told.append((done, total)))
+    rows = compare.run(engine, PROMPTS, plan(), lambda done, total: told.append((done, total)))
     names = ["none", "draft", "ngram"]
     assert [(row.prompt_kind, row.proposer) for row in rows] == [
         (kind, name) for kind in ("tale", "chat", ALL) for name in names
@@ -51,38 +52,38 @@ def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
         assert row.identical is True
 
 
-def test_words_stay_equal_at_a_temperature_under_coupling(service: EngineService) -> None:
-    assert all(row.identical for row in compare.run(service, PROMPTS, plan(0.9)))
+def test_words_stay_equal_at_a_temperature_under_coupling(engine: LocalEngine) -> None:
+    assert all(row.identical for row in compare.run(engine, PROMPTS, plan(0.9)))
 
 
-def test_a_prompt_asked_again_is_drafted_as_at_first(service: EngineService) -> None:
+def test_a_prompt_asked_again_is_drafted_as_at_first(engine: LocalEngine) -> None:
     """A proposer that remembered its own reply would be measured on it."""
-    assert service.loaded is not None
-    for name in service.loaded.proposers:
+    assert engine.loaded is not None
+    for name in engine.loaded.capabilities.names:
         setting = compare.Setting(name, 5)
-        first, again = (compare.answer(service, PROMPTS[0], setting, plan()) for _ in range(2))
+        first, again = (compare.answer(engine, PROMPTS[0], setting, plan()) for _ in range(2))
         assert first.tokens == again.tokens
         assert first.statistics.drafted == again.statistics.drafted, name
 
 
-def test_rejection_promises_no_equal_words(service: EngineService) -> None:
-    rows = compare.run(service, PROMPTS, plan(0.9, AcceptanceRule.REJECTION))
+def test_rejection_promises_no_equal_words(engine: LocalEngine) -> None:
+    rows = compare.run(engine, PROMPTS, plan(0.9, AcceptanceRule.REJECTION))
     assert {row.identical for row in rows} == {None}
 
 
-def test_counts_of_all_prompts_are_the_sum_over_kinds(service: EngineService) -> None:
+def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> None:
     answers = [
-        compare.answer(service, prompt, compare.Setting("ngram", 5), plan()) for prompt in PROMPTS
+        compare.answer(engine, prompt, compare.Setting("ngram", 5), plan()) for prompt in PROMPTS
     ]
     total = answers[0].statistics + answers[1].statistics
-    row = compare.run(service, PROMPTS, plan())[-1]
+    row = compare.run(engine, PROMPTS, plan())[-1]
     assert row.proposer == "ngram"
     assert row.acceptance_rate == total.acceptance_rate
     assert row.mean_acceptance_length == total.mean_acceptance_length
 
 
-def test_the_json_has_the_keys_scripts_rely_on(service: EngineService) -> None:
-    rows = compare.run(service, PROMPTS[:1], plan())
+def test_the_json_has_the_keys_scripts_rely_on(engine: LocalEngine) -> None:
+    rows = compare.run(engine, PROMPTS[:1], plan())
     value = compare.as_json(rows, {1: 1.0, 2: 1.1})
     assert value["verify_cost"] == {"1": 1.0, "2": 1.1}
     assert set(value["results"][0]) == {
@@ -98,13 +99,13 @@ def test_the_json_has_the_keys_scripts_rely_on(service: EngineService) -> None:
     }
 
 
-def test_verify_cost_is_relative_to_one_row(service: EngineService) -> None:
-    cost = service.measure(lambda model: verify_cost.measure(model, (1, 4), repeats=3))
+def test_verify_cost_is_relative_to_one_row(engine: LocalEngine) -> None:
+    cost = engine.measure(lambda model: verify_cost.measure(model, (1, 4), repeats=3))
     assert cost[1] == 1.0
     assert cost[4] > 0
 
 
-def test_a_failed_reply_is_an_error_with_the_engines_words(service: EngineService) -> None:
-    service.unload()
+def test_a_failed_reply_is_an_error_with_the_engines_words(engine: LocalEngine) -> None:
+    engine.unload()
     with pytest.raises(ForetokenError, match="No model is loaded"):
-        compare.hear(service, Request(prompt="x", speculation=Speculation(proposer="none")))
+        compare.hear(engine, Request(prompt="x", speculation=Speculation(proposer="none")))

@@ -16,31 +16,32 @@ from engine.decoding.acceptance import Acceptance
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import MAX_DEPTH, Message
 from engine.train.prompts import read
 from tests.support.heads import write_heads
+from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT
 
 PROMPTS = read(ROOT / "assets" / "prompts" / "pip.jsonl").learned
 
 
 @pytest.fixture
-def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
-    with closing(EngineService()) as service:
-        service.load(*pair, name="random")
-        yield service
+def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as engine:
+        engine.load(request_for(*pair))
+        yield engine
 
 
 @pytest.mark.parametrize("kind", QUANTIZATIONS[1:])
 def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
     if not (PIP / "draft" / "model.safetensors").is_file():
         pytest.skip("the embedded pair's weights are not here")
-    with closing(EngineService()) as service:
+    with closing(LocalEngine()) as engine:
         heads = write_heads(tmp_path, PIP / "target")
-        service.load(PIP / "target", PIP / "draft", name="Pip", dtype=kind, heads=heads)
-        rows, divergences = lossless.run(service, PROMPTS, 4, max_tokens=16)
+        engine.load(request_for(PIP / "target", PIP / "draft", heads, quantization=kind))
+        rows, divergences = lossless.run(engine, PROMPTS, 4, max_tokens=16)
     assert not divergences
     assert [(row.proposer, row.rule) for row in rows] == [
         (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
@@ -52,11 +53,11 @@ def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
     assert drafted["none"] == 0 < drafted["draft"]
 
 
-def test_a_random_pair_never_diverges(service: EngineService) -> None:
+def test_a_random_pair_never_diverges(engine: LocalEngine) -> None:
     """Its rounds end everywhere: the draft is wrong as often as right."""
     told: list[tuple[int, int]] = []
     rows, divergences = lossless.run(
-        service, PROMPTS, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
+        engine, PROMPTS, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
     )
     assert not divergences
     assert told == [(index, 6) for index in range(1, 7)]
@@ -65,7 +66,7 @@ def test_a_random_pair_never_diverges(service: EngineService) -> None:
 
 
 def test_a_divergence_is_told_with_its_place_and_both_logits(
-    service: EngineService, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rule that takes whatever comes first, right or wrong."""
 
@@ -75,7 +76,7 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
         return Acceptance((0,), choices[1], Origin.CORRECTION)
 
     monkeypatch.setattr("engine.decoding.judge.follow", gullible)
-    rows, divergences = lossless.run(service, PROMPTS, 2, seed=3)
+    rows, divergences = lossless.run(engine, PROMPTS, 2, seed=3)
     assert sum(row.divergences for row in rows) == len(divergences) > 0
     greedy = next(one for one in divergences if one.rule == "greedy" and one.proposer == "draft")
     assert greedy.expected != greedy.found

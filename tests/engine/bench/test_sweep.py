@@ -14,9 +14,10 @@ from engine.bench import compare, sweep, sweep_chart, sweep_report
 from engine.bench.compare import PLAIN, Answer, Setting
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
 from engine.errors import ContextExceeded, ForetokenError
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.request import MAX_DEPTH, AcceptanceRule, Control
 from engine.stats import Statistics
+from tests.support.loading import request_for
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello", "and again")))
 TWO = (Setting("draft", 3), Setting("ngram", 5))
@@ -33,7 +34,7 @@ class Machine:
         self.asked: list[Setting] = []
         self.words: dict[Setting, tuple[int, ...]] = {}
 
-    def answer(self, service: Any, prompt: Prompt, setting: Setting, plan: Any) -> Answer:
+    def answer(self, engine: Any, prompt: Prompt, setting: Setting, plan: Any) -> Answer:
         if "long" in prompt.turns:
             raise ContextExceeded(9000, 1024)
         self.asked.append(setting)
@@ -172,22 +173,22 @@ def test_settings_are_every_method_at_every_depth_and_auto() -> None:
 
 
 @pytest.fixture
-def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
-    with closing(EngineService()) as service:
-        service.load(*pair, name="random")
-        yield service
+def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as engine:
+        engine.load(request_for(*pair))
+        yield engine
 
 
 def test_on_the_engine_words_are_equal_and_rows_are_whole(
-    service: EngineService, tmp_path: Path
+    engine: LocalEngine, tmp_path: Path
 ) -> None:
     """Every method's words are tested elsewhere, over many more prompts."""
-    assert service.loaded is not None
+    assert engine.loaded is not None
     methods = ("ngram", "hybrid")
     plan = sweep.Plan(tuple(sweep.settings(methods, (2,))), (0.0, 1.5), max_tokens=6, repeats=1)
     told: list[tuple[int, int]] = []
-    prompts = [PROMPTS[1], *noise(service.loaded.vocabulary, 1)]
-    result = sweep.run(service, prompts, plan, len, lambda *done: told.append(done))
+    prompts = [PROMPTS[1], *noise(engine.loaded.vocabulary, 1)]
+    result = sweep.run(engine, prompts, plan, len, lambda *done: told.append(done))
     assert told == [(at, 4) for at in range(1, 5)]
     assert result.divergences == 0
     assert result.kinds == ("chat", RANDOM, ALL)

@@ -140,19 +140,11 @@ def test_a_compiler_that_refuses_leaves_nothing_behind(
     assert list((tmp_path / "made").iterdir()) == []
 
 
-def test_it_can_be_turned_off(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
-    monkeypatch.delenv(build.OFF, raising=False)
-    assert native.ready() is not None
-    monkeypatch.setenv(build.OFF, "0")
-    assert native.ready() is None
-
-
 def test_what_is_built_behind_is_told_when_it_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import threading
 
-    monkeypatch.delenv(build.OFF, raising=False)
     monkeypatch.setattr(build, "built", lambda: None)
     monkeypatch.setattr(build, "build", lambda: tmp_path)
     told = threading.Event()

@@ -16,6 +16,7 @@ from engine.loading.catalog import (
     open_catalog,
     why_not,
 )
+from engine.loading.request import LoadRequest
 from tests.engine.loading.catalog_texts import GOOD, MODEL, write
 from tests.support.folders import write_model
 from tests.support.places import ROOT
@@ -91,50 +92,50 @@ def test_one_family_with_other_special_tokens_does_not_fit(shipped: Catalog) -> 
 
 
 def test_a_pair_id_resolves(shipped: Catalog) -> None:
-    assert shipped.resolve(" qwen3-8b ") is shipped.pair("qwen3-8b")
+    assert shipped.resolve(LoadRequest.parse(" qwen3-8b ")) is shipped.pair("qwen3-8b")
 
 
 def test_model_ids_resolve_to_a_free_combination(shipped: Catalog) -> None:
-    pair = shipped.resolve("qwen3-8b::qwen3-1.7b")
+    pair = shipped.resolve(LoadRequest.parse("qwen3-8b::qwen3-1.7b"))
     assert (pair.target.id, pair.draft and pair.draft.id) == ("qwen3-8b", "qwen3-1.7b")
-    assert shipped.resolve("qwen3-1.7b").draft is None
+    assert shipped.resolve(LoadRequest.parse("qwen3-1.7b")).draft is None
 
 
 def test_folders_resolve(shipped: Catalog, tmp_path: Path) -> None:
     target = write_model(tmp_path / "target", hidden=16)
     draft = write_model(tmp_path / "draft", hidden=8)
-    pair = shipped.resolve(f"{target}::{draft}")
+    pair = shipped.resolve(LoadRequest.parse(f"{target}::{draft}"))
     assert pair.name == "target + draft"
     assert pair.target.path == target
     assert pair.target.vocabulary == 32
     assert pair.draft is not None
     assert pair.draft.parameters < pair.target.parameters
-    assert shipped.resolve(str(target)).draft is None
+    assert shipped.resolve(LoadRequest.parse(str(target))).draft is None
 
 
 def test_folders_that_do_not_fit_are_refused_with_sizes(shipped: Catalog, tmp_path: Path) -> None:
     target = write_model(tmp_path / "target", hidden=16)
     draft = write_model(tmp_path / "draft", vocabulary=48)
     with pytest.raises(IncompatiblePair, match=r"32 tokens, the draft 48"):
-        shipped.resolve(f"{target}::{draft}")
+        shipped.resolve(LoadRequest.parse(f"{target}::{draft}"))
 
 
 def test_catalog_models_that_do_not_fit_are_refused(shipped: Catalog) -> None:
     with pytest.raises(IncompatiblePair, match=r"cannot draft for Qwen3 8B.*151,936.*128,256"):
-        shipped.resolve("qwen3-8b::llama-3.2-1b")
+        shipped.resolve(LoadRequest.parse("qwen3-8b::llama-3.2-1b"))
 
 
 def test_a_folder_that_is_no_model(shipped: Catalog, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no config\.json"):
-        shipped.resolve(str(tmp_path))
+        shipped.resolve(LoadRequest.parse(str(tmp_path)))
     with pytest.raises(ModelError, match="There is no folder"):
-        shipped.resolve("./nowhere/at/all")
+        shipped.resolve(LoadRequest.parse("./nowhere/at/all"))
 
 
 @pytest.mark.parametrize(("text", "hint"), [("qwen3-8", "qwen3-8b"), ("", "Known are pip")])
 def test_unknown_names_get_a_hint(shipped: Catalog, text: str, hint: str) -> None:
     with pytest.raises(CatalogError, match=hint):
-        shipped.resolve(text)
+        shipped.resolve(LoadRequest.parse(text))
 
 
 def test_an_unknown_pair_or_model_id(shipped: Catalog) -> None:
@@ -243,7 +244,7 @@ def test_a_head_replaces_the_pairs_own_of_its_kind_and_keeps_its_draft(
     shipped: Catalog, head: Path
 ) -> None:
     own = shipped.pair("pip").heads
-    pair = shipped.resolve(f"pip::{head}")
+    pair = shipped.resolve(LoadRequest.parse(f"pip::{head}"))
     assert pair.draft is not None and pair.draft.id == "pip-draft"
     assert pair.heads == (*(one for one in own if one.name != "medusa"), head)
     assert len(pair.heads) == len(own)
@@ -251,15 +252,15 @@ def test_a_head_replaces_the_pairs_own_of_its_kind_and_keeps_its_draft(
 
 
 def test_a_head_may_stand_beside_another_draft_or_none(shipped: Catalog, head: Path) -> None:
-    beside = shipped.resolve(f"qwen3-8b::qwen3-1.7b::{head}")
+    beside = shipped.resolve(LoadRequest.parse(f"qwen3-8b::qwen3-1.7b::{head}"))
     assert beside.draft is not None and beside.draft.id == "qwen3-1.7b"
     assert beside.heads == (head,)
-    assert shipped.resolve(f"pip::::{head}").draft is None
+    assert shipped.resolve(LoadRequest.parse(f"pip::::{head}")).draft is None
 
 
 def test_two_drafts_are_refused(shipped: Catalog) -> None:
     with pytest.raises(IncompatiblePair, match="both no heads"):
-        shipped.resolve("qwen3-8b::qwen3-1.7b::qwen3-0.6b")
+        shipped.resolve(LoadRequest.parse("qwen3-8b::qwen3-1.7b::qwen3-0.6b"))
 
 
 def test_a_catalogs_heads_lie_beside_its_file(tmp_path: Path, head: Path) -> None:

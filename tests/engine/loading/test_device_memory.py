@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ import torch
 
 from engine.errors import OutOfMemory
 from engine.events import Emitted, Failed, Finished
-from engine.loading.loader import load_model
-from engine.loading.plan import LoadPlan, footprint, plan_loading
-from engine.local.service import EngineService
+from engine.loading.catalog import Catalog
+from engine.loading.files import fetch_pair
+from engine.loading.loader import ModelPlan, load_planned
+from engine.loading.plan import LoadPlan, plan_loading
+from engine.local.engine import LocalEngine
 from engine.machine import device_memory
 from engine.machine.device_memory import within_memory
 from engine.machine.devices import Place, ran_out
 from engine.request import Request, Sampling
 from tests.support.checkpoints import write_random
+from tests.support.loading import request_for
 
 REQUEST = Request(token_ids=(2, 5, 9), sampling=Sampling(temperature=0), max_tokens=4)
 # One object for all tests, as bad as can be: it keeps the frames that it went through.
@@ -75,14 +79,13 @@ def test_other_errors_pass_as_they_are() -> None:
 
 
 @pytest.fixture
-def service() -> Iterator[EngineService]:
-    running = EngineService(threads=1)
-    yield running
-    running.close()
+def engine() -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as running:
+        yield running
 
 
-def last(service: EngineService) -> Finished | Failed:
-    for event in service.submit(REQUEST):
+def last(engine: LocalEngine) -> Finished | Failed:
+    for event in engine.generate(REQUEST):
         if isinstance(event, Finished | Failed):
             return event
     raise AssertionError("the stream ended without a last event")
@@ -92,12 +95,12 @@ models: list[weakref.ref[Any]] = []
 
 
 def fill(when: int) -> Callable[..., Any]:
-    """``load_model`` that runs out of memory at the ``when``-th model, having allocated some."""
-    calls: list[Path] = []
+    """``load_planned`` that runs out of memory at the ``when``-th model, having allocated some."""
+    calls: list[ModelPlan] = []
 
-    def load(folder: Path, **options: Any) -> Any:
-        calls.append(folder)
-        model = load_model(folder, **options)
+    def load(plan: ModelPlan) -> Any:
+        calls.append(plan)
+        model = load_planned(plan)
         models.append(weakref.ref(model))
         if len(calls) == when:
             raise FULL
@@ -108,53 +111,57 @@ def fill(when: int) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("when", [1, 2], ids=["target", "draft"])
 def test_a_load_that_runs_out_is_told_and_leaves_the_old_pair(
-    service: EngineService, pair: tuple[Path, Path], when: int, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, pair: tuple[Path, Path], when: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.load(*pair, name="old", dtype="fp32")
-    before = last(service)
+    engine.load(request_for(*pair, quantization="fp32", threads=1))
+    before = last(engine)
     models.clear()
-    monkeypatch.setattr("engine.local.service.load_model", fill(when))
+    monkeypatch.setattr("engine.local.pair.load_planned", fill(when))
     with pytest.raises(OutOfMemory) as caught:
-        service.load(*pair, name="new", dtype="fp32")
+        engine.load(request_for(*pair, quantization="fp32"))
     said = str(caught.value)
-    assert said.startswith("Memory ran out while loading new. target and draft need ")
+    assert said.startswith("Memory ran out while loading target + draft. target and draft need ")
     assert "Load the pair again, in nf4 if it comes back" in said
     gc.collect()
     assert len(models) == when and not any(model() for model in models)
-    assert service.loaded is not None and service.loaded.name == "old"
-    assert last(service) == before
+    assert engine.loaded is not None and engine.loaded.request.threads == 1
+    assert last(engine) == before
 
 
 def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
-    service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.load(*pair, name="pair", dtype="fp32")
-    before = last(service)
-    session = service._session
-    assert session is not None
+    engine.load(request_for(*pair, quantization="fp32"))
+    before = last(engine)
+    assert engine._pair is not None
+    session = engine._pair.session
 
     def breaks(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     with monkeypatch.context() as patched:
         patched.setattr(session.target, "verify", breaks)
-        failed = last(service)
+        failed = last(engine)
     assert isinstance(failed, Failed)
     assert failed.message.startswith("Memory ran out while replying. target and draft need ")
     assert "failed inside" not in failed.message
-    assert last(service) == before
+    assert last(engine) == before
 
 
 def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> LoadPlan:
-    return plan_loading(*pair, (), dtype, cached)
+    request = request_for(*pair, quantization=dtype, kv_cache_dtype=cached)
+    return plan_loading(fetch_pair(request, Catalog((), ())), request)
 
 
 @pytest.fixture
 def gpu_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """A GPU with so many free bytes, as far as planning asks."""
 
+    place = Place(torch.device("cuda"), kernels=False)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+
     def make(free: int) -> None:
-        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda: free)
+        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda _: free)
 
     return make
 
@@ -165,12 +172,12 @@ def test_the_context_is_what_the_gpu_has_room_for(
     write_random(tmp_path, max_position_embeddings=8192)
     gpu_of(10**10)
     whole = plan((tmp_path, None), "fp32")
-    assert (whole.context, whole.notes) == (8192, ())
-    gpu_of(whole.fit.needed - whole.fit.kv // 2)
+    assert (whole.target.context, whole.notes) == (8192, ())
+    gpu_of(whole.room.needed - whole.room.kv // 2)
     some = plan((tmp_path, None), "fp32")
-    assert 3500 < some.context < 8192
+    assert 3500 < some.target.context < 8192
     assert "more does not fit in memory" in some.notes[-1]
-    gpu_of(whole.fit.weights)
+    gpu_of(whole.room.weights)
     with pytest.raises(OutOfMemory, match=r"a context of 8,192 tokens; .* free on the GPU"):
         plan((tmp_path, None), "fp32")
 
@@ -180,18 +187,18 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
 ) -> None:
     """Who has too little for the model's context is told of it; whoever chose it has it."""
     place = Place(torch.device("cuda"), kernels=True)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     write_random(tmp_path, max_position_embeddings=8192, head_dim=64)
     gpu_of(10**10)
     whole = plan((tmp_path, None), "bf16")
     narrow = plan((tmp_path, None), "bf16", "fp8")
-    assert narrow.fit.kv == pytest.approx(whole.fit.kv * 68 / 128, rel=0.01)
-    assert narrow.fit.weights == whole.fit.weights
-    gpu_of(whole.fit.needed - whole.fit.kv // 2)
+    assert narrow.room.kv == pytest.approx(whole.room.kv * 68 / 128, rel=0.01)
+    assert narrow.room.weights == whole.room.weights
+    gpu_of(whole.room.needed - whole.room.kv // 2)
     some = plan((tmp_path, None), "bf16")
     longer = plan((tmp_path, None), "bf16", "fp8")
-    assert longer.context > 1.6 * some.context
-    assert some.notes[-1] == f"With kv_cache_dtype fp8 it would be {longer.context:,}."
+    assert longer.target.context > 1.6 * some.target.context
+    assert some.notes[-1] == f"With kv_cache_dtype fp8 it would be {longer.target.context:,}."
     assert not any("fp8" in note for note in longer.notes)
 
 
@@ -199,25 +206,25 @@ def test_a_draft_keeps_its_cache_wide(
     pair: tuple[Path, Path], gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(torch.device("cuda"), kernels=True)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     gpu_of(10**10)
-    bytes_of = [footprint(*pair, (), "bf16", 512, cached) for cached in ("auto", "fp8")]
+    bytes_of = [plan(pair, "bf16", cached).footprint for cached in ("auto", "fp8")]
     assert bytes_of[0]["draft"] == bytes_of[1]["draft"]
     assert bytes_of[0]["target"] > bytes_of[1]["target"]
 
 
 def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(
-    service: EngineService,
+    engine: LocalEngine,
     pair: tuple[Path, Path],
     gpu_of: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.local.service.load_model", lambda *_, **__: pytest.fail("it was loaded"))
+    monkeypatch.setattr("engine.local.pair.load_planned", lambda *_, **__: pytest.fail("it was loaded"))
     gpu_of(400_000_000)
     with pytest.raises(
         OutOfMemory, match=r"400 MB are free on the GPU\..*programs that use the GPU"
     ):
-        service.load(*pair, name="pair", dtype="fp32")
+        engine.load(request_for(*pair, quantization="fp32"))
 
 
 def test_a_shortage_names_what_is_free_now(
@@ -243,7 +250,7 @@ class TestOnDevice:
     pytestmark = on_device
 
     def test_a_real_shortage_is_told_and_the_memory_is_free_again(self) -> None:
-        before = device_memory.gpu_free_bytes()
+        before = device_memory.gpu_free_bytes(torch.device("cuda"))
         assert before is not None
 
         def work() -> None:
@@ -252,16 +259,16 @@ class TestOnDevice:
                 kept.append(torch.empty(before // 4, dtype=torch.uint8, device="cuda"))
 
         with pytest.raises(OutOfMemory, match=r"^\d+$") as caught:
-            within_memory(work, lambda: str(device_memory.gpu_free_bytes()))
+            within_memory(work, lambda: str(device_memory.gpu_free_bytes(torch.device("cuda"))))
         assert int(str(caught.value)) > 0.95 * before
         assert torch.ones(10, device="cuda").sum() == 10
 
     def test_a_chat_outlives_it(
-        self, service: EngineService, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+        self, engine: LocalEngine, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Everything that is free is taken while a reply is written, then given back."""
-        service.load(*pair, name="pair", dtype="bf16")
-        before = last(service)
+        engine.load(request_for(*pair, quantization="bf16"))
+        before = last(engine)
         assert isinstance(before, Finished)
         taken: list[torch.Tensor] = []
 
@@ -271,26 +278,26 @@ class TestOnDevice:
 
         with monkeypatch.context() as patched:
             patched.setattr("engine.backends.cuda.graphs.Runner.launch", greedy)
-            failed = last(service)
+            failed = last(engine)
         taken.clear()
         assert isinstance(failed, Failed)
         assert "ran out while replying" in failed.message
-        again = last(service)
+        again = last(engine)
         assert isinstance(again, Finished) and again.token_ids == before.token_ids
 
-    def test_unloading_frees_the_gpu(self, service: EngineService, pair: tuple[Path, Path]) -> None:
-        before = device_memory.gpu_free_bytes()
-        service.load(*pair, name="pair", dtype="bf16")
-        assert any(isinstance(event, Emitted) for event in service.submit(REQUEST))
-        service.unload()
-        after = device_memory.gpu_free_bytes()
+    def test_unloading_frees_the_gpu(self, engine: LocalEngine, pair: tuple[Path, Path]) -> None:
+        before = device_memory.gpu_free_bytes(torch.device("cuda"))
+        engine.load(request_for(*pair, quantization="bf16"))
+        assert any(isinstance(event, Emitted) for event in engine.generate(REQUEST))
+        engine.unload()
+        after = device_memory.gpu_free_bytes(torch.device("cuda"))
         assert before is not None and after is not None
         assert after > before - 200_000_000  # the kernels' code stays
 
     def test_a_model_that_is_too_large_never_touches_the_gpu(
         self, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda: 1_000_000)
+        monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda _: 1_000_000)
         used = torch.cuda.memory_allocated()
         with pytest.raises(OutOfMemory):
             plan(pair, "auto")

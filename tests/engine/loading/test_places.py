@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,11 +22,12 @@ from engine.loading.loader import (
     quantisations,
     why_no_fp8_cache,
 )
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
+from tests.support.loading import request_for
 
 CPU = torch.device("cpu")
 KERNELS = Place(torch.device("cuda"), kernels=True)
@@ -45,7 +47,7 @@ def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
 ) -> None:
     """The tensors lie on the CPU, as the place says here: loading launches nothing."""
     place = Place(CPU, kernels=True)
-    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
     for dtype in ("bf16", "int8", "nf4"):
         model = load_model(folder, dtype=dtype)
         assert isinstance(model, CudaDecoder) and model.info.dtype == dtype
@@ -123,9 +125,7 @@ def test_what_a_place_has_to_say_is_in_the_report_of_loading(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place(CPU, notes=("2 GPUs are here; one is used.",))
-    monkeypatch.setattr(devices, "choose", lambda wanted=None: place)
-    service = EngineService()
-    try:
-        assert place.notes[0] in service.load(folder, None, name="it", dtype="fp32").notes
-    finally:
-        service.close()
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
+    with closing(LocalEngine()) as engine:
+        loaded = engine.load(request_for(folder, quantization="fp32"))
+        assert place.notes[0] in loaded.notes

@@ -11,9 +11,10 @@ import pytest
 from engine.events import Finished
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.request import Request, Speculation
 from tests.support.heads import fit_medusa
+from tests.support.loading import request_for
 from tests.support.places import PIP
 
 
@@ -39,79 +40,79 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def service(machine: Machine) -> Iterator[EngineService]:
-    with closing(EngineService()) as made:
-        made.load(PIP / "target", PIP / "draft", name="Pip", dtype="fp32")
+def engine(machine: Machine) -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as made:
+        made.load(request_for(PIP / "target", PIP / "draft", quantization="fp32"))
         yield made
 
 
-def answer(service: EngineService, proposer: str = "draft") -> str:
+def answer(engine: LocalEngine, proposer: str = "draft") -> str:
     request = Request(
         prompt="Once upon a time", max_tokens=40, speculation=Speculation(proposer=proposer)
     )
-    *_, last = service.submit(request)
+    *_, last = engine.generate(request)
     assert isinstance(last, Finished)
     return last.text
 
 
-def compiled(service: EngineService) -> bool:
-    assert service.loaded is not None
-    return service.loaded.compiled
+def compiled(engine: LocalEngine) -> bool:
+    assert engine.loaded is not None
+    return engine.loaded.compiled
 
 
 def test_the_compiled_step_takes_over_when_it_is_built(
-    service: EngineService, machine: Machine, library: Library
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
-    assert not compiled(service)
-    before = answer(service)
+    assert not compiled(engine)
+    before = answer(engine)
     machine.finish(library)
-    assert compiled(service)
-    assert answer(service) == before
+    assert compiled(engine)
+    assert answer(engine) == before
 
 
 def test_what_auto_chose_before_the_build_stays_behind_it(
-    service: EngineService, machine: Machine, library: Library
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
     """A race that spanned the change once compared fp32 with bf16: ``auto`` was resolved again."""
-    before = service.load(PIP / "target", None, name="Pip", dtype="auto")
+    before = engine.load(request_for(PIP / "target"))
     machine.finish(library)
-    assert compiled(service)
-    assert service.loaded is not None and service.loaded.dtype == before.dtype
+    assert compiled(engine)
+    assert engine.loaded is not None and engine.loaded.quantization == before.quantization
 
 
 def test_heads_come_along_and_the_words_stay(
-    service: EngineService, machine: Machine, library: Library, tmp_path: Path
+    engine: LocalEngine, machine: Machine, library: Library, tmp_path: Path
 ) -> None:
     head = fit_medusa(tmp_path / "medusa", PIP / "target", tokens=200)
-    service.load(PIP / "target", None, name="Pip", dtype="fp32", heads=[head])
-    before = answer(service, "medusa")
+    engine.load(request_for(PIP / "target", heads=[head], quantization="fp32"))
+    before = answer(engine, "medusa")
     machine.finish(library)
-    assert compiled(service)
-    assert service.loaded is not None and service.loaded.heads == ("medusa",)
-    assert answer(service, "medusa") == before == answer(service, "none")
+    assert compiled(engine)
+    assert engine.loaded is not None and engine.loaded.heads == ("medusa",)
+    assert answer(engine, "medusa") == before == answer(engine, "none")
 
 
 def test_it_is_not_built_again_once_it_runs(
-    service: EngineService, machine: Machine, library: Library
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
     machine.finish(library)
-    service.load(PIP / "target", None, name="Alone", dtype="fp32")
-    assert compiled(service)
+    engine.load(request_for(PIP / "target", quantization="fp32"))
+    assert compiled(engine)
     assert machine.waiting == []
 
 
 def test_another_pair_that_was_loaded_meanwhile_stays(
-    service: EngineService, machine: Machine, library: Library
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
     first = machine.waiting.pop()
-    service.load(PIP / "draft", None, name="Small", dtype="fp32")
+    engine.load(request_for(PIP / "draft", quantization="fp32"))
     machine.library = library
     first()
-    assert service.loaded is not None and service.loaded.name == "Small"
+    assert engine.loaded is not None and engine.loaded.name == "draft"
 
 
 def test_a_service_that_was_closed_meanwhile_is_left_alone(
-    service: EngineService, machine: Machine, library: Library
+    engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
-    service.close()
+    engine.close()
     machine.finish(library)

@@ -83,18 +83,19 @@ def test_without_one_the_cpu_runs_and_what_could_be_mended_is_told(
         decide("cuda", facts)
 
 
-def test_the_setting_is_the_environments_where_nobody_says_otherwise(
+def test_a_device_is_chosen_by_name_and_what_may_be_used_there_goes_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(devices, "look", lambda: GOOD)
     assert devices.choose().device.type == "cuda"
-    assert devices.choose("cpu").device.type == "cpu"
-    monkeypatch.setenv(devices.SETTING, "cpu")
-    assert devices.choose().device.type == "cpu"
     assert devices.choose("cuda").device.type == "cuda"
-    monkeypatch.setenv(devices.SETTING, "tpu")
+    assert devices.choose("cpu").device.type == "cpu"
+    for place in (devices.choose(), devices.choose("cpu")):
+        assert place.native and place.cuda_graphs
+    bare = devices.choose(native=False, cuda_graphs=False)
+    assert not bare.native and not bare.cuda_graphs
     with pytest.raises(InvalidRequest, match="'tpu'; it must be one of auto, cpu, cuda"):
-        devices.choose()
+        devices.choose("tpu")
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
+from tests.support.loading import request_for
 from tools.pip import exam
 from tools.pip.corpora import guide
 
 
 @pytest.fixture
-def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
-    with closing(EngineService()) as service:
-        service.load(*pair, name="random")
-        yield service
+def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    with closing(LocalEngine()) as engine:
+        engine.load(request_for(*pair))
+        yield engine
 
 
 def test_every_guide_topic_is_asked_in_every_held_out_wording() -> None:
@@ -35,9 +36,9 @@ def test_reference_replies_would_all_pass() -> None:
         assert example.check.passes(example.messages[-1].content), example
 
 
-def test_an_untrained_model_misses_and_the_misses_are_told(service: EngineService) -> None:
+def test_an_untrained_model_misses_and_the_misses_are_told(engine: LocalEngine) -> None:
     examples = exam.questions(per_kind=1, seed=3)[-4:]
-    scores, misses = exam.run(service, examples, max_tokens=8)
+    scores, misses = exam.run(engine, examples, max_tokens=8)
     assert sum(score.asked for score in scores) == 4
     assert sum(score.passed for score in scores) + len(misses) == 4
     assert misses

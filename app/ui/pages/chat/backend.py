@@ -9,7 +9,8 @@ import threading
 from typing import Any
 
 from app.defaults import Defaults
-from app.runtime import OpeningState, Runtime
+from app.loading import LoadState
+from app.runtime import Runtime
 from app.store import Store, StoredMessage
 from app.ui import view
 from app.ui.feed import since
@@ -43,23 +44,23 @@ class ChatBackend:
 
     def status(self, data: View | None = None) -> View:
         """Which model answers, and whether one is being opened."""
-        status = self.runtime.opening.status
-        working = status.state is OpeningState.WORKING
-        failed = status.state is OpeningState.FAILED
+        status = self.runtime.loader.status
+        working = status.state is LoadState.WORKING
+        failed = status.state is LoadState.FAILED
         return {
             "loaded": self._loaded(),
-            "opening": Words.opening(status.title, status.message) if working else None,
+            "opening": Words.opening(status.name, status.message) if working else None,
             "progress": show_progress(status.progress) if working else None,
             "failed": status.message if failed else None,
         }
 
     def default_settings(self) -> Settings:
         """What the panel shows until something is chosen: how the pair drafts by default."""
-        loaded = self.runtime.service.loaded
+        loaded = self.runtime.engine.loaded
         return Settings.drafting_as(self.defaults.speculation(loaded)) if loaded else Settings()
 
     def _loaded(self) -> View | None:
-        loaded = self.runtime.service.loaded
+        loaded = self.runtime.engine.loaded
         found, measured = describe(loaded), self.defaults.of(loaded)
         if found and measured:
             found["detail"] += f"\n{Words.measured_default(str(measured))}"
@@ -137,14 +138,14 @@ class ChatBackend:
         if chat is not None and self.writings.of_chat(chat) is not None:
             raise InvalidRequest("messages", Words.BUSY)
         kept, text = self._kept(data, self.store.messages(chat) if chat else ())
-        if self.runtime.service.loaded is None:
-            opening = self.runtime.opening.status.state is OpeningState.WORKING
+        if self.runtime.engine.loaded is None:
+            opening = self.runtime.loader.status.state is LoadState.WORKING
             raise NotLoaded(Words.STILL_LOADING if opening else Words.NOT_LOADED)
         pairs = [(message.role, message.text) for message in kept]
         if text is not None:
             pairs.append(("user", text))
         request = settings.request(view.history(pairs, settings.system))
-        generation = self.runtime.service.submit(request)
+        generation = self.runtime.engine.generate(request)
         if chat is None:
             chat = self.store.new_chat()
         keep = kept[-1].id if kept else 0
@@ -215,5 +216,5 @@ def describe(loaded: Any) -> View | None:
         "pip": loaded.name.lower().startswith("pip"),
         "label": Words.loaded(loaded.name, loaded.draft),
         "detail": Words.loaded_detail(loaded),
-        "proposers": list(loaded.proposers),
+        "proposers": list(loaded.capabilities.names),
     }

@@ -9,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from app.ui.components import AT_ONCE, answer, scripted
-from app.ui.opener import Opener
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairPicker, pair_picker
 from app.ui.pages.chat.panel import Panel, panel
@@ -33,13 +32,13 @@ class ChatPage:
     mark: gr.Checkbox
 
 
-def chat_page(backend: ChatBackend, pickers: Pickers, opener: Opener) -> ChatPage:
+def chat_page(backend: ChatBackend, pickers: Pickers) -> ChatPage:
     """Build the page inside the current tab and wire its events."""
     with gr.Row(elem_id="chat-page", elem_classes="ft-page"):
         with gr.Column(elem_id="side", scale=0, min_width=260):
             gr.HTML('<div id="ft-chats"></div>', js_on_load=None, apply_default_css=False)
             with gr.Column(elem_id="settings"):
-                pair = pair_picker(pickers, opener)
+                pair = pair_picker(pickers)
                 mark = gr.Checkbox(
                     False, label=Words.MARK, info=Words.MARK_INFO, elem_id="mark-origins"
                 )

@@ -9,11 +9,10 @@ from typing import Any
 import gradio as gr
 
 from app.ui.components import AT_ONCE
-from app.ui.opener import Opener
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.errors import ForetokenError
-from engine.loading.catalog import SEPARATOR
+from engine.loading.request import LoadRequest
 from engine.models.checkpoints.checkpoint import AUTO
 
 REFRESH = "() => window.Foretoken.refresh()"
@@ -31,7 +30,7 @@ class PairPicker:
     note: gr.HTML
 
 
-def pair_picker(pickers: Pickers, opener: Opener) -> PairPicker:
+def pair_picker(pickers: Pickers) -> PairPicker:
     """Build the pickers inside the current column."""
     with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
         target = gr.Dropdown(
@@ -55,11 +54,11 @@ def pair_picker(pickers: Pickers, opener: Opener) -> PairPicker:
         load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
         note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
     picker = PairPicker(target, draft, quantization, kv_cache, load, note)
-    _wire(picker, pickers, opener)
+    _wire(picker, pickers)
     return picker
 
 
-def _wire(picker: PairPicker, pickers: Pickers, opener: Opener) -> None:
+def _wire(picker: PairPicker, pickers: Pickers) -> None:
     def show_drafts(target: str | None) -> list[Any]:
         return draft_update(pickers, target)
 
@@ -80,7 +79,14 @@ def _wire(picker: PairPicker, pickers: Pickers, opener: Opener) -> None:
 
     def load(target: str | None, draft: str | None, quantization: str, kv_cache: str) -> str:
         try:
-            opener.start(pair_text(target, draft), quantization, kv_cache)
+            pickers.runtime.loader.start(
+                LoadRequest(
+                    target=target or "",
+                    draft=draft or "",
+                    quantization=quantization,
+                    kv_cache_dtype=kv_cache,
+                )
+            )
         except ForetokenError as error:
             return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
         return ""
@@ -107,11 +113,6 @@ def picker_updates(pickers: Pickers) -> list[Any]:
         gr.Dropdown(choices=drafts, value=draft),
         pickers.load_label(target, draft),
     ]
-
-
-def pair_text(target: str | None, draft: str | None) -> str:
-    """What ``Catalog.resolve`` takes."""
-    return f"{target or ''}{SEPARATOR}{draft}" if draft else target or ""
 
 
 def draft_update(pickers: Pickers, target: str | None) -> list[Any]:

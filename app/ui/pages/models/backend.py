@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from app.runtime import OpeningState, Runtime
-from app.ui.opener import Opener
+from app.runtime import Runtime
 from app.ui.view import View
 from app.ui.words import Words, count
 from engine.errors import ForetokenError, ModelError
 from engine.loading import fit as memory
 from engine.loading import hub
-from engine.loading.catalog import SEPARATOR, ModelSpec, Pairing
+from engine.loading.catalog import ModelSpec, Pairing
 from engine.loading.fit import ModelSize, human
+from engine.loading.request import LoadRequest
 
 
 class ModelsBackend:
     """The catalog of one running app."""
 
-    def __init__(self, runtime: Runtime, opener: Opener) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self.opener = opener
 
     def catalog(self, data: View | None = None) -> View:
         """All pairs with all that is known of them."""
@@ -74,25 +73,24 @@ class ModelsBackend:
         """Open a pair or a folder; the answer holds the error that is known at once, if any."""
         try:
             if "folder" in data:
-                text = _folders(str(data["folder"]), str(data.get("draft") or ""))
+                request = _folders(str(data["folder"]), str(data.get("draft") or ""))
             else:
-                text = str(data["pair"])
-            self.opener.start(text)
+                request = LoadRequest(target=str(data["pair"]))
+            self.runtime.loader.start(request)
         except ForetokenError as error:
             return {"error": str(error)}
         return {"error": None}
 
     def cancel(self, data: View | None = None) -> bool:
-        self.opener.cancel()
-        return self.runtime.opening.status.state is OpeningState.WORKING
+        self.runtime.loader.cancel()
+        return self.runtime.loader.working
 
 
-def _folders(target: str, draft: str) -> str:
+def _folders(target: str, draft: str) -> LoadRequest:
     target, draft = target.strip().strip("\"'"), draft.strip().strip("\"'")
     if not target:
         raise ModelError(Words.FOLDER_EMPTY)
-    parts = [_path(target), *([_path(draft)] if draft else [])]
-    return SEPARATOR.join(parts)
+    return LoadRequest(target=_path(target), draft=_path(draft) if draft else "")
 
 
 def _path(text: str) -> str:

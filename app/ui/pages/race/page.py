@@ -51,7 +51,7 @@ def race_page(runtime: Runtime) -> RacePage:
                     )
                     stop = gr.Button(Words.RACE_STOP, elem_id="race-stop", scale=0)
             controls = _controls()
-        races = Races(runtime.service)
+        races = Races(runtime.engine)
         view = scripted(
             "race", '<div class="ft-race"></div>', functions=(races.follow,), elem_id="race-view"
         )

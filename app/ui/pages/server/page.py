@@ -24,7 +24,7 @@ def server_page(runtime: Runtime, switch: ApiSwitch) -> ServerPage:
     """Build the page inside the current tab; its script draws the switch."""
 
     def api_state(data: View | None = None) -> View:
-        loaded = runtime.service.loaded
+        loaded = runtime.engine.loaded
         return {
             "on": switch.on,
             "key": switch.api_key is not None,

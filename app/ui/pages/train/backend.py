@@ -10,12 +10,12 @@ from app.drafters import CHATS, PIP
 from app.runtime import Runtime
 from app.training import State, Status, Trainings
 from app.training_order import Order
-from app.ui.opener import Opener
 from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading import hub
+from engine.loading.request import LoadRequest
 
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""
@@ -24,11 +24,8 @@ POINTS = 240
 class TrainBackend:
     """Trainings of one running app."""
 
-    def __init__(
-        self, runtime: Runtime, trainings: Trainings, pickers: Pickers, opener: Opener
-    ) -> None:
-        self._runtime, self._trainings = runtime, trainings
-        self._pickers, self._opener = pickers, opener
+    def __init__(self, runtime: Runtime, trainings: Trainings, pickers: Pickers) -> None:
+        self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
 
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
@@ -72,9 +69,10 @@ class TrainBackend:
     def open_trained(self, data: View | None = None) -> View:
         """Load the pair of the run that is done."""
         status = self._trainings.status()
-        return self._then(lambda: self._opener.start(status.pair if status else ""))
+        request = LoadRequest(target=status.pair if status else "")
+        return self._then(lambda: self._runtime.loader.start(request))
 
-    def _then(self, act: Callable[[], None]) -> View:
+    def _then(self, act: Callable[[], object]) -> View:
         try:
             act()
         except ForetokenError as error:

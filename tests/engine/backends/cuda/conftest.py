@@ -29,7 +29,7 @@ def device() -> Iterator[torch.device]:
     interpreter.repair()
     with pytest.MonkeyPatch.context() as patch:
         place = Place(DEVICE, kernels=True)
-        patch.setattr("engine.machine.devices.choose", lambda wanted=None: place)
+        patch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
         yield DEVICE
 
 

@@ -17,7 +17,7 @@ from engine.drafting.draft_reader import SameVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.kernels.cuda.kv_cache import FP8
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.local.session import Session
 from engine.machine import devices
 from engine.request import Sampling, Speculation
@@ -26,6 +26,7 @@ from tests.engine.backends.cuda.test_decoder import distance
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, draft, words
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.checkpoints import write_random
+from tests.support.loading import request_for
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -108,22 +109,23 @@ def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
 
 
 @pytest.fixture
-def service() -> Iterator[EngineService]:
-    running = EngineService(threads=1)
+def engine() -> Iterator[LocalEngine]:
+    running = LocalEngine()
     yield running
     running.close()
 
 
 def test_only_the_targets_cache_is_narrow(
-    service: EngineService, folders: tuple[Path, Path], tmp_path: Path
+    engine: LocalEngine, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """A draft's acceptance would suffer more than its little cache would save."""
     write_random(tmp_path, **{**SIZES, "intermediate_size": 32})
     pair = folders[0], tmp_path
-    loaded = service.load(*pair, name="pair", dtype="bf16", kv_cache_dtype="fp8")
+    loaded = engine.load(request_for(*pair, quantization="bf16", kv_cache_dtype="fp8"))
     assert loaded.kv_cache_dtype == "fp8"
-    session = service._session
-    assert session is not None and isinstance(session.target.cache, DeviceCache)
+    assert engine._pair is not None
+    session = engine._pair.session
+    assert isinstance(session.target.cache, DeviceCache)
     assert session.target.cache.static.keys.dtype == FP8
     words(session, draft(1), max_tokens=1)
     _, proposer = session._proposers["draft"]
@@ -131,4 +133,4 @@ def test_only_the_targets_cache_is_narrow(
     assert isinstance(proposer.reader, SameVocabulary)
     assert isinstance(proposer.reader.cache, DeviceCache)
     assert proposer.reader.cache.static.keys.dtype == torch.bfloat16
-    assert service.load(*pair, name="pair", dtype="bf16").kv_cache_dtype == "bf16"
+    assert engine.load(request_for(*pair, quantization="bf16")).kv_cache_dtype == "bf16"

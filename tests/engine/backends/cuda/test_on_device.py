@@ -23,6 +23,7 @@ from engine.drafting.resources import Resources
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.verdict import Rule
 from engine.local.session import Session
+from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -174,13 +175,15 @@ def test_a_round_asks_the_device_nothing() -> None:
 
 @pytest.mark.parametrize("captures", [True, False], ids=["graphs", "no graphs"])
 def test_words_are_those_of_none_with_graphs_and_without(
-    captures: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    captures: bool, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("FORETOKEN_CUDA_GRAPHS", str(int(captures)))
     write_pair(tmp_path / "target", tmp_path / "draft")
     target = load(tmp_path / "target", "nf4")
     session = Session(
-        target, TextCodec(tmp_path / "target"), Resources(draft=load(tmp_path / "draft", "int8"))
+        target,
+        TextCodec(tmp_path / "target"),
+        Resources(draft=load(tmp_path / "draft", "int8")),
+        devices.choose("cuda", cuda_graphs=captures),
     )
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=9, min_p=0.02)):
         alone = words(session, Speculation(proposer="none"), sampling)
@@ -212,21 +215,21 @@ def test_running_out_of_memory_is_survived() -> None:
 
 LOSES_THE_GPU = """
 import sys
-from pathlib import Path
 import torch
 from engine.events import Failed, Finished
 from engine.backends.cuda.graphs import Runner
 from engine.request import Request, Speculation
-from engine.local.service import EngineService
+from engine.loading.request import LoadRequest
+from engine.local.engine import LocalEngine
 
-service, launch, alone = EngineService(threads=1), Runner.launch, Speculation(proposer="none")
+engine, launch, alone = LocalEngine(), Runner.launch, Speculation(proposer="none")
 asked = Request(token_ids=(5, 6, 7), max_tokens=4, ignore_eos=True, speculation=alone)
 
 def load():
-    return service.load(Path(sys.argv[1]), None, name="target", dtype="bf16")
+    return engine.load(LoadRequest(target=sys.argv[1], quantization="bf16", threads=1))
 
 def last():
-    return list(service.submit(asked))[-1]
+    return list(engine.generate(asked))[-1]
 
 def broken(self, mode):
     torch.zeros(1, device="cuda")[torch.full((1,), 10**9, device="cuda")]

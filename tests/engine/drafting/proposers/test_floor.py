@@ -18,7 +18,7 @@ from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Budget, Round
-from engine.kernels.native import build
+from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Message, Request, Sampling
 from tests.support.checkpoints import open_session
@@ -39,7 +39,7 @@ PROMPTS = [prompt.turns[0] for prompt in read() if prompt.turns][::20]
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "interpreted":
-            patch.setenv(build.OFF, "0")
+            patch.setattr(native, "ready", lambda: None)
         heads = [PIP / kind for kind in proposers.neural() if kind != "draft"]
         yield open_session(PIP / "target", PIP / "draft", heads=heads)
 

@@ -15,12 +15,12 @@ from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
 from tests.app.ui.conftest import awaited
-from tests.app.ui.scripted import REPLIES, ScriptedService
+from tests.support.recital import REPLIES, reciting_engine
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> ChatBackend:
-    runtime = Runtime(ScriptedService(0.001), open_catalog(catalog_file()), tmp_path)
+    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
     return ChatBackend(runtime, Store(tmp_path))
 
 
@@ -66,14 +66,14 @@ def test_nothing_is_stored_of_a_refused_message(backend):
         )
     with pytest.raises(InvalidRequest):
         backend.act({"action": "send", "text": "word " * 9000, "chat": None}, Settings())
-    backend.runtime.service.loaded = None
+    backend.runtime.engine.loaded = None
     with pytest.raises(NotLoaded):
         backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
     assert backend.chats() == []
 
 
 def test_a_chat_answers_one_message_at_a_time(backend):
-    backend.runtime.service.seconds_a_round = 0.05
+    backend.runtime.engine.seconds_a_round = 0.05
     first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     with pytest.raises(InvalidRequest, match="still being answered"):
@@ -85,7 +85,7 @@ def test_a_chat_answers_one_message_at_a_time(backend):
 
 
 def test_clearing_stops_the_reply_first(backend):
-    backend.runtime.service.seconds_a_round = 0.05
+    backend.runtime.engine.seconds_a_round = 0.05
     first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     cleared = backend.clear_chat({"chat": first["chat"]})
@@ -120,7 +120,7 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
     assert backend.default_settings() == Settings()
-    loaded = backend.runtime.service.loaded
+    loaded = backend.runtime.engine.loaded
     assert "Default" not in backend.status()["loaded"]["detail"]
     backend.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
     settings = backend.default_settings()

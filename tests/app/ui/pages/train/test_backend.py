@@ -10,21 +10,20 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.training import Trainings
-from app.ui.opener import Opener
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.loading.catalog import open_catalog
 from engine.train import kinds
 from tests.app.ui.runs import write_log, write_run
-from tests.app.ui.scripted import ScriptedService
 from tests.support.folders import write_model
+from tests.support.recital import reciting_engine
 
 
 @pytest.fixture
 def backend(tmp_path: Path) -> TrainBackend:
-    runtime = Runtime(ScriptedService(), open_catalog(catalog_file()), tmp_path)
-    return TrainBackend(runtime, Trainings(tmp_path), Pickers(runtime), Opener(runtime))
+    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
+    return TrainBackend(runtime, Trainings(tmp_path), Pickers(runtime))
 
 
 def test_every_kind_has_its_sentence() -> None:

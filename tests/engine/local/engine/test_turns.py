@@ -10,31 +10,32 @@ import pytest
 
 from engine.decoding.text import TextCodec
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Queued, Started
-from engine.local.service import EngineService
+from engine.local.engine import LocalEngine
 from engine.request import Request
-from tests.engine.local.service.conftest import PATIENCE, Gate, asked, counts, finished
+from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, counts, finished
+from tests.support.loading import request_for
 
 
-def test_a_request_that_finds_nobody_starts_at_once(service: EngineService) -> None:
-    events = list(service.submit(asked()))
+def test_a_request_that_finds_nobody_starts_at_once(engine: LocalEngine) -> None:
+    events = list(engine.generate(asked()))
     assert [type(event) for event in events[:2]] == [Started, Prefilled]
     assert all(isinstance(event, Emitted) for event in events[2:-1])
     assert isinstance(events[-1], Finished)
 
 
-def test_whoever_reads_the_end_and_asks_again_is_not_queued(service: EngineService) -> None:
+def test_whoever_reads_the_end_and_asks_again_is_not_queued(engine: LocalEngine) -> None:
     """The engine thread had not yet noticed that it was done, and counted itself as ahead."""
     for _ in range(25):
-        events = list(service.submit(asked(max_tokens=1)))
+        events = list(engine.generate(asked(max_tokens=1)))
         assert isinstance(events[0], Started)
-        assert not service.busy
+        assert not engine.busy
 
 
 def test_waiting_requests_are_told_how_many_are_ahead_as_they_move_up(
-    service: EngineService, gate: Gate
+    engine: LocalEngine, gate: Gate
 ) -> None:
-    generations = [service.submit(asked(seed=seed)) for seed in range(4)]
-    assert service.busy
+    generations = [engine.generate(asked(seed=seed)) for seed in range(4)]
+    assert engine.busy
     gate.open()
     told = [list(generation) for generation in generations]
     # The engine may take the first up before or after the others arrive.
@@ -46,9 +47,9 @@ def test_waiting_requests_are_told_how_many_are_ahead_as_they_move_up(
         assert all(isinstance(event, Queued) for event in events[:first])
 
 
-def test_requests_run_in_the_order_they_came(service: EngineService, gate: Gate) -> None:
+def test_requests_run_in_the_order_they_came(engine: LocalEngine, gate: Gate) -> None:
     order: list[int] = []
-    generations = [service.submit(asked()) for _ in range(5)]
+    generations = [engine.generate(asked()) for _ in range(5)]
 
     def read(number: int) -> None:
         for event in generations[number]:
@@ -64,14 +65,14 @@ def test_requests_run_in_the_order_they_came(service: EngineService, gate: Gate)
 
 
 def test_two_threads_that_submit_get_the_replies_they_would_get_alone(
-    service: EngineService,
+    engine: LocalEngine,
 ) -> None:
     """Prompts are tokenised in the callers' threads while the engine's thread decodes."""
     prompts = [f"The little key {number} opened a door. " * (1 + number) for number in range(6)]
-    alone = [finished(service.submit(asked(prompt))).text for prompt in prompts]
+    alone = [finished(engine.generate(asked(prompt))).text for prompt in prompts]
 
     def read_all(numbers: list[int]) -> list[str]:
-        return [finished(service.submit(asked(prompts[number]))).text for number in numbers]
+        return [finished(engine.generate(asked(prompts[number]))).text for number in numbers]
 
     with ThreadPoolExecutor(2) as pool:
         forward = pool.submit(read_all, [0, 1, 2, 3, 4, 5])
@@ -93,26 +94,24 @@ def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return seen
 
 
-def test_a_prompt_is_tokenised_once(
-    service: EngineService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_is_tokenised_once(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check on arrival and the session each did it: twice the time for a long prompt."""
     seen = count_encodings(monkeypatch)
-    finished(service.submit(asked()))
+    finished(engine.generate(asked()))
     assert len(seen) == 1
 
 
 def test_a_prompt_is_tokenised_again_for_a_pair_that_came_between(
-    service: EngineService, gate: Gate, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, gate: Gate, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = service.submit(asked())
+    running = engine.generate(asked())
     gate.reached.wait(PATIENCE)
     with ThreadPoolExecutor(1) as pool:
-        loading = pool.submit(service.load, *pair, name="Next")
-        while not service._waiting:
+        loading = pool.submit(engine.load, request_for(*pair))
+        while not engine._turns._waiting:
             time.sleep(0.001)
         seen = count_encodings(monkeypatch)
-        late = service.submit(asked("Late"))
+        late = engine.generate(asked("Late"))
         gate.open()
         loading.result(PATIENCE)
         assert finished(running).reason is finished(late).reason is FinishReason.LENGTH

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-import engine.decoding.prefix
+from engine.decoding import prefix
 from engine.events import Emitted, Finished, FinishReason
-from engine.local.service import EngineService
-from tests.engine.local.service.conftest import PATIENCE, Gate, asked, counts, finished
+from engine.local.engine import LocalEngine
+from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, counts, finished
 
 
-def test_a_running_reply_ends_within_one_round(service: EngineService, gate: Gate) -> None:
-    generation = service.submit(asked(max_tokens=100))
+def test_a_running_reply_ends_within_one_round(engine: LocalEngine, gate: Gate) -> None:
+    generation = engine.generate(asked(max_tokens=100))
     events = iter(generation)
     gate.let(2)
     while not isinstance(next(events), Emitted):
@@ -27,12 +27,12 @@ def test_a_running_reply_ends_within_one_round(service: EngineService, gate: Gat
 
 
 def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
-    service: EngineService, gate: Gate
+    engine: LocalEngine, gate: Gate
 ) -> None:
     """It used to wait for the whole reply before it, only to end without a word."""
-    running = service.submit(asked())
+    running = engine.generate(asked())
     gate.reached.wait(PATIENCE)
-    second, third, fourth = (service.submit(asked()) for _ in range(3))
+    second, third, fourth = (engine.generate(asked()) for _ in range(3))
     second.cancel()
     events = list(second)  # the gate is still closed
     assert counts(events) == [1]
@@ -44,25 +44,25 @@ def test_a_waiting_request_is_cancelled_at_once_and_those_behind_move_up(
 
 
 def test_a_long_prefill_is_left_at_its_next_part(
-    service: EngineService, monkeypatch: pytest.MonkeyPatch
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.decoding.prefix, "PREFILL_CHUNK", 32)
-    gate = Gate(service, "extend")
-    generation = service.submit(asked("abcdefgh" * 50))
+    monkeypatch.setattr(prefix, "PREFILL_CHUNK", 32)
+    gate = Gate(engine, "extend")
+    generation = engine.generate(asked("abcdefgh" * 50))
     gate.let(2)
     gate.reached.wait(PATIENCE)
     generation.cancel()
     gate.let(1)
     assert finished(generation).reason is FinishReason.CANCELLED
     gate.open()
-    assert service._session is not None
-    assert len(service._session.target.tokens) <= 3 * 32
-    assert finished(service.submit(asked())).reason is FinishReason.LENGTH
+    assert engine._pair.session is not None
+    assert len(engine._pair.session.target.tokens) <= 3 * 32
+    assert finished(engine.generate(asked())).reason is FinishReason.LENGTH
 
 
-def test_cancelling_twice_or_after_the_end_changes_nothing(service: EngineService) -> None:
-    generation = service.submit(asked())
+def test_cancelling_twice_or_after_the_end_changes_nothing(engine: LocalEngine) -> None:
+    generation = engine.generate(asked())
     assert finished(generation).reason is FinishReason.LENGTH
     generation.cancel()
     generation.cancel()
-    assert finished(service.submit(asked())).reason is FinishReason.LENGTH
+    assert finished(engine.generate(asked())).reason is FinishReason.LENGTH

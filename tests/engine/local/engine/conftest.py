@@ -1,4 +1,4 @@
-"""A service with a random pair, and a gate that holds its thread."""
+"""A engine with a random pair, and a gate that holds its thread."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from engine.api import Generation
 from engine.events import Event, Finished, Queued
-from engine.local.service import EngineService, Generation
+from engine.local.engine import LocalEngine
 from engine.request import Request, Sampling, Speculation
+from tests.support.loading import request_for
 
 PATIENCE = 60.0
 
 
 @pytest.fixture
-def service(pair: tuple[Path, Path]) -> Iterator[EngineService]:
-    made = EngineService()
-    made.load(*pair, name="Random")
+def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
+    made = LocalEngine()
+    made.load(request_for(*pair))
     yield made
     made.close()
 
@@ -37,9 +39,9 @@ def asked(prompt: str = "Once upon a time", max_tokens: int = 12, seed: int = 1)
 class Gate:
     """Lets the engine thread into a method of the target so many times, and no further."""
 
-    def __init__(self, service: EngineService, method: str) -> None:
-        assert service._session is not None
-        self._target: Any = service._session.target
+    def __init__(self, engine: LocalEngine, method: str) -> None:
+        assert engine._pair.session is not None
+        self._target: Any = engine._pair.session.target
         self._method = method
         self._original: Callable[..., Any] = getattr(self._target, method)
         self._passes = threading.Semaphore(0)
@@ -60,9 +62,9 @@ class Gate:
 
 
 @pytest.fixture
-def gate(service: EngineService) -> Iterator[Gate]:
+def gate(engine: LocalEngine) -> Iterator[Gate]:
     """Stands before the verification of every round."""
-    made = Gate(service, "verify")
+    made = Gate(engine, "verify")
     yield made
     made.open()
 

@@ -1,0 +1,132 @@
+"""Loading a pair in the background, one at a time, with cancel; whoever likes may watch it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from engine.api import Engine, LoadRequest
+from engine.errors import ForetokenError, InvalidRequest
+from engine.loading.catalog import Catalog
+from engine.loading.hub import Progress
+
+logger = logging.getLogger(__name__)
+
+LOADING, DOWNLOADING = "Loading", "Downloading"
+BUSY = "Another model is being opened. Wait for it, or cancel it first."
+
+
+class LoadState(StrEnum):
+    """How far loading a pair has come."""
+
+    IDLE = "idle"
+    WORKING = "working"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStatus:
+    """What to tell people about the pair that is loaded, or was last.
+
+    ``name`` is what people call it; ``target_id`` and ``draft_id`` as in ``Loaded``. ``progress`` is a
+    download's, if any.
+    """
+
+    state: LoadState = LoadState.IDLE
+    name: str = ""
+    target_id: str = ""
+    draft_id: str | None = None
+    message: str = ""
+    progress: Progress | None = None
+
+
+class PairLoader:
+    """Loads pairs into an engine behind the caller's back."""
+
+    def __init__(self, engine: Engine, catalog: Callable[[], Catalog]) -> None:
+        """``catalog``: the one that the engine looks pairs up in."""
+        self._engine, self._catalog = engine, catalog
+        self._lock = threading.Lock()
+        self._status = LoadStatus()
+        self._watcher = _Watcher(self, self._status)
+
+    @property
+    def status(self) -> LoadStatus:
+        with self._lock:
+            return self._status
+
+    @property
+    def working(self) -> bool:
+        """Whether a pair is being loaded."""
+        return self.status.state is LoadState.WORKING
+
+    @property
+    def shown(self) -> tuple[str | None, str]:
+        """Target and draft for pickers to show: of the pair being loaded, else of the one that is.
+
+        A target None: there is nothing; a draft "": the pair has none.
+        """
+        status = self.status
+        if status.state is LoadState.WORKING:
+            return status.target_id, status.draft_id or ""
+        loaded = self._engine.loaded
+        return (None, "") if loaded is None else (loaded.target_id, loaded.draft_id or "")
+
+    def start(self, request: LoadRequest) -> threading.Thread:
+        """Loads what is asked for; ``status`` tells how it goes. Raises ForetokenError for what is known
+        at once: a name that is not in the catalog, a folder that is broken, a load under way."""
+        pairing = self._catalog().named(request)
+        draft = None if pairing.draft is None else pairing.draft.id
+        status = LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
+        with self._lock:
+            if self._status.state is LoadState.WORKING:
+                raise InvalidRequest("pair", BUSY)
+            self._status = status
+            watcher = self._watcher = _Watcher(self, status)
+        thread = threading.Thread(
+            target=self._work, args=(request, watcher), name="load-pair", daemon=True
+        )
+        thread.start()
+        return thread
+
+    def cancel(self) -> None:
+        """Stops a download; what is already there is kept for the next try."""
+        self._watcher.cancelled = True
+
+    def tell(self, status: LoadStatus) -> None:
+        """Replaces the status."""
+        with self._lock:
+            self._status = status
+
+    def _work(self, request: LoadRequest, watcher: _Watcher) -> None:
+        end = replace(watcher.status, message="")
+        try:
+            loaded = self._engine.load(request, watcher)
+        except ForetokenError as error:
+            if watcher.cancelled:
+                self.tell(replace(end, state=LoadState.IDLE))
+                return
+            self.tell(replace(end, state=LoadState.FAILED, message=str(error)))
+            logger.error("%s", error)
+        except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
+            message = f"{end.name} could not be opened: {error!r}. The terminal has the details."
+            self.tell(replace(end, state=LoadState.FAILED, message=message))
+            logger.exception("%s could not be opened", end.name)
+        else:
+            self.tell(replace(end, state=LoadState.READY, name=loaded.name))
+
+
+class _Watcher:
+    """Looks on at one load."""
+
+    def __init__(self, loader: PairLoader, status: LoadStatus) -> None:
+        self.cancelled = False
+        self.status = status
+        self._loader = loader
+
+    def on_progress(self, progress: Progress) -> None:
+        self._loader.tell(replace(self.status, message=DOWNLOADING, progress=progress))

@@ -1,0 +1,380 @@
+"""An engine that computes nothing: it recites what it is told to, round by round, as a real one would.
+
+For tests of whatever stands before the engine's door, and for trying pages without a model: known words,
+a known speed, every kind of round, queues, cancelling, and failures where they are asked for. Torch-free.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate
+
+from engine.api import (
+    Capabilities,
+    Generation,
+    Loaded,
+    LoadRequest,
+    OptionInfo,
+    ProposerInfo,
+    Watcher,
+)
+from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
+from engine.events import (
+    Budget,
+    Emitted,
+    Finished,
+    FinishReason,
+    Origin,
+    Prefilled,
+    Round,
+    Started,
+    Timing,
+    Token,
+    Tree,
+)
+from engine.loading import hub
+from engine.loading.catalog import Catalog, Pairing
+from engine.loading.hub import DownloadCancelled, Progress
+from engine.request import FIXED_DEPTH, AcceptanceRule, Request, Sampling, Speculation
+from engine.turns import Publish, Turns
+
+CONTEXT, VOCABULARY = 4096, 100_000
+
+CAPABILITIES = Capabilities(
+    proposers=(
+        ProposerInfo("none"),
+        ProposerInfo("draft"),
+        ProposerInfo(
+            "ngram",
+            (
+                OptionInfo(
+                    "prompt_lookup_min",
+                    int,
+                    2,
+                    "shortest run of tokens that counts as a match",
+                ),
+                OptionInfo(
+                    "prompt_lookup_max", int, 5, "longest run of tokens looked for, tried first"
+                ),
+                OptionInfo(
+                    "remember",
+                    bool,
+                    False,
+                    "search past replies too, and keep them in the data folder",
+                ),
+            ),
+        ),
+    ),
+    preferred="draft",
+    rules=tuple(AcceptanceRule),
+    sampling=frozenset(each.name for each in fields(Sampling)),
+)
+"""What a pair with a draft can do, unless a test says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What one reply is. ``tokens`` are its texts, one each.
+
+    ``proposals`` are what is drafted, a sequence of texts for each round; without them most drafts are
+    the reply's own next tokens. ``failure``: the reply fails with these words in place of its tokens.
+    """
+
+    tokens: Sequence[str]
+    proposals: Sequence[Sequence[str]] | None = None
+    failure: str | None = None
+
+
+def split(text: str) -> list[str]:
+    """Tokens: words with their leading space, numbers and signs on their own."""
+    return re.findall(r" ?[A-Za-z]+| ?\d+|\s+|.", text, re.DOTALL)
+
+
+def token_id(token: str) -> int:
+    """A token's number."""
+    return zlib.crc32(token.encode()) % VOCABULARY
+
+
+def echo(request: Request) -> Script:
+    """Replies with the question."""
+    return Script(split(_asked(request)) or ["."])
+
+
+class FakeEngine:
+    """An ``engine.api.Engine``. What is public may be set at any time, ``loaded`` included.
+
+    ``script`` makes each reply from its request. ``seconds_a_round`` and ``seconds_to_load`` are waited.
+    ``capabilities`` are those of pairs loaded from then on; without a draft model they lack ``draft``.
+    ``load_error`` is raised by every load while it is set. ``downloads`` are told to a load's watcher,
+    which may cancel in between.
+    """
+
+    def __init__(
+        self,
+        script: Callable[[Request], Script] = echo,
+        *,
+        catalog: Callable[[], Catalog] = lambda: Catalog((), ()),
+        loads: LoadRequest | None = None,
+        seconds_a_round: float = 0.0,
+        capabilities: Capabilities = CAPABILITIES,
+    ) -> None:
+        """``loads``: what is loaded from the start. ``catalog``: the one by which pairs are looked up."""
+        self.script, self.seconds_a_round = script, seconds_a_round
+        self.seconds_to_load = 0.0
+        self.capabilities = capabilities
+        self.load_error: Exception | None = None
+        self.downloads: Sequence[Progress] = ()
+        self.loaded: Loaded | None = None
+        self._catalog = catalog
+        self._turns = Turns("fake engine")
+        if loads is not None:
+            self.load(loads)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits, loading included."""
+        return self._turns.busy
+
+    def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        """Looks the pair up and says that it is loaded; see ``Engine.load``."""
+        pairing = self._catalog().resolve(request, hub.locate)
+        if watcher is not None:
+            self._download(watcher)
+
+        def work() -> Loaded:
+            time.sleep(self.seconds_to_load)
+            if self.load_error is not None:
+                raise self.load_error
+            self.loaded = self._describe(pairing, request)
+            return self.loaded
+
+        return self._turns.call(work)
+
+    def unload(self) -> None:
+        """Forgets the pair, after the requests that wait."""
+
+        def work() -> None:
+            self.loaded = None
+
+        self._turns.call(work)
+
+    def generate(self, request: Request) -> Generation:
+        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        loaded = self.loaded
+        if loaded is None:
+            self._turns.check_open()
+            raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+        _check(request.speculation, loaded.capabilities)
+        prompt = _prompt(request)
+        if len(prompt) + 1 > loaded.context:
+            raise ContextExceeded(len(prompt), loaded.context)
+        return self._turns.generate(
+            request, lambda generation, publish: self._recite(generation, prompt, publish)
+        )
+
+    def close(self) -> None:
+        """Cancels everything and forgets the pair."""
+
+        def forget() -> None:
+            self.loaded = None
+
+        self._turns.close(forget)
+
+    def _download(self, watcher: Watcher) -> None:
+        for progress in self.downloads:
+            watcher.on_progress(progress)
+            if watcher.cancelled:
+                raise DownloadCancelled(f"The download of {progress.repository} was cancelled.")
+
+    def _describe(self, pairing: Pairing, request: LoadRequest) -> Loaded:
+        target, draft = pairing.target, pairing.draft
+        capabilities = self.capabilities
+        if draft is None:
+            left = tuple(each for each in capabilities.proposers if each.name != "draft")
+            preferred = "ngram" if capabilities.preferred == "draft" else capabilities.preferred
+            capabilities = replace(capabilities, proposers=left, preferred=preferred)
+        return Loaded(
+            request=request,
+            name=pairing.name,
+            target=target.id,
+            draft=None if draft is None else draft.id,
+            target_id=target.id,
+            draft_id=None if draft is None else draft.id,
+            heads=tuple(folder.name for folder in pairing.heads),
+            context=CONTEXT,
+            vocabulary=VOCABULARY,
+            parameters=target.parameters,
+            quantization="fp32",
+            kv_cache_dtype="fp32",
+            device="cpu",
+            capabilities=capabilities,
+        )
+
+    def _recite(self, generation: Generation, prompt: Sequence[int], publish: Publish) -> None:
+        loaded, request = self.loaded, generation.request
+        if loaded is None:
+            raise NotLoaded("The model was unloaded while this request waited.")
+        script = self.script(request)
+        publish(
+            Started(
+                loaded.target,
+                request.speculation.proposer,
+                _rule(request),
+                tuple(prompt),
+                request.sampling.seed or 0,
+            )
+        )
+        publish(Prefilled(len(prompt), 0, self.seconds_a_round))
+        if script.failure is not None:
+            raise ForetokenError(script.failure)
+        limit = min(request.max_tokens or len(script.tokens), loaded.context - len(prompt))
+        tokens = list(script.tokens[:limit])
+        said: list[str] = []
+        for emitted in self._rounds(request.speculation, tokens, script.proposals):
+            if generation.cancelled:
+                break
+            time.sleep(self.seconds_a_round)
+            publish(emitted)
+            said += [token.text for token in emitted.tokens or ()]
+        reason = FinishReason.STOP if len(tokens) == len(script.tokens) else FinishReason.LENGTH
+        if generation.cancelled:
+            reason = FinishReason.CANCELLED
+        publish(Finished(reason, "", "".join(said), tuple(map(token_id, said))))
+
+    def _rounds(
+        self,
+        speculation: Speculation,
+        tokens: Sequence[str],
+        proposals: Sequence[Sequence[str]] | None,
+    ) -> Iterator[Emitted]:
+        """Rounds that emit ``tokens``."""
+        depth = _depth(speculation)
+        chance = random.Random(7)
+        done = index = start = 0
+        while done < len(tokens):
+            left = tokens[done:]
+            if proposals is None:
+                drafts = _guesses(left, depth, chance)
+            else:
+                drafts = list(proposals[index][:depth]) if index < len(proposals) else []
+            right = 0
+            while right < min(len(drafts), len(left) - 1) and drafts[right] == left[right]:
+                right += 1
+            said = left[: right + 1]
+            yield Emitted(
+                text="".join(said),
+                tokens=_tokens(said, start, drafts),
+                round=_round(index, speculation.proposer, depth, drafts, said, self.seconds_a_round),
+                drafted=tuple(drafts),
+                next_text=said[-1],
+            )
+            start += sum(map(len, said))
+            done += len(said)
+            index += 1
+
+
+def _guesses(left: Sequence[str], depth: int, chance: random.Random) -> list[str]:
+    """Right ones first, as chance has it, and wrong ones behind them."""
+    right = 0
+    while right < min(depth, len(left) - 1) and chance.random() < 0.8:
+        right += 1
+    return [*left[:right], *(f" guess{n}" for n in range(depth - right))]
+
+
+def _tokens(said: Sequence[str], start: int, drafts: Sequence[str]) -> tuple[Token, ...]:
+    """What a round said behind ``start`` characters of the reply: accepted drafts, then its own."""
+    starts = accumulate(map(len, said), initial=start)
+    origins = [Origin.DRAFT] * (len(said) - 1) + [_origin(said, drafts)]
+    return tuple(
+        Token(token_id(text), text, at, origin, 0.9)
+        for text, at, origin in zip(said, starts, origins, strict=False)
+    )
+
+
+def _origin(said: Sequence[str], drafts: Sequence[str]) -> Origin:
+    """Of the last token said."""
+    return Origin.CORRECTION if len(said) <= len(drafts) else Origin.BONUS
+
+
+def _round(
+    index: int,
+    proposer: str,
+    depth: int,
+    drafts: Sequence[str],
+    said: Sequence[str],
+    seconds: float,
+) -> Round:
+    """The round that drafted ``drafts``, of which all of ``said`` but the last were accepted."""
+    right = len(said) - 1
+    return Round(
+        index=index,
+        proposer=proposer,
+        budget=Budget(depth, depth),
+        tree=Tree.chain([token_id(token) for token in drafts]),
+        accepted_path=tuple(range(right)),
+        next_token=token_id(said[-1]),
+        origin=_origin(said, drafts),
+        p=tuple(
+            max(0.97 - 0.1 * at, 0.05) if at < right else (0.04 if at == right else None)
+            for at in range(len(drafts))
+        ),
+        q=tuple(max(0.8 - 0.05 * at, 0.05) for at in range(len(drafts))),
+        next_p=0.9,
+        timing=Timing(seconds / 4, seconds / 2, seconds),
+        emitted=len(said),
+    )
+
+
+def _check(speculation: Speculation, capabilities: Capabilities) -> None:
+    """Raises InvalidRequest for a proposer or an option that ``capabilities`` lack."""
+    name = speculation.proposer
+    found = next((each for each in capabilities.proposers if each.name == name), None)
+    if found is None:
+        known = ", ".join(capabilities.names)
+        raise InvalidRequest(
+            "proposer", f"This pair has no proposer {name!r}; choose one of {known}."
+        )
+    kinds = {option.name: option.kind for option in found.options}
+    for key, value in speculation.options.items():
+        if key not in kinds:
+            known = ", ".join(kinds) or "none"
+            raise InvalidRequest(
+                "options", f"The proposer {name!r} has no option {key!r}; it has: {known}."
+            )
+        if type(value) is not kinds[key]:
+            raise InvalidRequest(
+                "options", f"{key} is {value!r}; it must be of type {kinds[key].__name__}."
+            )
+
+
+def _depth(speculation: Speculation) -> int:
+    """Tokens drafted a round."""
+    return min(speculation.deepest, speculation.depth or FIXED_DEPTH)
+
+
+def _rule(request: Request) -> AcceptanceRule:
+    rule = request.speculation.acceptance
+    if rule is not AcceptanceRule.AUTO:
+        return rule
+    greedy = request.sampling.temperature == 0
+    return AcceptanceRule.GREEDY if greedy else AcceptanceRule.COUPLED
+
+
+def _asked(request: Request) -> str:
+    """The question's text; "" where there are only tokens."""
+    return request.messages[-1].content if request.messages else request.prompt or ""
+
+
+def _prompt(request: Request) -> Sequence[int]:
+    if request.token_ids is not None:
+        return request.token_ids
+    texts = [message.content for message in request.messages] or [request.prompt or ""]
+    found = [token_id(token) for text in texts for token in split(text)]
+    if not found:
+        raise InvalidRequest("messages", "The prompt is empty: write something first.")
+    return found

@@ -1,0 +1,46 @@
+"""A request to files: looked up in the catalog, found on disk or fetched from the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.loading import hub
+from engine.loading.catalog import Catalog, ModelSpec, Pairing
+from engine.loading.hub import Progress
+from engine.loading.request import LoadRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PairFiles:
+    """A pair whose models are on disk, complete, in these folders."""
+
+    pairing: Pairing
+    target: Path
+    draft: Path | None
+
+
+def fetch_pair(
+    request: LoadRequest,
+    catalog: Catalog,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> PairFiles:
+    """Resolves ``request`` and fetches what is not here. Blocks.
+
+    Raises CatalogError, ModelError, IncompatiblePair, DownloadError.
+    """
+    pairing = catalog.resolve(request, hub.locate)
+    target = fetch(pairing.target, on_progress, cancelled)
+    draft = None if pairing.draft is None else fetch(pairing.draft, on_progress, cancelled)
+    return PairFiles(pairing, target, draft)
+
+
+def fetch(
+    spec: ModelSpec,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Path:
+    """The model's folder, downloaded if it is not on disk. Raises DownloadError."""
+    return hub.download(spec, on_progress=on_progress, cancelled=cancelled)

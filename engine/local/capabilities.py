@@ -1,0 +1,35 @@
+"""What a loaded pair can do, read from what drafts for it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import get_type_hints
+
+from engine.api import Capabilities, OptionInfo, ProposerInfo
+from engine.drafting import proposers
+from engine.drafting.resources import Resources
+from engine.request import AcceptanceRule, Sampling
+
+
+def capabilities(resources: Resources) -> Capabilities:
+    """Of a target with ``resources``: every acceptance rule and sampling parameter, and rounds."""
+    names = proposers.available(resources)
+    return Capabilities(
+        proposers=tuple(map(proposer_info, names)),
+        preferred=proposers.preferred(names),
+        rules=tuple(AcceptanceRule),
+        sampling=frozenset(each.name for each in fields(Sampling)),
+    )
+
+
+def proposer_info(name: str) -> ProposerInfo:
+    """A proposer of the registry and its own options. Raises InvalidRequest."""
+    options = proposers.options_of(name)
+    kinds = get_type_hints(options)
+    found = []
+    for each in fields(options):
+        choices = each.metadata.get("choices", ())
+        named = tuple(choices() if callable(choices) else choices)
+        told = each.metadata.get("help", "")
+        found.append(OptionInfo(each.name, kinds[each.name], each.default, told, named))
+    return ProposerInfo(name, tuple(found))

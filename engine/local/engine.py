@@ -1,0 +1,174 @@
+"""The engine of this machine: one thread owns the device; everybody else asks and hears events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from engine.api import Generation, Loaded, LoadRequest, Watcher
+from engine.errors import ForetokenError, NotLoaded
+from engine.events import Event
+from engine.kernels.native import library as native
+from engine.loading.catalog import Catalog
+from engine.loading.files import PairFiles, fetch_pair
+from engine.loading.plan import plan_loading
+from engine.local.pair import LoadedPair, load_pair
+from engine.machine import device_memory
+from engine.models.base import Model
+from engine.request import Request
+from engine.turns import Publish, Turns
+
+T = TypeVar("T")
+
+
+def _no_catalog() -> Catalog:
+    return Catalog((), ())
+
+
+class LocalEngine:
+    """An ``engine.api.Engine`` that loads pairs and runs requests, one at a time, in arrival order."""
+
+    def __init__(
+        self, catalog: Callable[[], Catalog] = _no_catalog, remembered: Path | None = None
+    ) -> None:
+        """``catalog``: the one by which the next pair is looked up; without one there are folders.
+
+        ``remembered``: a folder for what proposers learn, where a request asks them to.
+        """
+        self._catalog, self._remembered = catalog, remembered
+        self._pair: LoadedPair | None = None
+        self._turns = Turns("engine")
+
+    @property
+    def loaded(self) -> Loaded | None:
+        pair = self._pair
+        return None if pair is None else pair.loaded
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits, loading included."""
+        return self._turns.busy
+
+    @property
+    def footprint(self) -> dict[str, int]:
+        """Bytes that the loaded pair takes: of the target, the draft, each kind of head.
+
+        Raises NotLoaded."""
+        return self._need_pair().plan.footprint
+
+    def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        """Fetches what is not here and replaces what is loaded, after the requests that wait. Blocks.
+
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory;
+        what was loaded before then stays.
+        """
+        if watcher is None:
+            files = fetch_pair(request, self._catalog())
+        else:
+            files = fetch_pair(
+                request, self._catalog(), watcher.on_progress, lambda: watcher.cancelled
+            )
+        pair = self._turns.call(lambda: self._load(files, request, request))
+        self._compile_behind(pair)
+        return pair.loaded
+
+    def unload(self) -> None:
+        """Frees the models' memory, after the requests that wait."""
+        self._turns.call(self._unload)
+
+    def generate(self, request: Request) -> Generation:
+        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        pair = self._pair
+        if pair is None:
+            self._turns.check_open()
+            raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+        asked = _Prepared(pair, pair.session.prepare(request))
+        return self._turns.generate(
+            request, lambda generation, publish: self._answer(asked, generation, publish)
+        )
+
+    def measure(self, work: Callable[[Model], T]) -> T:
+        """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
+        return self._turns.call(lambda: work(self._need_pair().session.target.model))
+
+    def close(self) -> None:
+        """Cancels everything and frees the models' memory."""
+        self._turns.close(self._unload)
+
+    def _need_pair(self) -> LoadedPair:
+        if self._pair is None:
+            raise NotLoaded("No model is loaded, so there is nothing to measure.")
+        return self._pair
+
+    def _answer(self, asked: _Prepared, generation: Generation, publish: Publish) -> None:
+        device_memory.within_memory(
+            lambda: self._run(asked, generation, publish), self._ran_out_replying
+        )
+
+    def _run(self, asked: _Prepared, generation: Generation, publish: Publish) -> None:
+        pair = self._pair
+        if pair is None:
+            raise NotLoaded("The model was unloaded while this request waited.")
+        prompt = asked.prompt_for(pair)
+        event: Event
+        for event in pair.session.run(generation.request, lambda: generation.cancelled, prompt):
+            publish(event)
+
+    def _ran_out_replying(self) -> str:
+        return self._need_pair().plan.ran_out("replying", loaded=True)
+
+    def _load(self, files: PairFiles, request: LoadRequest, held: LoadRequest) -> LoadedPair:
+        """On the thread. ``held``: ``request`` with what is settled of it already."""
+        plan = plan_loading(files, held)
+        # Both fit beside what is loaded now, or this would have been refused: the old pair stays
+        # until the new one is ready.
+        pair = device_memory.within_memory(
+            lambda: load_pair(plan, request, self._remembered),
+            lambda: plan.ran_out(f"loading {files.pairing.name}", loaded=False),
+        )
+        self._unload()
+        self._pair = pair
+        return pair
+
+    def _compile_behind(self, pair: LoadedPair) -> None:
+        """Where the compiled step is not built yet: builds it, then loads the same pair once more.
+
+        Requests go on meanwhile; the change waits its turn among them.
+        """
+        if not pair.waits_for_native:
+            return
+        request = pair.loaded.request
+        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
+        held = replace(request, quantization=pair.loaded.quantization)
+        files = pair.plan.files
+
+        def swap() -> None:
+            with contextlib.suppress(ForetokenError):  # closed, or no room for both: nothing is lost
+                self._turns.call(
+                    lambda: self._load(files, request, held) if self._pair is pair else None
+                )
+
+        native.build_behind(swap)
+
+    def _unload(self) -> None:
+        if self._pair is not None:
+            self._pair.session.close()
+        self._pair = None
+        device_memory.release()
+
+
+class _Prepared:
+    """A request's prompt in tokens, for the pair that was there when it was asked."""
+
+    def __init__(self, pair: LoadedPair, prompt: list[int]) -> None:
+        self._pair: LoadedPair | None = pair
+        self._prompt = prompt
+
+    def prompt_for(self, pair: LoadedPair) -> list[int] | None:
+        """None where another pair was loaded meanwhile, whose tokens are others. Asked once: it holds
+        on to its pair no longer."""
+        same, self._pair = self._pair is pair, None
+        return self._prompt if same else None

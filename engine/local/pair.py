@@ -1,0 +1,95 @@
+"""A load plan to a pair in memory. Runs on the engine's thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine.api import Loaded, LoadRequest
+from engine.backends.native.decoder import NativeDecoder
+from engine.backends.torch.decoder import Decoder
+from engine.decoding.text import TextCodec
+from engine.drafting import heads as head_kinds
+from engine.drafting.resources import Resources
+from engine.kernels.native import library as native
+from engine.loading.loader import load_planned
+from engine.loading.plan import LoadPlan
+from engine.local.capabilities import capabilities
+from engine.local.session import Session
+from engine.machine import threads
+from engine.models.base import Model
+from engine.models.checkpoints.checkpoint import fingerprint
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedPair:
+    """What is in memory: how it was planned, what runs requests on it, and what is told of it."""
+
+    plan: LoadPlan
+    session: Session
+    loaded: Loaded
+
+    @property
+    def waits_for_native(self) -> bool:
+        """Whether the target would run in the compiled step if that were built."""
+        model, place = self.session.target.model, self.plan.place
+        interpreted = isinstance(model, Decoder) and place.device.type == "cpu"
+        return place.native and interpreted and self.plan.target.dtype in native.KINDS
+
+
+def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> LoadedPair:
+    """Loads what is planned. ``request`` is what was asked for.
+
+    ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
+    DeviceLost, and what ``ran_out`` knows where memory runs out.
+    """
+    threads.use(plan.request.threads)  # each thread has its own setting, so it is made in this one
+    codec = TextCodec(plan.files.target)
+    model = load_planned(plan.target)
+    draft = None if plan.draft is None else load_planned(plan.draft)
+    resources = Resources(
+        draft=draft,
+        vocabularies=plan.vocabularies,
+        remembered=remembered and remembered / fingerprint(plan.files.target),
+        heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
+    )
+    session = Session(model, codec, resources, plan.place)
+    compiled = isinstance(model, NativeDecoder)
+    if compiled and (draft is None or isinstance(draft, NativeDecoder)):
+        # Its threads are its own; torch's would spin beside them after every small operation.
+        torch.set_num_threads(1)
+    notes = plan.notes
+    if not codec.has_template:
+        notes = (*notes, "This model has no chat template: it continues your text.")
+    return LoadedPair(plan, session, _describe(plan, request, model, resources, compiled, notes))
+
+
+def _describe(
+    plan: LoadPlan,
+    request: LoadRequest,
+    model: Model,
+    resources: Resources,
+    compiled: bool,
+    notes: tuple[str, ...],
+) -> Loaded:
+    pairing, info, draft = plan.files.pairing, model.info, resources.draft
+    return Loaded(
+        request=request,
+        name=pairing.name,
+        target=info.name,
+        draft=None if draft is None else draft.info.name,
+        target_id=pairing.target.id,
+        draft_id=None if pairing.draft is None else pairing.draft.id,
+        heads=tuple(head.name for head in plan.heads),
+        context=info.context,
+        vocabulary=info.vocabulary,
+        parameters=info.parameters,
+        quantization=info.dtype,
+        kv_cache_dtype=plan.target.cached,
+        device=info.device,
+        capabilities=capabilities(resources),
+        notes=notes,
+        compiled=compiled,
+    )
