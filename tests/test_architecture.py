@@ -44,7 +44,9 @@ NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "app"}
 
 def modules() -> list[Path]:
     """All Python files of the house."""
-    return sorted(path for room in ("engine", "app", "tools") for path in (ROOT / room).rglob("*.py"))
+    return sorted(
+        path for room in ("engine", "app", "tools") for path in (ROOT / room).rglob("*.py")
+    )
 
 
 def name_of(path: Path) -> str:
@@ -95,6 +97,45 @@ def test_imports_go_one_way() -> None:
             if other is not None and other > own:
                 wrong.append(f"{name_of(path)} imports {imported}")
     assert not wrong
+
+
+CONCRETE = {
+    "engine.backends": ("engine.backends",),
+    "engine.drafting.proposers": ("engine.drafting",),
+}
+"""What is known by what it declares: whose classes nobody may ask for, but those who stand here."""
+
+
+def asked_for(path: Path) -> Iterator[str]:
+    """Every imported class that a file asks for with isinstance, by its full name."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    homes = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level
+        for alias in node.names
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+            for part in ast.walk(node.args[1]):
+                if isinstance(part, ast.Name) and part.id in homes:
+                    yield homes[part.id]
+
+
+def test_nobody_above_asks_which_backend_or_proposer_it_has() -> None:
+    wrong = [
+        f"{name_of(path)} asks for {asked}"
+        for path in modules()
+        for asked in asked_for(path)
+        for room, insiders in CONCRETE.items()
+        if asked.startswith(f"{room}.") and not name_of(path).startswith((*insiders, "tools."))
+    ]
+    assert not wrong
+
+
+def test_what_is_asked_for_is_found() -> None:
+    own = ROOT / "engine" / "backends" / "cuda" / "decoder.py"
+    assert "engine.backends.cuda.cache.DeviceCache" in set(asked_for(own))
 
 
 def test_no_two_modules_import_each_other() -> None:

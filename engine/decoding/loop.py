@@ -1,16 +1,17 @@
-"""The loop. Rounds come out; text, chat and clients are somebody else's."""
+"""The loop: launch and read. Rounds come out; text, chat and clients are somebody else's."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Protocol
 
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
-from engine.decoding.judge import Judge
-from engine.decoding.proposer import Proposer
-from engine.decoding.target import Target
+from engine.decoding.judge import Judgement
+from engine.decoding.proposer import DraftProposal
 from engine.events import Budget, Round, Timing
 
 
@@ -22,54 +23,86 @@ class Ending:
     eos: Collection[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A round that was read: what was drafted within ``budget``, and what the target makes of it."""
+
+    budget: Budget
+    proposal: DraftProposal
+    judgement: Judgement
+
+
+class Launcher(Protocol):
+    """Where the rounds of one request run: here, or on a device, which may be a round ahead.
+
+    What the host learns of a round then acts one round late. At most one is computed for nothing.
+    """
+
+    @property
+    def ahead(self) -> int:
+        """Rounds that may be launched beside the one that is read next: 0 or 1."""
+
+    def launch(self, budget: Budget, started: float) -> bool:
+        """Begins a round: propose, verify, judge. False where the one before it must be read first.
+
+        ``started``: when its budget was asked for, by ``perf_counter``.
+        """
+
+    def read(self) -> Verified:
+        """Waits for the oldest round launched. Raises ModelError for logits that are no numbers."""
+
+    def commit(self, verified: Verified) -> Timing:
+        """The accepted path stays in the caches, and the proposer is told; then what the round took."""
+
+    def close(self) -> None:
+        """No more rounds: from here on the target's cache holds the context but for the pending token."""
+
+
 def decode(
-    context: Context,
-    target: Target,
-    proposer: Proposer,
-    controller: Controller,
-    judge: Judge,
-    ending: Ending,
-    name: str,
+    context: Context, launcher: Launcher, controller: Controller, ending: Ending, name: str
 ) -> Generator[Round]:
     """Yields rounds until ``ending``; each appends its tokens to ``context``.
 
-    The target's cache must hold ``context.tokens[:-1]``. Between two rounds the caller may stop
-    iterating; cache and context agree then. ``name`` is the proposer's, for the record; one that has
-    several to choose from says which.
+    The target's cache must hold ``context.tokens[:-1]``, and does so again when this is closed, which may
+    be between any two rounds. ``name`` is the proposer's, for the record; one that has several to choose
+    from says which.
     """
-    index, done = 0, False
-    while not done and context.generated < ending.limit:
-        started = perf_counter()
-        budget = _within(controller.budget(), ending.limit - context.generated - 1)
-        proposal = proposer.propose(context, budget)
-        drafted = perf_counter()
-        logits = target.verify(context.tokens[-1], proposal.tree)
-        verified = perf_counter()
-        judgement = judge(logits, proposal, context)
-        acceptance = judgement.acceptance
-        target.commit(acceptance.path)
-        proposer.observe(acceptance)
-
-        tokens = [*(proposal.tree.tokens[node] for node in acceptance.path), acceptance.next_token]
-        emitted, done = cut(tokens, ending.eos)
-        context.tokens.extend(tokens[:emitted])
-        round = Round(
-            index=index,
-            proposer=proposal.by or name,
-            budget=replace(budget, needed=()),  # between these two; no more to be told of it
-            tree=proposal.tree,
-            accepted_path=acceptance.path,
-            next_token=acceptance.next_token,
-            origin=acceptance.origin,
-            p=judgement.p,
-            q=proposal.chosen_q,
-            next_p=judgement.next_p,
-            timing=Timing(drafted - started, verified - drafted, perf_counter() - started),
-            emitted=emitted,
-        )
-        controller.observe(round)
-        yield round
-        index += 1
+    index, unread, ended = 0, 0, False
+    budget: Budget | None = None  # decided, for a round that has to wait
+    with closing(launcher):
+        while not ended and (room := ending.limit - context.generated) > 0:
+            # A round brings one token at least.
+            while unread <= launcher.ahead and unread < room:
+                started = perf_counter()
+                budget = budget or controller.budget()
+                if not launcher.launch(_within(budget, room - unread - 1), started):
+                    break
+                budget, unread = None, unread + 1
+            verified = launcher.read()
+            unread -= 1
+            timing = launcher.commit(verified)
+            proposal, judgement = verified.proposal, verified.judgement
+            acceptance, drafted = judgement.acceptance, proposal.tree.tokens
+            tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
+            emitted, ended = up_to_end(tokens[:room], ending.eos)
+            context.tokens.extend(tokens[:emitted])
+            round = Round(
+                index=index,
+                proposer=proposal.by or name,
+                budget=replace(verified.budget, needed=()),  # that is between the two who decide
+                tree=proposal.tree,
+                accepted_path=acceptance.path,
+                next_token=acceptance.next_token,
+                origin=acceptance.origin,
+                p=judgement.p,
+                q=proposal.chosen_q,
+                next_p=judgement.next_p,
+                timing=timing,
+                emitted=emitted,
+            )
+            controller.observe(round)
+            yield round
+            index += 1
 
 
 def _within(budget: Budget, room: int) -> Budget:
@@ -82,7 +115,7 @@ def _within(budget: Budget, room: int) -> Budget:
     )
 
 
-def cut(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
+def up_to_end(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
     """How many tokens count, up to and including the first of ``eos``; whether one was there."""
     for index, token in enumerate(tokens):
         if token in eos:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
+from engine.models.base import Cache, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,52 @@ class Proposer(Protocol):
 
     def close(self) -> None:
         """Releases memory; the proposer is not used again."""
+
+
+class RoundDraft(Protocol):
+    """A draft model that a device's rounds run themselves (see ``engine.models.rounds``)."""
+
+    @property
+    def model(self) -> Model:
+        """A ``RoundModel``."""
+
+    @property
+    def cache(self) -> Cache:
+        """A ``RoundCache``."""
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """What the host knows to be in the cache."""
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        """Reads what it lacks of the text; see ``Proposer``."""
+
+    def set_tokens(self, tokens: Sequence[int]) -> None:
+        """Rounds have left these in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class InRound:
+    """Rounds draft without the host: by ``draft``, or nothing at all where that is None."""
+
+    draft: RoundDraft | None = None
+
+
+@runtime_checkable
+class RoundProposer(Protocol):
+    """A proposer that the rounds of a device can do the work of; any other drafts on the host."""
+
+    def in_round(self) -> InRound | None:
+        """How; None where it has to draft on the host after all."""
+
+
+@runtime_checkable
+class ChoosingProposer(Protocol):
+    """A proposer that drafts by one of several, which ``Budget.proposer`` may name."""
+
+    @property
+    def members(self) -> Mapping[str, Proposer]: ...
+
+    @property
+    def recalls_as(self) -> str:
+        """By what name rounds go in which past text drafted."""

@@ -11,8 +11,8 @@ from typing import cast
 
 from torch import Tensor
 
-from engine.backends.cuda.cache import DeviceCache
 from engine.decoding.prefix import common_prefix
+from engine.decoding.proposer import RoundDraft
 from engine.events import Tree
 from engine.models.base import (
     Cache,
@@ -23,18 +23,25 @@ from engine.models.base import (
     TreeModel,
 )
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
+from engine.models.rounds import RoundCache, RoundModel, RoundRunner
 from engine.request import MAX_DEPTH
 
 
 class Target:
     """A model, its cache, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
 
-    def __init__(self, model: Model, taps: Sequence[Tap] = ()) -> None:
-        """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``."""
-        self.model = model
+    def __init__(self, model: Model, taps: Sequence[Tap] = (), *, captures: bool = True) -> None:
+        """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``.
+
+        ``captures``: as in ``RoundModel.round_runner``.
+        """
+        self.model, self._captures = model, captures
         # Asked once: isinstance looks up all of a protocol's members each time.
         self._trees = model if isinstance(model, TreeModel) else None
-        self._embedding_and_head = model.embedding_and_head if isinstance(model, CompiledModel) else None
+        self._rounds = model if isinstance(model, RoundModel) else None
+        self._embedding_and_head = (
+            model.embedding_and_head if isinstance(model, CompiledModel) else None
+        )
         self.cache: Cache
         self._features: Features | None = None
         if taps:
@@ -45,6 +52,7 @@ class Target:
         self.tokens: list[int] = []
         self._unverified: list[int] = []
         self._branched = False  # whether they stand in a tree with branches
+        self._runner: tuple[RoundRunner, Cache | None] | None = None  # with its draft's cache
 
     @property
     def context(self) -> int:
@@ -83,7 +91,7 @@ class Target:
     def reuse(self, tokens: Sequence[int]) -> int:
         """Drops what differs from ``tokens``; returns how many of them are in the cache."""
         length = common_prefix(self.tokens, tokens)
-        self._crop(length)
+        self.crop(length)
         return length
 
     def extend(self, tokens: Sequence[int]) -> None:
@@ -118,22 +126,39 @@ class Target:
         rows = [0, *(node + 1 for node in path)]
         self.tokens.extend(self._unverified[row] for row in rows)
         if self._branched:
-            cast(TreeCache, self.cache).keep(rows)
+            cast(TreeCache, self.cache).commit(rows)
         else:
             self.cache.crop(len(self.tokens))
         self._unverified, self._branched = [], False
 
-    def adopt(self, tokens: Sequence[int]) -> None:
-        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
-        assert isinstance(self.cache, DeviceCache)
-        self.tokens = list(tokens)
-        self.cache.settle(len(self.tokens))
+    @property
+    def runs_rounds(self) -> bool:
+        """Whether whole rounds run on the model's device: drafting, verifying and judging."""
+        return self._rounds is not None
+
+    def round_runner(self, draft: RoundDraft | None) -> RoundRunner:
+        """What runs rounds over this cache, with ``draft`` or none; kept, since its graphs took time.
+
+        Only where the target ``runs_rounds``.
+        """
+        assert self._rounds is not None
+        if self._runner is None or (draft is not None and self._runner[1] is not draft.cache):
+            own = () if draft is None else (draft.model, draft.cache)
+            runner = self._rounds.round_runner(self.cache, *own, captures=self._captures)
+            self._runner = runner, None if draft is None else draft.cache
+        return self._runner[0]
+
+    def advance(self, tokens: Sequence[int]) -> None:
+        """Rounds on the device have appended ``tokens`` to the cache."""
+        self.tokens.extend(tokens)
+        cast(RoundCache, self.cache).set_length(len(self.tokens))
 
     def clear(self) -> None:
         """Empties the cache."""
-        self._crop(0)
+        self.crop(0)
 
-    def _crop(self, length: int) -> None:
+    def crop(self, length: int) -> None:
+        """Forgets all but the first ``length`` tokens."""
         # An abandoned verification may have left unverified positions behind the tokens.
         self.cache.crop(length)
         del self.tokens[length:]

@@ -17,18 +17,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import takewhile
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 
-from engine.backends.cuda.cache import DeviceCache
 from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.models.base import Model, WritingModel
+from engine.models.rounds import RoundCache
 from engine.noise import Draws
 
 _STEPS = 4
@@ -126,13 +126,15 @@ class SameVocabulary(_Draft):
         super().__init__(model)
         # Asked once: isinstance looks up all of a protocol's members each time.
         self._writing = model if isinstance(model, WritingModel) else None
-        self._known = 0  # how many tokens of the cache were text, not draft, in the last proposal
+        self._known = 0  # the text's tokens when it was last looked at; what is behind is draft
 
     def begin(self, context: Context) -> None:
+        self._known = len(context.tokens)
         self.crop(common_prefix(self.tokens, context.tokens[:-1]))
 
     def prepare(self, context: Context) -> Iterator[None]:
-        if len(context.tokens) >= self.model.info.context:
+        self._known = len(context.tokens)
+        if self._known >= self.model.info.context:
             return  # nothing will be drafted
         for chunk in chunks(context.tokens[len(self.tokens) : -1]):
             yield
@@ -160,15 +162,17 @@ class SameVocabulary(_Draft):
     def write(self, token: int) -> Tensor:
         return self.feed([token])
 
-    def adopt(self, tokens: Sequence[int]) -> None:
-        """Takes over what rounds on the device have left in the cache, which is a ``DeviceCache``."""
-        assert isinstance(self.cache, DeviceCache)
+    def set_tokens(self, tokens: Sequence[int]) -> None:
+        """See ``RoundDraft``."""
         self.tokens = list(tokens)
-        self.cache.settle(len(self.tokens))
+        self._known = len(tokens)
+        cast(RoundCache, self.cache).set_length(len(tokens))
 
     def observe(self, accepted: int) -> None:
-        # The last drafted token was never fed to the draft; what was fed and then rejected goes.
-        self.crop(min(len(self.tokens), self._known + accepted))
+        # The last drafted token was never fed to the draft; what was fed and then rejected goes. Of what
+        # a device's round drafted, nothing is here.
+        if self._known + accepted < len(self.tokens):
+            self.crop(self._known + accepted)
 
 
 class OtherVocabulary(_Draft):

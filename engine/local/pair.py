@@ -8,8 +8,6 @@ from pathlib import Path
 import torch
 
 from engine.api import Loaded, LoadRequest
-from engine.backends.native.decoder import NativeDecoder
-from engine.backends.torch.decoder import Decoder
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting.resources import Resources
@@ -19,7 +17,7 @@ from engine.loading.plan import LoadPlan
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.machine import threads
-from engine.models.base import Model
+from engine.models.base import CompiledModel, InterpretedModel, Model
 from engine.models.checkpoints.checkpoint import fingerprint
 
 
@@ -35,7 +33,7 @@ class LoadedPair:
     def waits_for_native(self) -> bool:
         """Whether the target would run in the compiled step if that were built."""
         model, place = self.session.target.model, self.plan.place
-        interpreted = isinstance(model, Decoder) and place.device.type == "cpu"
+        interpreted = isinstance(model, InterpretedModel) and model.compilable
         return place.native and interpreted and self.plan.target.dtype in native.KINDS
 
 
@@ -56,8 +54,8 @@ def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> 
         heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
     )
     session = Session(model, codec, resources, plan.place)
-    compiled = isinstance(model, NativeDecoder)
-    if compiled and (draft is None or isinstance(draft, NativeDecoder)):
+    compiled = isinstance(model, CompiledModel)
+    if compiled and (draft is None or isinstance(draft, CompiledModel)):
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
     notes = plan.notes

@@ -7,43 +7,35 @@ new. Not thread-safe: one thread runs one request at a time (see service.py).
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import torch
 
-from engine.backends.cuda.decoder import CudaDecoder
 from engine.decoding.context import Context
-from engine.decoding.controller import Controller
+from engine.decoding.device import DeviceLauncher
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import Launcher, decode
 from engine.decoding.narrator import Narrator
 from engine.decoding.prefix import chunks
 from engine.decoding.proposer import Proposer
-from engine.decoding.sampling import Sampler, resolve_rule
+from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
-from engine.drafting import controllers, proposers
-from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.choice import Choice
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting import proposers
+from engine.drafting.controllers.learning import Learning
 from engine.drafting.controllers.warm_up import warm_up
-from engine.drafting.proposers.best import BestProposer
-from engine.drafting.proposers.suffix import RECALLING
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
-from engine.events import Event, Finished, FinishReason, Prefilled, Round, Started
+from engine.events import Event, Finished, FinishReason, Prefilled, Started
+from engine.local.run import Run
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
 from engine.models.base import Model
-from engine.request import AcceptanceRule, Control, Request
-
-if TYPE_CHECKING:
-    from engine.backends.cuda.graphs import Runner
+from engine.request import Control, Request, Speculation
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -56,17 +48,12 @@ class Session:
     ) -> None:
         """``place``: where the model runs, and what may be used there; None: whatever there is."""
         self.native = place is None or place.native
-        self.cuda_graphs = place is None or place.cuda_graphs
-        self.target = Target(model, resources.taps)
+        graphs = place is None or place.cuda_graphs
+        self.target = Target(model, resources.taps, captures=graphs)
         self.codec = codec
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
-        self._experience = Experience()
-        self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
-        # All of such a target's requests are judged on the device, whoever drafts: its noise and the
-        # host's differ in their last bits, and a seed's words must not depend on the proposer.
-        self._on_device = isinstance(model, CudaDecoder)
-        self._runner: Runner | None = None
+        self.learning = Learning(cuts=not self.target.runs_rounds)
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -95,63 +82,46 @@ class Session:
         """
         if prompt is None:
             prompt = self.prepare(request)
-        with device_errors(torch.device(self.target.model.info.device)):
-            yield from self._run(request, cancelled, prompt)
-
-    def _run(
-        self, request: Request, cancelled: Callable[[], bool], prompt: list[int]
-    ) -> Iterator[Event]:
-        context = Context(prompt)
-        rule = resolve_rule(request.speculation.acceptance, request.sampling.temperature)
-        seed = request.sampling.seed
-        seed = secrets.randbits(53) if seed is None else seed
         info = self.target.model.info
-        name = request.speculation.proposer
-        if request.speculation.control is Control.AUTO:
-            self._warm_up()
-        yield Started(info.name, name, rule, tuple(prompt), seed)
+        run = Run.resolve(request, prompt, info)
+        narrator = Narrator(self.codec, prompt, request, run.ending)
+        with device_errors(torch.device(info.device)):
+            yield from self._run(run, cancelled, narrator)
 
+    def _run(self, run: Run, cancelled: Callable[[], bool], narrator: Narrator) -> Iterator[Event]:
+        info, wanted = self.target.model.info, run.speculation
+        if wanted.control is Control.AUTO:
+            self._warm_up()
+        yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed)
+
+        context = Context(run.prompt)
         sampler = Sampler(
-            request.sampling, rule, seed, context, info.vocabulary, native_step=self.native
+            run.sampling, run.rule, run.seed, context, info.vocabulary, native_step=self.native
         )
-        proposer = self._proposer(request)
-        if not request.reuse_cache:
+        proposer = self._proposer(wanted)
+        if not run.reuse_cache:
             # An empty text shares nothing with what the proposer holds, so all of it is dropped.
             proposer.begin(Context(()), sampler)
         proposer.begin(context, sampler)
-        yield self._prefill(context, proposer, request.reuse_cache, cancelled)
+        yield self._prefill(context, proposer, run.reuse_cache, cancelled)
         if cancelled():
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
-        ending = self._ending(request, len(prompt))
-        rounds = self._decode(context, proposer, sampler, request, ending)
-        narrator = Narrator(self.codec, prompt, request, ending)
+        launcher = self._launcher(context, proposer, sampler)
+        controller = self.learning.controller(wanted, proposer, sampler)
+        rounds = decode(context, launcher, controller, run.ending, wanted.proposer)
         with contextlib.closing(rounds):
             yield from narrator.narrate(rounds, cancelled)
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
-        self.target.reuse([*prompt, *narrator.tokens][:-1])
+        self.target.reuse([*run.prompt, *narrator.tokens][:-1])
 
-    def _decode(
-        self,
-        context: Context,
-        proposer: Proposer,
-        sampler: Sampler,
-        request: Request,
-        ending: Ending,
-    ) -> Generator[Round]:
-        """Rounds on the device where the target is there."""
-        name = request.speculation.proposer
-        if not self._on_device:
-            judge, controller = Judge(sampler), self._controller(request, sampler, proposer)
-            return decode(context, self.target, proposer, controller, judge, ending, name)
-        from engine.local.device_decode import decode_on_device, runner_for  # it needs Triton
-
-        controller = self._controller(request, sampler)
-        runner = self._runner = runner_for(self.target, proposer, self._runner, self.cuda_graphs)
-        return decode_on_device(
-            context, self.target, proposer, controller, sampler, runner, ending, name
-        )
+    def _launcher(self, context: Context, proposer: Proposer, sampler: Sampler) -> Launcher:
+        # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
+        # noise and the host's differ in their last bits, and a seed's words must not depend on that.
+        if self.target.runs_rounds:
+            return DeviceLauncher(context, self.target, proposer, sampler)
+        return HostLauncher(context, self.target, proposer, Judge(sampler))
 
     def close(self) -> None:
         """Releases the proposers' memory."""
@@ -184,43 +154,12 @@ class Session:
 
         On a device the first round tells, and all depths are taken to cost the same until tried.
         """
-        if not self._on_device and not self._experience.verify.known:
-            warm_up(self.target.model, self._experience.verify)
+        verify = self.learning.experience.verify
+        if not self.target.runs_rounds and not verify.known:
+            warm_up(self.target.model, verify)
 
-    def _controller(
-        self, request: Request, sampler: Sampler, proposer: Proposer | None = None
-    ) -> Controller:
-        """Starts from what earlier requests with this proposer and rule have taught.
-
-        ``proposer``: given where the controller may choose among those that it has.
-        """
-        wanted = request.speculation
-        members = tuple(proposer.members) if isinstance(proposer, BestProposer) else ()
-        if members and wanted.control is Control.AUTO:
-            recall, *autos = (
-                Auto(wanted.deepest, self._experience_of(name, sampler))
-                for name in (RECALLING, *members)
-            )
-            return Choice(dict(zip(members, autos, strict=True)), (RECALLING, recall))
-        experience = self._experience_of(wanted.proposer, sampler)
-        return controllers.create(wanted.control, wanted.deepest, experience)
-
-    def _experience_of(self, proposer: str, sampler: Sampler) -> Experience:
-        # Rules that weigh q ask for whole drafts (see drawing.py), and a graph has one depth.
-        cuts = not (sampler.rule.weighs_q or self._on_device)
-        drafter = self._drafters.setdefault((proposer, sampler.rule), Drafter(cuts=cuts))
-        if not sampler.may_recall:
-            drafter = Drafter(drafter.drafts, cuts=cuts)
-        return self._experience.of(drafter)
-
-    def _ending(self, request: Request, prompt_length: int) -> Ending:
-        room = self.target.context - prompt_length
-        limit = room if request.max_tokens is None else min(request.max_tokens, room)
-        return Ending(limit, () if request.ignore_eos else self.target.model.info.eos)
-
-    def _proposer(self, request: Request) -> Proposer:
+    def _proposer(self, wanted: Speculation) -> Proposer:
         """The proposer of the last request that named it, unless its options have changed."""
-        wanted = request.speculation
         options = tuple(sorted(wanted.options.items()))
         known, proposer = self._proposers.get(wanted.proposer, (None, None))
         if proposer is None or known != options:

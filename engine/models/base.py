@@ -1,6 +1,7 @@
 """What the engine needs of a model: append tokens to a cache, get logits back.
 
-Two implementations: the own decoder (decoder.py) and an adapter over transformers (adapter.py).
+Its implementations are in ``engine.backends``. What more a model can do, it declares by the protocols
+below; whole rounds on a device are in ``rounds.py``.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class WritingModel(Model, Protocol):
 class TreeCache(Cache, Protocol):
     """A cache behind which a tree of rows can stand until it is known which of them stay."""
 
-    def keep(self, rows: Sequence[int]) -> None:
+    def commit(self, rows: Sequence[int]) -> None:
         """Appends these rows of the last tree, from the root down, as if they had come one by one."""
 
 
@@ -122,8 +123,17 @@ class TreeModel(Model, Protocol):
 
         At most 16 rows, the root first, whose parent is -1; each comes before its children. A row's
         bits are those it has in ``forward`` behind the same tokens. Of the cache, a ``TreeCache``,
-        the length stays; what was computed waits for ``keep`` and is lost with the next call.
+        the length stays; what was computed waits for ``commit`` and is lost with the next call.
         """
+
+
+@runtime_checkable
+class InterpretedModel(Model, Protocol):
+    """A model that is run operation by operation."""
+
+    @property
+    def compilable(self) -> bool:
+        """Whether the compiled step may take its place, once that is built."""
 
 
 @runtime_checkable

@@ -31,7 +31,7 @@ class FakeCache:
     def length(self) -> int:
         return len(self.tokens)
 
-    def keep(self, rows: Sequence[int]) -> None:
+    def commit(self, rows: Sequence[int]) -> None:
         start = self.length
         self.tokens += [self.branches[row] for row in rows]
         if self.features is not None:

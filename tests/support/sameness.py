@@ -95,7 +95,7 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
             assert torch.equal(together[row : row + 1], expected), f"row {row} of {parents} differs"
             alone.crop(start)
         kept = _ancestors(parents, chance.randrange(rows))
-        cast(TreeCache, cache).keep(kept)
+        cast(TreeCache, cache).commit(kept)
         model.forward([tokens[each] for each in kept], alone, last=0)
         assert cache.length == alone.length
         assert torch.equal(_rows(cache.features, cache.length), _rows(alone.features, cache.length))

@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.models.base import Model
-from engine.request import Sampling
+from engine.request import AcceptanceRule, Sampling
 from engine.stats import Statistics
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.speed import DEPTH, GRAPHS, Ours
@@ -31,18 +31,12 @@ class Rounds(Ours):
         self, model: Any, draft: Any, right: float | None, longest: int, clock: Clock
     ) -> None:
         """Compiles and captures."""
-        from engine.backends.cuda.graphs import Runner
-        from engine.backends.cuda.round import DeviceRound, Mode
-        from engine.kernels.cuda.verdict import Rule
-
         self.model, self.draft, self.clock = model, draft, clock
         room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends
         self.cache = model.new_cache(room)
         self.draft_cache = None if draft is None else draft.new_cache(room)
-        self.round = DeviceRound(model, self.cache, draft, self.draft_cache)
-        self.runner = Runner(self.round)
+        self.runner = model.round_runner(self.cache, draft, self.draft_cache)
         super().__init__(model, draft, right, GRAPHS)
-        self.mode = Mode(self.depth, Rule.GREEDY, draft is not None)
         self.graphs = self._capture()
         if not self.runner.captures:
             super().__init__(model, draft, right, "rounds, no graphs")
@@ -53,11 +47,11 @@ class Rounds(Ours):
         written: list[int] = []
         rounds = 0
         started = perf_counter()
-        pending = self.runner.launch(self.mode)
+        pending = self._launch()
         while len(written) < limit:
-            ahead = self.runner.launch(self.mode)
+            ahead = self._launch()
             result = pending.read()
-            written += result.outcome.tokens
+            written += result.tokens
             self.clocked_s += result.total_s
             rounds += 1
             pending = ahead
@@ -73,7 +67,7 @@ class Rounds(Ours):
         return Reply(tuple(written[:limit]), len(written), took)
 
     def close(self) -> None:
-        del self.runner, self.round, self.cache, self.draft_cache
+        del self.runner, self.cache, self.draft_cache
 
     def _begin(self, prompt: Sequence[int]) -> None:
         """The target holds all but the last token of the text, the draft all but the last two."""
@@ -82,16 +76,20 @@ class Rounds(Ours):
         if self.draft_cache is not None:
             self.draft_cache.crop(0)
             self.draft.forward(prompt[:-2], self.draft_cache, last=0)
-        self.round.begin(Sampling(temperature=0.0, seed=1), 1, list(prompt), len(prompt))
+        rule = AcceptanceRule.GREEDY
+        self.runner.begin(Sampling(temperature=0.0, seed=1), rule, 1, prompt, len(prompt))
+
+    def _launch(self) -> Any:
+        return self.runner.launch(self.depth, drafts=self.draft is not None)
 
     def _capture(self) -> Graphs:
         """What the first launch takes beyond compiling, which a round as it stands does before."""
         self._begin((1, 2, 3, 4))
-        self.round.run(self.mode)
+        self.runner.round.run(self.runner.mode(self.depth, drafts=self.draft is not None))
         self._begin((1, 2, 3, 4))
         self.clock.wait()
         free, started = device_free_bytes(self.clock), perf_counter()
-        self.runner.launch(self.mode).read()
+        self._launch().read()
         self.clock.wait()
         took, taken = perf_counter() - started, free - device_free_bytes(self.clock)
         info, captured = self.model.info, bool(self.runner.captures)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.sampling import Sampler
@@ -119,10 +120,9 @@ class Loop(Ours):
         for _ in self.proposer.prepare(context):
             pass
         tally = Tally()
-        for round in decode(
-            context, self.target, self.proposer, Fixed(self.depth), Judge(sampler),
-            Ending(limit, ()), self.entrant.setting,
-        ):  # fmt: skip
+        launcher = HostLauncher(context, self.target, self.proposer, Judge(sampler))
+        setting = self.entrant.setting
+        for round in decode(context, launcher, Fixed(self.depth), Ending(limit, ()), setting):
             tally.add(Emitted(text="", round=round))
         found = tally.statistics()
         self.statistics = self.statistics + found

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.bench.compare import hear
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.prefix import chunks
@@ -162,10 +163,8 @@ class SimulatedContender:
             pass
         rounds = decode(
             context,
-            target,
-            self.proposer,
+            HostLauncher(context, target, self.proposer, Judge(sampler)),
             controllers.create(speculation.control, speculation.deepest, self.experience),
-            Judge(sampler),
             Ending(limit, model.info.eos),
             "simulated",
         )

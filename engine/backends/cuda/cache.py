@@ -20,10 +20,10 @@ class DeviceCache(Positions):
 
     def crop(self, length: int) -> None:
         super().crop(length)
-        self.settle(length)
+        self.set_length(length)
 
-    def settle(self, length: int) -> None:
-        """Takes over what steps on the device have left: ``length`` positions are valid now."""
+    def set_length(self, length: int) -> None:
+        """Steps on the device have left ``length`` valid positions."""
         with device_errors(self.static.length.device):
             self.static.set_length(length)
         self.length = length

@@ -26,9 +26,10 @@ from engine.kernels.formats import QUANTISED
 from engine.machine.failures import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
-from engine.models.base import Cache, ModelInfo
+from engine.models.base import Cache, Model, ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
 from engine.models.rotation import cosines
+from engine.models.rounds import RoundRunner
 from engine.models.weights import Names, TensorSource, make_norm
 
 PREFILL_ROWS = 512
@@ -160,10 +161,28 @@ class CudaDecoder:
             kept = []
             for part in ids.split(PREFILL_ROWS):
                 kept.append(self.step(part, cache))
-                cache.settle(cache.length + len(part))
+                cache.set_length(cache.length + len(part))
             if not last:
                 return torch.empty(0, self.architecture.vocabulary, device=self.device)
             return self.predict(torch.cat(kept)[-last:])
+
+    def round_runner(
+        self,
+        cache: Cache,
+        draft: Model | None = None,
+        draft_cache: Cache | None = None,
+        *,
+        captures: bool = True,
+    ) -> RoundRunner:
+        """See ``RoundModel``."""
+        from engine.backends.cuda.graphs import Runner  # it needs Triton
+        from engine.backends.cuda.round import DeviceRound
+
+        assert isinstance(cache, DeviceCache)
+        if draft is None:
+            return Runner(DeviceRound(self, cache), captures)
+        assert isinstance(draft, CudaDecoder) and isinstance(draft_cache, DeviceCache)
+        return Runner(DeviceRound(self, cache, draft, draft_cache), captures)
 
     def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
         """Runs the blocks on ``ids (rows,)`` at the cache's length on the device; (rows, hidden).

@@ -7,17 +7,29 @@ capture. It is captured right behind, so the second one is a single launch.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.kernels.cuda.acceptance import Outcome
+from engine.kernels.cuda.verdict import Rule
+from engine.models.rounds import RoundResult
+from engine.request import AcceptanceRule, Sampling
 
 log = logging.getLogger(__name__)
 
-_AHEAD = 2
+DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+"""Depths that rounds have: each is a graph, which takes memory and a moment to capture."""
+_RULES = {
+    AcceptanceRule.GREEDY: Rule.GREEDY,
+    AcceptanceRule.COUPLED: Rule.COUPLED,
+    AcceptanceRule.REJECTION: Rule.REJECTION,
+    AcceptanceRule.BLOCK: Rule.BLOCK,
+}
+_UNREAD = 2
 """Rounds whose results the host may not have read yet."""
 _kept: list[Tensor] = []
 """Pinned memory of all runners, some hundred bytes each. Never freed: to free it, torch asks the device,
@@ -25,40 +37,40 @@ and where that is lost the answer ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What became of a round, and the device's seconds for drafting and for all of it."""
-
-    outcome: Outcome
-    draft_s: float
-    total_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Pending:
-    """A round that was launched; ``copied`` tells when its result is on the host."""
+    """A ``PendingRound``; ``copied`` tells when its result is on the host."""
 
     depth: int
     result: Tensor
     copied: torch.cuda.Event | None
 
-    def read(self) -> Result:
-        """Waits for the round.
-
-        Raises ModelError for logits that are no numbers.
-        """
+    def read(self) -> RoundResult:
+        """See ``PendingRound``."""
         if self.copied is not None:
             self.copied.synchronize()
         begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
-        outcome = Outcome.read(self.result, self.depth)
-        return Result(outcome, (drafted - begin) / 1e9, (end - begin) / 1e9)
+        found = Outcome.read(self.result, self.depth)
+        return RoundResult(
+            accepted=found.accepted,
+            tokens=found.tokens,
+            chain=found.chain,
+            p=found.p,
+            q=found.q,
+            next_p=found.next_p,
+            draft_s=(drafted - begin) / 1e9,
+            total_s=(end - begin) / 1e9,
+        )
 
 
 class Runner:
-    """Runs rounds of one ``DeviceRound``, as graphs where ``captures``."""
+    """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs where ``captures``."""
+
+    depths = DEPTHS
 
     def __init__(self, round: DeviceRound, captures: bool = True) -> None:
         """Without CUDA nothing is captured."""
         self.round = round
+        self._rule = Rule.GREEDY
         device = round.target.device
         self.captures = captures and device.type == "cuda"
         self._graphs: dict[Mode, torch.cuda.CUDAGraph] = {}
@@ -66,23 +78,43 @@ class Runner:
         pinned = device.type == "cuda"
         self._copies = [
             torch.empty(round.result.shape, dtype=torch.int32, pin_memory=pinned)
-            for _ in range(_AHEAD)
+            for _ in range(_UNREAD)
         ]
         if pinned:
             _kept.extend(self._copies)
         self._launched = 0
 
-    def launch(self, mode: Mode) -> Pending:
-        """Queues a round and the copy of its result; waits for nothing, but captures a new mode.
+    def begin(
+        self,
+        sampling: Sampling,
+        rule: AcceptanceRule,
+        seed: int,
+        tokens: Sequence[int],
+        prompt_length: int,
+    ) -> None:
+        """See ``RoundRunner``."""
+        self._rule = _RULES[rule]
+        if self._rule is Rule.GREEDY:  # the likeliest token is in every part of a distribution
+            sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
+        self.round.begin(sampling, seed, list(tokens), prompt_length)
 
-        No more than two rounds may be unread.
-        """
+    def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
+        """See ``RoundRunner``."""
+        self.round.put(chain, q)
+
+    def mode(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Mode:
+        """That of such a round in this request."""
+        return Mode(depth, self._rule, drafts, drawn)
+
+    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Pending:
+        """See ``RoundRunner``. Waits for nothing, but captures what is new."""
+        mode = self.mode(depth, drafts=drafts, drawn=drawn)
         graph = self._graphs.get(mode)
         if graph is not None:
             graph.replay()
         else:
             self.round.run(mode)
-        copy = self._copies[self._launched % _AHEAD]
+        copy = self._copies[self._launched % _UNREAD]
         copy.copy_(self.round.result, non_blocking=True)
         self._launched += 1
         copied = None

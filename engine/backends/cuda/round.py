@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda.cache import DeviceCache
-from engine.backends.cuda.decoder import CudaDecoder
 from engine.kernels.cuda import acceptance
 from engine.kernels.cuda.clock import stamp
 from engine.kernels.cuda.sampling import distribute
 from engine.kernels.cuda.state import Distribution, Scratch, State
 from engine.kernels.cuda.verdict import TIMES_AT, TOKENS_AT, Rule
+from engine.models.base import ModelInfo
 from engine.request import MAX_ROWS, Sampling
 
 _BEGIN, _DRAFTED, _END = range(3)
@@ -41,14 +42,29 @@ class Mode:
     drawn: bool = False
 
 
+class Stepping(Protocol):
+    """What a round needs of a decoder."""
+
+    device: torch.device
+
+    @property
+    def info(self) -> ModelInfo: ...
+
+    def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
+        """See ``CudaDecoder``."""
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """See ``CudaDecoder``."""
+
+
 class DeviceRound:
     """A target with its cache, and a draft with its own or none; the text of one request."""
 
     def __init__(
         self,
-        target: CudaDecoder,
+        target: Stepping,
         cache: DeviceCache,
-        draft: CudaDecoder | None = None,
+        draft: Stepping | None = None,
         draft_cache: DeviceCache | None = None,
     ) -> None:
         self.target, self.cache = target, cache

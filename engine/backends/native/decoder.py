@@ -100,7 +100,7 @@ class NativeCache(Positions):
             groups * native.LANES,
         )
 
-    def keep(self, rows: Sequence[int]) -> None:
+    def commit(self, rows: Sequence[int]) -> None:
         """Appends these rows of the last tree, from the root down."""
         for row in rows:
             group, lane = divmod(self.length, native.LANES)

@@ -70,6 +70,7 @@ class BestProposer:
     Options = SuffixProposer.Options
 
     needs: ClassVar[frozenset[str]] = frozenset()
+    recalls_as = RECALLING
 
     def __init__(self, options: SuffixProposer.Options, resources: Resources) -> None:
         offered = proposers.available(resources)

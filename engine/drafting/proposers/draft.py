@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.draft_reader import Across, OtherVocabulary, Reader, SameVocabulary
@@ -17,6 +17,7 @@ from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.base import Model
+from engine.models.rounds import RoundModel
 
 
 class DraftModelProposer:
@@ -66,6 +67,12 @@ class DraftModelProposer:
         while len(chain.tokens) < depth and not chain.ended:
             token = chain.draw(self.reader.write(token))
         return chain.proposal()
+
+    def in_round(self) -> InRound | None:
+        reader = self.reader
+        if isinstance(reader, SameVocabulary) and isinstance(reader.model, RoundModel):
+            return InRound(reader)
+        return None
 
     def observe(self, acceptance: Acceptance) -> None:
         self.reader.observe(len(acceptance.path))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -32,6 +32,9 @@ class NoneProposer:
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return NOTHING
+
+    def in_round(self) -> InRound:
+        return InRound()
 
     def observe(self, acceptance: Acceptance) -> None: ...
 

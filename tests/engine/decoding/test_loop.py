@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.sampling import Sampler
@@ -105,7 +106,8 @@ def generate(
         proposer = proposers.create(proposer, options or {}, resources)
     proposer.begin(context, sampler)
     control = controllers.create(controller, depth, Experience())
-    rounds = decode(context, target, proposer, control, Judge(sampler), Ending(limit, eos), "it")
+    launcher = HostLauncher(context, target, proposer, Judge(sampler))
+    rounds = decode(context, launcher, control, Ending(limit, eos), "it")
     return Run(context, target, list(islice(rounds, stop_after)))
 
 
@@ -128,13 +130,13 @@ def test_the_engine_has_one_loop() -> None:
     engine = ROOT / "engine"
     callers = {
         path.name
-        for path in (*engine.glob("*.py"), *engine.glob("proposers/*.py"))
+        for path in engine.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "verify"
     }
-    assert callers == {"decode.py"}
+    assert callers == {"host.py"}
 
 
 @pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
@@ -323,8 +325,8 @@ def test_the_context_is_filled_to_its_end_and_never_beyond(name: str) -> None:
     sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, VOCABULARY)
     proposer = proposers.create(name, {}, resources)
     proposer.begin(context, sampler)
-    ending = Ending(room, ())
-    list(decode(context, target, proposer, Fixed(7), Judge(sampler), ending, name))
+    launcher = HostLauncher(context, target, proposer, Judge(sampler))
+    list(decode(context, launcher, Fixed(7), Ending(room, ()), name))
     assert context.output == generate("none", limit=room).output
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
+from engine.models.rounds import RoundResult
 from engine.models.weights import Names, tensor_shapes
 from engine.request import AcceptanceRule, Sampling, Speculation
 from tests.engine.backends.cuda.small import load, tokens, write_pair
@@ -130,19 +132,28 @@ def test_a_cache_in_fp8_gives_every_row_its_bits(shape: str) -> None:
         cache, text = model.new_cache(CONTEXT), tokens(40)
         model.forward(text[:-1], cache, last=0)
         runner = Runner(DeviceRound(model, cache), captures)
-        runner.round.begin(Sampling(), 5, text, len(text))
-        results.append([runner.launch(Mode(0, Rule.GREEDY)).read().outcome for _ in range(8)])
+        runner.begin(Sampling(), AcceptanceRule.GREEDY, 5, text, len(text))
+        results.append([untimed(runner.launch(0).read()) for _ in range(8)])
         assert runner.captures is captures
     assert results[0] == results[1]
 
 
+def untimed(result: RoundResult) -> RoundResult:
+    return replace(result, draft_s=0.0, total_s=0.0)
+
+
+RULES = [rule for rule in AcceptanceRule if rule is not AcceptanceRule.AUTO]
+
+
 @pytest.mark.parametrize("depth", [0, 1, 5, 15])
-@pytest.mark.parametrize("rule", list(Rule), ids=str)
-def test_a_captured_round_gives_the_bits_of_one_that_is_not(depth: int, rule: Rule) -> None:
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_captured_round_gives_the_bits_of_one_that_is_not(
+    depth: int, rule: AcceptanceRule
+) -> None:
     """Twelve rounds of the 1B shape beside each other; a graph serves every length."""
     architecture = SHAPES["Llama 3.2 1B"]
     models = model_of(architecture, "nf4"), model_of(architecture, "int8")
-    sampling = Sampling() if rule is Rule.GREEDY else Sampling(temperature=0.8, top_p=0.95)
+    sampling = Sampling() if rule is AcceptanceRule.GREEDY else Sampling(temperature=0.8, top_p=0.95)
     results = []
     for captures in (False, True):
         caches = [model.new_cache(CONTEXT) for model in models]
@@ -150,9 +161,9 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(depth: int, rule: Ru
         for model, cache in zip(models, caches, strict=True):
             model.forward(text[:-1], cache, last=0)
         runner = Runner(DeviceRound(models[0], caches[0], models[1], caches[1]), captures)
-        runner.round.begin(sampling, 5, text, len(text))
-        mode = Mode(depth, rule, drafts=depth > 0)
-        results.append([runner.launch(mode).read().outcome for _ in range(12)])
+        runner.begin(sampling, rule, 5, text, len(text))
+        launched = (runner.launch(depth, drafts=depth > 0) for _ in range(12))
+        results.append([untimed(round.read()) for round in launched])
         assert runner.captures is captures
     assert results[0] == results[1]
 
@@ -231,9 +242,9 @@ def load():
 def last():
     return list(engine.generate(asked))[-1]
 
-def broken(self, mode):
+def broken(self, *given, **named):
     torch.zeros(1, device="cuda")[torch.full((1,), 10**9, device="cuda")]
-    return launch(self, mode)
+    return launch(self, *given, **named)
 
 assert load().device.startswith("cuda")
 assert isinstance(last(), Finished)

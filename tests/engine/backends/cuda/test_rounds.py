@@ -13,8 +13,9 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.graphs import Runner
-from engine.backends.cuda.round import DeviceRound, Mode
+from engine.backends.cuda.round import DeviceRound
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.sampling import Sampler
@@ -24,7 +25,6 @@ from engine.drafting.controllers.fixed import Off
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Finished, FinishReason, Round
-from engine.kernels.cuda.verdict import Rule
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
@@ -101,9 +101,8 @@ def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
     target.extend(PROMPT[:-1])
     sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
     proposer = NoneProposer(NoneProposer.Options(), Resources())
-    plain = list(
-        decode(context, target, proposer, Off(), Judge(sampler), Ending(LENGTH, ()), "none")
-    )
+    launcher = HostLauncher(context, target, proposer, Judge(sampler))
+    plain = list(decode(context, launcher, Off(), Ending(LENGTH, ()), "none"))
     assert tuple(context.output) == done.token_ids
     for found, expected in zip(rounds, plain, strict=True):
         assert found.tokens == expected.tokens and found.origin == expected.origin
@@ -153,13 +152,12 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
     assert isinstance(model, CudaDecoder)
     cache, text = model.new_cache(CONTEXT), list(PROMPT)
     model.forward(text[:-1], cache, last=0)
-    round = DeviceRound(model, cache)
-    runner = Runner(round, captures=False)
+    runner = Runner(DeviceRound(model, cache), captures=False)
     q = torch.zeros(2, model.info.vocabulary)
     q[0, 17], q[0, 18], q[1, 19] = 0.75, 0.25, 1.0
-    round.begin(DRAWN, 3, text, len(text))
-    round.put((17, 19), q)
-    outcome = runner.launch(Mode(2, Rule.REJECTION, drawn=True)).read().outcome
+    runner.begin(DRAWN, AcceptanceRule.REJECTION, 3, text, len(text))
+    runner.put((17, 19), q)
+    outcome = runner.launch(2, drawn=True).read()
     assert outcome.chain == (17, 19)
     assert outcome.q == (0.75, 1.0)
     assert outcome.accepted == 0 or outcome.p[0] > 0

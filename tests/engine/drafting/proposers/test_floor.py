@@ -12,6 +12,7 @@ import pytest
 
 from engine.bench.prompts import read
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.proposer import DraftProposal, Proposer
@@ -111,7 +112,8 @@ def answer(
     for _ in proposer.prepare(context):
         pass
     ending = Ending(24, target.model.info.eos)
-    return list(decode(context, target, proposer, Floors(len(text)), Judge(sampler), ending, "it"))
+    launcher = HostLauncher(context, target, proposer, Judge(sampler))
+    return list(decode(context, launcher, Floors(len(text)), ending, "it"))
 
 
 @pytest.mark.parametrize("name", proposers.neural())

@@ -15,6 +15,7 @@ from scipy.stats import chisquare
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
+from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.loop import Ending, decode
 from engine.decoding.sampling import Sampler
@@ -128,7 +129,8 @@ def generate(seed: int, limit: int) -> Iterator[Round]:
     chooser = sampler(context, AcceptanceRule.REJECTION, seed)
     proposer = begin(context, AcceptanceRule.REJECTION, seed, neural_depth=1)
     ending = Ending(limit, ())
-    return decode(context, target, proposer, Fixed(3), Judge(chooser), ending, "hybrid")
+    launcher = HostLauncher(context, target, proposer, Judge(chooser))
+    return decode(context, launcher, Fixed(3), ending, "hybrid")
 
 
 def test_rejection_leaves_the_targets_distribution_whoever_drafts() -> None:

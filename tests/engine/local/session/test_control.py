@@ -45,9 +45,9 @@ def test_what_verifying_takes_is_measured_once_and_only_where_it_matters(
     session: Session,
 ) -> None:
     told(session, controlled(Control.FIXED))
-    assert not session._experience.verify.known
+    assert not session.learning.experience.verify.known
     told(session, controlled(Control.AUTO))
-    assert session._experience.verify.known
+    assert session.learning.experience.verify.known
 
 
 def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught(
@@ -56,7 +56,7 @@ def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught
     """An earlier reply may have been drawn with the same noise, and depths would know it."""
     request = controlled(None, acceptance=AcceptanceRule.REJECTION)
     told(session, request)
-    key = "draft", AcceptanceRule.REJECTION
-    assert list(session._drafters[key].stands()) == list(Drafter().stands())
+    learnt = session.learning.drafter("draft", AcceptanceRule.REJECTION)
+    assert list(learnt.stands()) == list(Drafter().stands())
     told(session, replace(request, sampling=Sampling(temperature=1.0)))
-    assert list(session._drafters[key].stands()) != list(Drafter().stands())
+    assert list(learnt.stands()) != list(Drafter().stands())

@@ -12,25 +12,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("triton")
-
-from engine.backends.cuda.graphs import Result
-from engine.backends.cuda.round import Mode
 from engine.decoding.context import Context
-from engine.decoding.loop import Ending
+from engine.decoding.device import DeviceLauncher, deepest
+from engine.decoding.loop import Ending, decode
+from engine.decoding.proposer import InRound
 from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round
-from engine.kernels.cuda.acceptance import Outcome
-from engine.local.device_decode import DEPTHS, decode_on_device, deepest
+from engine.models.rounds import RoundResult
 from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 
 VOCABULARY = 7
 EOS = 0
+DEPTHS = (0, 1, 2, 3, 5, 7, 15)
 
 
 @dataclass
@@ -47,37 +46,45 @@ class Device:
     launched: int = 0
     unread: int = 0
 
-    def __post_init__(self) -> None:
-        self.put: Sequence[int] = ()
-        put = lambda chain, q: setattr(self, "put", chain)  # noqa: E731
-        self.round = SimpleNamespace(begin=self.begin, put=put)
+    depths = DEPTHS
+    chain: Sequence[int] = ()
 
-    def begin(self, sampling: Sampling, seed: int, tokens: list[int], prompt_length: int) -> None:
+    def begin(
+        self,
+        sampling: Sampling,
+        rule: AcceptanceRule,
+        seed: int,
+        tokens: Sequence[int],
+        prompt_length: int,
+    ) -> None:
         assert tokens == self.text[: self.at] and prompt_length == self.at
 
-    def launch(self, mode: Mode) -> Any:
-        assert mode.depth in DEPTHS
+    def put(self, chain: Sequence[int], q: Any) -> None:
+        self.chain = chain
+
+    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Any:
+        assert depth in DEPTHS
         self.launched += 1
         self.unread += 1
         assert self.unread <= 2
-        chain = tuple(self.put)
-        if mode.drafts:
+        chain = tuple(self.chain)
+        if drafts:
             assert self.at >= 2 and self.valid >= self.at - 2, "the draft has not read the text"
-            places = range(self.at, self.at + mode.depth)
+            places = range(self.at, self.at + depth)
             chain = tuple((self.text[i] + (not self.agrees[i])) % VOCABULARY for i in places)
-        chain = chain[: mode.depth]
+        chain = chain[:depth]
         behind = self.text[self.at :]
-        count = next((i for i, x in enumerate(chain) if x != behind[i]), mode.depth)
+        count = next((i for i, x in enumerate(chain) if x != behind[i]), depth)
         before, self.at = self.at, self.at + count + 1
-        if mode.drafts:
-            self.valid = min(before + mode.depth - 1, self.at - 1)
-        p = (0.5,) * mode.depth
-        outcome = Outcome(count, tuple(behind[: count + 1]), chain, p, p, 0.5)
-        return SimpleNamespace(depth=mode.depth, read=lambda: self.read(outcome))
+        if drafts:
+            self.valid = min(before + depth - 1, self.at - 1)
+        p = (0.5,) * depth
+        result = RoundResult(count, tuple(behind[: count + 1]), chain, p, p, 0.5, 1.0, 3.0)
+        return SimpleNamespace(read=lambda: self.read(result))
 
-    def read(self, outcome: Outcome) -> Result:
+    def read(self, result: RoundResult) -> RoundResult:
         self.unread -= 1
-        return Result(outcome, 1.0, 3.0)
+        return result
 
 
 class Counted(SameVocabulary):
@@ -87,8 +94,9 @@ class Counted(SameVocabulary):
         super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
         self.device = device
 
-    def adopt(self, tokens: Sequence[int]) -> None:
+    def set_tokens(self, tokens: Sequence[int]) -> None:
         self.tokens = list(tokens)
+        self._known = len(tokens)
         self.cache.tokens[:] = tokens  # type: ignore[attr-defined]
         self.device.valid = len(tokens)
 
@@ -104,15 +112,28 @@ class OnDevice(DraftModelProposer):
     def __init__(self, device: Device, context: int) -> None:
         self.reader: Counted = Counted(device, context)
 
+    def in_round(self) -> InRound:
+        return InRound(self.reader)
+
     @property
     def tokens(self) -> list[int]:
         return self.reader.tokens
 
 
-@pytest.fixture(autouse=True)
-def its_cache_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = lambda who: who.reader if isinstance(who, OnDevice) else None  # noqa: E731
-    monkeypatch.setattr("engine.local.device_decode._reader_there", there)
+class There(Target):
+    """A target whose rounds the device runs; only its lengths are looked at."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=200))
+        self.device = device
+        self.extend(device.text[: device.at - 1])
+
+    def round_runner(self, draft: Any) -> Any:
+        return self.device
+
+    def advance(self, tokens: Sequence[int]) -> None:
+        self.tokens.extend(tokens)
+        self.cache.tokens[:] = self.tokens  # type: ignore[attr-defined]
 
 
 class Wanting:
@@ -161,13 +182,10 @@ def test_rounds_say_the_text_and_no_more(
         proposer = Scripted(right)
     proposer.begin(context, sampler)
     list(proposer.prepare(context))
-    adopted: list[list[int]] = []
-    target: Any = SimpleNamespace(adopt=adopted.append)
-    ending = Ending(limit, (EOS,) if eos else ())
+    target = There(device)
+    launcher = DeviceLauncher(context, target, proposer, sampler)
     controller = Wanting(wanted)
-    loop = decode_on_device(
-        context, target, proposer, controller, sampler, device, ending, who  # type: ignore[arg-type]
-    )  # fmt: skip
+    loop = decode(context, launcher, controller, Ending(limit, (EOS,) if eos else ()), who)
     rounds = []
     for round in loop:
         rounds.append(round)
@@ -179,7 +197,7 @@ def test_rounds_say_the_text_and_no_more(
         expected = expected[: expected.index(EOS) + 1]
     assert said == (expected if stop_after is None else expected[: len(said)])
     assert context.tokens == [*text[:prompt], *said]
-    assert adopted[-1] == context.tokens[:-1]
+    assert target.tokens == context.tokens[:-1] and target.cache.length == target.length
     assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
     assert device.launched - len(rounds) <= (0 if who == "host" else 1)
     assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last
@@ -195,13 +213,11 @@ def test_a_round_tells_what_was_judged() -> None:
     proposer = OnDevice(device, 50)
     proposer.begin(context, sampler)
     list(proposer.prepare(context))
-    target: Any = SimpleNamespace(adopt=lambda tokens: None)
-    loop = decode_on_device(
-        context, target, proposer, Wanting([4]), sampler, device, Ending(9, ()), "draft"  # type: ignore[arg-type]
-    )  # fmt: skip
+    launcher = DeviceLauncher(context, There(device), proposer, sampler)
+    loop = decode(context, launcher, Wanting([5]), Ending(9, ()), "draft")
     first = next(loop)
     assert first.accepted_path == (0, 1) and first.tokens == (3, 4, 5)
-    assert first.p == (0.5, 0.5, 0.5, None)
+    assert first.p == (0.5, 0.5, 0.5, None, None)
     assert first.origin is Origin.CORRECTION
     took = first.timing
     assert took.verify_s == 2.0 and took.draft_s >= 1.0
@@ -210,5 +226,6 @@ def test_a_round_tells_what_was_judged() -> None:
 
 @pytest.mark.parametrize("limit", range(MAX_DEPTH + 1))
 def test_a_depth_is_one_that_has_a_graph(limit: int) -> None:
-    assert deepest(limit) in DEPTHS
-    assert deepest(limit) <= limit and not any(deepest(limit) < depth <= limit for depth in DEPTHS)
+    depth = deepest(Device([], [], 0), limit)
+    assert depth in DEPTHS
+    assert depth <= limit and not any(depth < other <= limit for other in DEPTHS)

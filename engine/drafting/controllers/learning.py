@@ -1,0 +1,47 @@
+"""The controllers of a loaded target's requests: each starts from what the earlier ones taught."""
+
+from __future__ import annotations
+
+from engine.decoding.controller import Controller
+from engine.decoding.proposer import ChoosingProposer, Proposer
+from engine.decoding.sampling import Sampler
+from engine.drafting import controllers
+from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.choice import Choice
+from engine.drafting.controllers.experience import Drafter, Experience
+from engine.request import AcceptanceRule, Control, Speculation
+
+
+class Learning:
+    """What was learnt by proposer and rule, as long as the pair is loaded."""
+
+    def __init__(self, *, cuts: bool = True) -> None:
+        """``cuts``: whether drafts may end early (see ``Budget.floor``): a captured round cannot."""
+        self.experience = Experience()
+        self.cuts = cuts
+        self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
+
+    def controller(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> Controller:
+        """For one request. One that measures chooses among the proposers that ``proposer`` has."""
+        if wanted.control is Control.AUTO and isinstance(proposer, ChoosingProposer):
+            recall, *autos = (
+                Auto(wanted.deepest, self._of(name, sampler))
+                for name in (proposer.recalls_as, *proposer.members)
+            )
+            if autos:
+                members = dict(zip(proposer.members, autos, strict=True))
+                return Choice(members, (proposer.recalls_as, recall))
+        experience = self._of(wanted.proposer, sampler)
+        return controllers.create(wanted.control, wanted.deepest, experience)
+
+    def drafter(self, proposer: str, rule: AcceptanceRule) -> Drafter:
+        """What was learnt of a proposer under a rule."""
+        # Rules that weigh q ask for whole drafts: see drawing.py.
+        cuts = self.cuts and not rule.weighs_q
+        return self._drafters.setdefault((proposer, rule), Drafter(cuts=cuts))
+
+    def _of(self, proposer: str, sampler: Sampler) -> Experience:
+        drafter = self.drafter(proposer, sampler.rule)
+        if not sampler.may_recall:
+            drafter = Drafter(drafter.drafts, cuts=drafter.cuts)
+        return self.experience.of(drafter)

@@ -1,0 +1,46 @@
+"""A request, resolved once against what is loaded: nothing behind this asks the request again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from engine.decoding.loop import Ending
+from engine.decoding.sampling import resolve_rule
+from engine.models.base import ModelInfo
+from engine.request import AcceptanceRule, Request, Sampling, Speculation
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``prompt`` are its tokens. ``seed`` is the one asked for, or drawn where ``sampling`` has none.
+
+    ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply.
+    """
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    rule: AcceptanceRule
+    seed: int
+    speculation: Speculation
+    ending: Ending
+    stop: tuple[str, ...]
+    reuse_cache: bool
+
+    @classmethod
+    def resolve(cls, request: Request, prompt: Sequence[int], model: ModelInfo) -> Run:
+        """Draws a seed where none is given."""
+        sampling, room = request.sampling, model.context - len(prompt)
+        limit = room if request.max_tokens is None else min(request.max_tokens, room)
+        eos: Collection[int] = () if request.ignore_eos else model.eos
+        return cls(
+            prompt=tuple(prompt),
+            sampling=sampling,
+            rule=resolve_rule(request.speculation.acceptance, sampling.temperature),
+            seed=secrets.randbits(53) if sampling.seed is None else sampling.seed,
+            speculation=request.speculation,
+            ending=Ending(limit, eos),
+            stop=request.stop,
+            reuse_cache=request.reuse_cache,
+        )
