@@ -48,25 +48,15 @@ CONTEXT, VOCABULARY = 4096, 100_000
 CAPABILITIES = Capabilities(
     proposers=(
         ProposerInfo("none"),
-        ProposerInfo("draft"),
+        ProposerInfo(
+            "draft", (OptionInfo("across", str, "auto", "", choices=("auto", "tli", "slem")),)
+        ),
         ProposerInfo(
             "ngram",
             (
-                OptionInfo(
-                    "prompt_lookup_min",
-                    int,
-                    2,
-                    "shortest run of tokens that counts as a match",
-                ),
-                OptionInfo(
-                    "prompt_lookup_max", int, 5, "longest run of tokens looked for, tried first"
-                ),
-                OptionInfo(
-                    "remember",
-                    bool,
-                    False,
-                    "search past replies too, and keep them in the data folder",
-                ),
+                OptionInfo("prompt_lookup_min", int, 2, ""),
+                OptionInfo("prompt_lookup_max", int, 5, ""),
+                OptionInfo("remember", bool, False, ""),
             ),
         ),
     ),
@@ -235,16 +225,18 @@ class FakeEngine:
         limit = min(request.max_tokens or len(script.tokens), loaded.context - len(prompt))
         tokens = list(script.tokens[:limit])
         said: list[str] = []
+        started = time.perf_counter()
         for emitted in self._rounds(request.speculation, tokens, script.proposals):
             if generation.cancelled:
                 break
             time.sleep(self.seconds_a_round)
-            publish(emitted)
             said += [token.text for token in emitted.tokens or ()]
+            publish(_as_told(emitted, loaded.capabilities, time.perf_counter() - started))
         reason = FinishReason.STOP if len(tokens) == len(script.tokens) else FinishReason.LENGTH
         if generation.cancelled:
             reason = FinishReason.CANCELLED
-        publish(Finished(reason, "", "".join(said), tuple(map(token_id, said))))
+        ids = tuple(map(token_id, said)) if loaded.capabilities.tokens else None
+        publish(Finished(reason, "", "".join(said), ids))
 
     def _rounds(
         self,
@@ -269,13 +261,32 @@ class FakeEngine:
             yield Emitted(
                 text="".join(said),
                 tokens=_tokens(said, start, drafts),
-                round=_round(index, speculation.proposer, depth, drafts, said, self.seconds_a_round),
+                round=_round(
+                    index, speculation.proposer, depth, drafts, said, self.seconds_a_round
+                ),
                 drafted=tuple(drafts),
                 next_text=said[-1],
             )
             start += sum(map(len, said))
             done += len(said)
             index += 1
+
+
+def _as_told(emitted: Emitted, capabilities: Capabilities, at: float) -> Emitted:
+    """Without what an engine of these ``capabilities`` does not tell; ``at``: seconds since the start."""
+    tokens = emitted.tokens if capabilities.tokens else None
+    if not capabilities.rounds:
+        if tokens is not None:
+            tokens = tuple(replace(token, origin=None, p=None) for token in tokens)
+        return Emitted(text=emitted.text, tokens=tokens, at=at)
+    if capabilities.probabilities or emitted.round is None:
+        return replace(emitted, tokens=tokens)
+    nothing = (None,) * len(emitted.round.tree)
+    return replace(
+        emitted,
+        tokens=None if tokens is None else tuple(replace(token, p=None) for token in tokens),
+        round=replace(emitted.round, p=nothing, q=nothing, next_p=None),
+    )
 
 
 def _guesses(left: Sequence[str], depth: int, chance: random.Random) -> list[str]:

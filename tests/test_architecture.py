@@ -187,7 +187,10 @@ def test_the_engine_knows_no_pages_and_no_http() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("module", ["engine.events", "engine.errors", "engine.request", "app.cli"])
+@pytest.mark.parametrize(
+    "module",
+    ["engine.events", "engine.errors", "engine.request", "engine.fake", "app.loading", "app.cli"],
+)
 def test_what_must_be_quick_does_not_bring_torch(module: str) -> None:
     code = (
         f"import sys, {module}; "

@@ -91,9 +91,7 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
 
     Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
-    place = devices.choose(
-        request.device, native=request.native, cuda_graphs=request.cuda_graphs
-    )
+    place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
     target = inspect(files.target)
     draft = None if files.draft is None else inspect(files.draft)
     compatible = Compatibility() if draft is None else fit(target, draft)

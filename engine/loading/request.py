@@ -59,7 +59,9 @@ class LoadRequest:
         the class does for ``settings``, its other fields.
         """
         target, *others = (part.strip() for part in text.strip().split(SEPARATOR))
-        own = tuple(part for part in others if part and kind_in(Path(part).expanduser()) is not None)
+        own = tuple(
+            part for part in others if part and kind_in(Path(part).expanduser()) is not None
+        )
         drafts = [part for part in others if part not in own]
         if len(drafts) > 1:
             raise IncompatiblePair(

@@ -146,7 +146,9 @@ class LocalEngine:
         files = pair.plan.files
 
         def swap() -> None:
-            with contextlib.suppress(ForetokenError):  # closed, or no room for both: nothing is lost
+            with contextlib.suppress(
+                ForetokenError
+            ):  # closed, or no room for both: nothing is lost
                 self._turns.call(
                     lambda: self._load(files, request, held) if self._pair is pair else None
                 )

@@ -12,7 +12,6 @@ from openai.types.chat import ChatCompletion
 
 from app.defaults import Defaults, Winner
 from app.server.counter import Counter
-from engine.drafting import proposers
 from engine.events import Emitted, Finished, Started
 from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Tally
@@ -313,7 +312,7 @@ def test_where_nothing_is_chosen_the_measured_default_drafts_and_the_model_says_
         for given, proposer, depths in (
             ({}, "suffix", {3}),
             ({"acceptance": "greedy"}, "suffix", {3}),
-            ({"depth": 2}, proposers.preferred(loaded.proposers), {2}),
+            ({"depth": 2}, loaded.capabilities.preferred, {2}),
             ({"proposer": "none"}, "none", {0}),
         ):
             server.recorder.clear()

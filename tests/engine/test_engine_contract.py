@@ -1,0 +1,301 @@
+"""What every engine behind the door keeps to: this machine's, and the fake that stands in for it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.api import Engine, Generation
+from engine.errors import CatalogError, ContextExceeded, InvalidRequest, ModelError, NotLoaded
+from engine.events import (
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Prefilled,
+    Queued,
+    Started,
+)
+from engine.fake import CAPABILITIES, FakeEngine, Script
+from engine.loading.request import LoadRequest
+from engine.local.capabilities import proposer_info
+from engine.local.engine import LocalEngine
+from engine.request import AcceptanceRule, OptionValue, Request, Sampling, Speculation
+from engine.turns import Turns
+from tests.support.loading import request_for
+
+PATIENCE = 60.0
+LENGTH = 12
+
+
+def long(request: Request) -> Script:
+    return Script([f" word{number}" for number in range(request.max_tokens or LENGTH)])
+
+
+@pytest.fixture(params=["fake", "local"])
+def unloaded(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with closing(FakeEngine(long) if request.param == "fake" else LocalEngine()) as made:
+        yield made
+
+
+@pytest.fixture
+def engine(unloaded: Engine, pair: tuple[Path, Path]) -> Engine:
+    unloaded.load(request_for(*pair))
+    return unloaded
+
+
+def asked(
+    proposer: str = "draft", options: dict[str, OptionValue] | None = None, tokens: int = LENGTH
+) -> Request:
+    return Request(
+        prompt="Once upon a time",
+        max_tokens=tokens,
+        ignore_eos=True,
+        speculation=Speculation(proposer=proposer, options=options or {}),
+    )
+
+
+class Heard:
+    """A listener. It lets the engine go on behind the first round only when it is told to."""
+
+    def __init__(self, *, holds: bool = False) -> None:
+        self.events: list[Event] = []
+        self.emitted, self.ended, self.go_on = (threading.Event() for _ in range(3))
+        if not holds:
+            self.go_on.set()
+
+    def __call__(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Emitted):
+            self.emitted.set()
+            assert self.go_on.wait(PATIENCE)
+        if isinstance(event, Finished | Failed):
+            self.ended.set()
+
+
+def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
+    """A long reply that stands still behind its first round, in the engine's thread."""
+    gate = threading.Event()
+    turns: Turns = engine._turns  # type: ignore[attr-defined]
+    before = threading.Thread(target=turns.call, args=(gate.wait,))
+    before.start()
+    while not engine.busy:
+        time.sleep(0.001)
+    generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
+    generation.listen(heard)
+    gate.set()
+    before.join(PATIENCE)
+    assert heard.emitted.wait(PATIENCE)
+    return generation, heard
+
+
+def finish(generation: Generation) -> Finished:
+    *_, last = generation
+    assert isinstance(last, Finished)
+    return last
+
+
+def test_events_come_in_order_and_tell_the_same_words_three_times(engine: Engine) -> None:
+    started, prefilled, *rounds, finished = engine.generate(asked())
+    assert isinstance(started, Started) and started.proposer == "draft"
+    assert isinstance(prefilled, Prefilled) and prefilled.tokens == len(started.prompt_tokens)
+    assert rounds and isinstance(finished, Finished)
+    text, tokens = "", []
+    for emitted in rounds:
+        assert isinstance(emitted, Emitted) and emitted.tokens is not None
+        text += emitted.text
+        tokens += [token.id for token in emitted.tokens]
+        assert emitted.round is not None
+        assert tokens[-len(emitted.tokens) :] == [*emitted.round.tokens[: emitted.round.emitted]]
+        assert len(emitted.drafted) == len(emitted.round.tree.tokens)
+    assert text + finished.tail == finished.text
+    assert tuple(tokens) == finished.token_ids and len(tokens) == LENGTH
+
+
+def test_everyone_who_listens_hears_all_of_it_however_late(engine: Engine) -> None:
+    generation = engine.generate(asked())
+    early = Heard(), Heard()
+    for listener in early:
+        generation.listen(listener)
+    assert all(listener.ended.wait(PATIENCE) for listener in early)
+    late = Heard()
+    generation.listen(late)
+    assert early[0].events == early[1].events == late.events == list(generation)
+    assert generation.ended and list(generation) == list(generation)
+
+
+def test_a_listener_that_fails_is_left_out_and_the_reply_goes_on(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, heard = held(engine, LENGTH)
+    waiting, told = engine.generate(asked()), 0
+
+    def broken(event: Event) -> None:
+        nonlocal told
+        if not isinstance(event, Queued):
+            told += 1
+            raise ZeroDivisionError
+
+    waiting.listen(broken)
+    heard.go_on.set()
+    assert len(finish(waiting).token_ids) == LENGTH
+    assert told == 1 and "ZeroDivisionError" in caplog.text
+
+
+def test_a_reply_that_runs_is_cancelled_before_its_next_round(engine: Engine) -> None:
+    generation, heard = held(engine)
+    generation.cancel()
+    generation.cancel()
+    heard.go_on.set()
+    finished = finish(generation)
+    assert finished.reason is FinishReason.CANCELLED and generation.cancelled
+    assert 0 < len(finished.token_ids) < 100
+    assert finish(engine.generate(asked())).reason is not FinishReason.CANCELLED
+
+
+def test_who_waits_is_told_and_is_cancelled_at_once(engine: Engine) -> None:
+    running, heard = held(engine, LENGTH)
+    second, third = engine.generate(asked()), engine.generate(asked())
+    assert engine.busy
+    second.cancel()
+    assert list(second) == [Queued(1), Finished(FinishReason.CANCELLED, "", "", ())]
+    heard.go_on.set()
+    waited = [event.ahead for event in third if isinstance(event, Queued)]
+    assert waited == [2, 1]
+    assert finish(running).reason is not FinishReason.CANCELLED
+
+
+def test_without_a_pair_there_is_no_reply(unloaded: Engine) -> None:
+    assert unloaded.loaded is None and not unloaded.busy
+    with pytest.raises(NotLoaded, match="No model is loaded"):
+        unloaded.generate(asked())
+
+
+def test_what_is_loaded_says_what_was_asked_for(engine: Engine, pair: tuple[Path, Path]) -> None:
+    loaded = engine.loaded
+    assert loaded is not None
+    assert loaded.request == request_for(*pair)
+    assert loaded.name == "target + draft"
+    assert (loaded.target_id, loaded.draft_id) == tuple(map(str, pair))
+    alone = engine.load(request_for(pair[0]))
+    assert engine.loaded == alone
+    assert (alone.draft, alone.draft_id) == (None, None)
+    assert "draft" not in alone.capabilities.names
+
+
+@pytest.mark.parametrize(
+    ("target", "error"), [("nothing-of-that-name", CatalogError), ("./no/folder", ModelError)]
+)
+def test_a_load_that_fails_keeps_the_pair_that_was_there(
+    engine: Engine, target: str, error: type[Exception]
+) -> None:
+    before, words = engine.loaded, finish(engine.generate(asked())).token_ids
+    with pytest.raises(error):
+        engine.load(LoadRequest(target=target))
+    assert engine.loaded == before
+    assert finish(engine.generate(asked())).token_ids == words
+
+
+def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
+    assert engine.loaded is not None
+    offered = engine.loaded.capabilities
+    assert offered.preferred in offered.names and "none" in offered.names
+    for proposer in offered.proposers:
+        defaults = {option.name: option.default for option in proposer.options}
+        assert finish(engine.generate(asked(proposer.name, defaults)))
+        for option in proposer.options:
+            assert not option.choices or option.default in option.choices
+            for wrong in ({option.name: None}, {"no_such_option": 1}):
+                with pytest.raises(InvalidRequest) as caught:
+                    engine.generate(asked(proposer.name, wrong))  # type: ignore[arg-type]
+                assert caught.value.field == "options"
+    with pytest.raises(InvalidRequest) as caught:
+        engine.generate(asked("oracle"))
+    assert caught.value.field == "proposer"
+    for rule in offered.rules:
+        request = Request(
+            prompt="Once",
+            max_tokens=2,
+            sampling=Sampling(temperature=0.7, seed=1),
+            speculation=Speculation(proposer=offered.preferred, acceptance=rule),
+        )
+        started = next(event for event in engine.generate(request) if isinstance(event, Started))
+        assert started.acceptance == (
+            AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
+        )
+
+
+def test_a_prompt_that_is_too_long_is_refused_at_once(engine: Engine) -> None:
+    assert engine.loaded is not None
+    tokens = (1,) * engine.loaded.context
+    with pytest.raises(ContextExceeded):
+        engine.generate(Request(token_ids=tokens))
+
+
+def test_unloading_comes_behind_who_waits(engine: Engine) -> None:
+    running, heard = held(engine, LENGTH)
+    waiting = engine.generate(asked())
+    unloading = threading.Thread(target=engine.unload)
+    unloading.start()
+    heard.go_on.set()
+    unloading.join(PATIENCE)
+    for generation in (running, waiting):
+        assert finish(generation).reason is not FinishReason.CANCELLED
+    assert engine.loaded is None
+
+
+def test_closing_ends_everything_and_closes_the_door(
+    engine: Engine, pair: tuple[Path, Path]
+) -> None:
+    running, heard = held(engine)
+    waiting = engine.generate(asked())
+    closing_ = threading.Thread(target=engine.close)
+    closing_.start()
+    assert finish(waiting).reason is FinishReason.CANCELLED
+    heard.go_on.set()
+    closing_.join(PATIENCE)
+    assert finish(running).reason is FinishReason.CANCELLED
+    assert engine.loaded is None and not engine.busy
+    attempts: tuple[Callable[[], object], ...] = (
+        lambda: engine.generate(asked()),
+        lambda: engine.load(request_for(*pair)),
+    )
+    for attempt in attempts:
+        with pytest.raises(NotLoaded, match="shut down"):
+            attempt()
+    engine.close()
+
+
+def test_the_fakes_proposers_have_the_options_of_the_real_ones() -> None:
+    """Pages send the options of the proposers that they know."""
+    for proposer in CAPABILITIES.proposers:
+        real = proposer_info(proposer.name)
+        options = tuple(replace(option, help="") for option in real.options)
+        assert proposer == replace(real, options=options)
+
+
+@pytest.mark.parametrize("missing", [("rounds",), ("probabilities",), ("tokens", "rounds")])
+def test_an_engine_tells_no_more_than_its_capabilities_say(
+    pair: tuple[Path, Path], missing: tuple[str, ...]
+) -> None:
+    """What an engine elsewhere looks like from here."""
+    less = replace(CAPABILITIES, **dict.fromkeys(missing, False))  # type: ignore[arg-type]
+    with closing(FakeEngine(long, capabilities=less)) as engine:
+        engine.load(request_for(*pair))
+        *events, finished = engine.generate(asked())
+    emitted = [event for event in events if isinstance(event, Emitted)]
+    assert isinstance(finished, Finished) and emitted
+    assert "".join(event.text for event in emitted) == finished.text
+    for event in emitted:
+        assert (event.round is None) is ("rounds" in missing)
+        assert (event.tokens is None) is ("tokens" in missing)
+        if event.round is not None:
+            assert event.round.next_p is None and not any((*event.round.p, *event.round.q))
+    assert (finished.token_ids is None) is ("tokens" in missing)
