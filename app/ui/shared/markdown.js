@@ -98,7 +98,7 @@ const marked = new Marked({
   gfm: true,
   breaks: true, // models end lines where they mean it
   extensions: [],
-  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), text: leafText, codespan: leaf("codespan"), code: leaf("code") },
+  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), text: leafText, codespan: leaf("codespan"), code: leaf("code"), link: leaf("link") },
 });
 marked.use({ extensions: [blockMath, inlineMath, bareJson] });
 

@@ -59,7 +59,8 @@ function inside(token, raw) {
       place(token.tokens, cut(raw, half));
       break;
     case "link":
-      place(token.tokens, cut(raw, /^[[<]/.test(raw.text) ? 1 : 0));
+      if (token.autolink) token.at = raw.at.slice(raw.text[0] === "<" ? 1 : 0); // drawn without its tokens
+      else place(token.tokens, cut(raw, 1));
       break;
     case "paragraph":
     case "text":
