@@ -1,23 +1,24 @@
-"""Replies being written: each is pumped from the engine into its feed and the store.
+"""Replies being written: what the engine tells goes into their feeds and into the store.
 
-The pump belongs to the app, not to a page: closing or reloading the page neither stops a reply nor
-loses any of it.
+Replies belong to the app, not to a page: closing or reloading a page neither stops one nor loses any of
+it. The engine's thread only hands events over; one thread for all replies does the rest, and ends when
+nothing is being written.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import queue
 import threading
 import time
-from collections.abc import Iterator
-from typing import Protocol
 
 from app.store import Store
 from app.ui import view
 from app.ui.feed import Feed
 from engine import trace
-from engine.events import Event, Failed
+from engine.api import Generation
+from engine.events import Event, Failed, Finished
 from engine.reply import ReplyState
 
 logger = logging.getLogger(__name__)
@@ -29,16 +30,8 @@ KEPT = 32
 """Ended replies whose feeds are still there for pages that come late."""
 
 
-class Generation(Protocol):
-    """What is needed of the engine's ``Generation``."""
-
-    def __iter__(self) -> Iterator[Event]: ...
-
-    def cancel(self) -> None: ...
-
-
 class Writing:
-    """One reply being written. ``feed`` is what pages follow."""
+    """One reply being written. ``feed`` is what pages follow; once all is stored, ``done`` is set."""
 
     def __init__(
         self, run: int, generation: Generation, store: Store, chat: int, message: int
@@ -50,51 +43,73 @@ class Writing:
         self.done = threading.Event()
         self._generation = generation
         self._store = store
-
-    def start(self) -> None:
-        threading.Thread(target=self._pump, name=f"reply-{self.run}", daemon=True).start()
+        self._reply = ReplyState()
+        self._unsaved: list[str] = []
+        self._saved = time.monotonic()
 
     def stop(self) -> None:
         self._generation.cancel()
 
-    def _pump(self) -> None:
-        reply = ReplyState()
-        unsaved: list[str] = []
-        saved = time.monotonic()
-        try:
-            for event in _guarded(self._generation):
-                reply.add(event)
-                self.feed.append(view.show(event), view.totals(reply.statistics))
-                unsaved.append(trace.to_line(event))
-                if time.monotonic() - saved > SAVE_PERIOD:
-                    self._save(reply, unsaved)
-                    saved = time.monotonic()
-        finally:
-            self._save(reply, unsaved)
-            self.done.set()
-            self.feed.close()
+    @property
+    def unsaved(self) -> bool:
+        """Whether the store lacks something."""
+        return bool(self._unsaved)
 
-    def _save(self, reply: ReplyState, unsaved: list[str]) -> None:
-        """Write the reply as it stands; empties ``unsaved``."""
+    def add(self, event: Event) -> None:
+        """Takes the next event; after the last one the reply is stored and done."""
+        try:
+            self._take(event)
+            last = isinstance(event, Finished | Failed)
+            if last or time.monotonic() - self._saved > SAVE_PERIOD:
+                self._save()
+            if last:
+                self._end()
+        except Exception as error:  # the thread writes other replies too
+            self._break_off(error)
+
+    def flush(self) -> None:
+        """Stores what is not stored yet."""
+        try:
+            self._save()
+        except Exception as error:
+            self._break_off(error)
+
+    def _save(self) -> None:
+        """Writes the reply as it stands."""
+        lines, self._unsaved = self._unsaved, []
         self._store.save_reply(
             self.message,
-            text=reply.text,
-            marks=view.marks(reply.tokens or ()),
-            status=view.status(reply),
-            error=reply.error,
-            statistics=view.numbers(reply.statistics),
-            trace=unsaved,
+            text=self._reply.text,
+            marks=view.marks(self._reply.tokens or ()),
+            status=view.status(self._reply),
+            error=self._reply.error,
+            statistics=view.numbers(self._reply.statistics),
+            trace=lines,
         )
-        unsaved.clear()
+        self._saved = time.monotonic()
 
+    def _take(self, event: Event) -> None:
+        self._reply.add(event)
+        self._unsaved.append(trace.to_line(event))
+        self.feed.append(view.show(event), view.totals(self._reply.statistics))
 
-def _guarded(generation: Generation) -> Iterator[Event]:
-    """The generation's events; whatever goes wrong becomes the last one."""
-    try:
-        yield from generation
-    except Exception as error:
+    def _break_off(self, error: Exception) -> None:
+        """Ends the reply with what went wrong, in the store too if that can be."""
         logger.exception("a reply broke off")
-        yield Failed(f"The reply broke off: {error!r}. The terminal has the details; try again.")
+        self._generation.cancel()
+        try:
+            self._take(
+                Failed(f"The reply broke off: {error!r}. The terminal has the details; try again.")
+            )
+            self._save()
+        except Exception:
+            logger.exception("the end of a reply could not be stored")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self.done.set()
+        self.feed.close()
 
 
 class Writings:
@@ -105,6 +120,8 @@ class Writings:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._all: dict[int, Writing] = {}
+        self._inbox: queue.SimpleQueue[tuple[Writing, Event]] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
 
     def start(self, generation: Generation, chat: int, message: int) -> Writing:
         with self._lock:
@@ -113,7 +130,10 @@ class Writings:
             ended = [run for run, old in self._all.items() if old.done.is_set()]
             for run in ended[:-KEPT]:
                 del self._all[run]
-        writing.start()
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write, name="replies", daemon=True)
+                self._writer.start()
+        generation.listen(lambda event: self._inbox.put((writing, event)))
         return writing
 
     def find(self, run: int) -> Writing | None:
@@ -123,5 +143,25 @@ class Writings:
     def of_chat(self, chat: int) -> Writing | None:
         """The reply being written in this chat."""
         with self._lock:
-            running = (w for w in self._all.values() if w.chat == chat and not w.done.is_set())
-            return next(running, None)
+            return next((each for each in self._growing() if each.chat == chat), None)
+
+    def _growing(self) -> list[Writing]:
+        return [each for each in self._all.values() if not each.done.is_set()]
+
+    def _write(self) -> None:
+        """The thread that writes, as long as there is something to write."""
+        while True:
+            with self._lock:
+                growing = self._growing()
+                if not growing:
+                    self._writer = None
+                    return
+            unsaved = [each for each in growing if each.unsaved]
+            try:
+                writing, event = self._inbox.get(timeout=SAVE_PERIOD if unsaved else None)
+            except queue.Empty:
+                for each in unsaved:
+                    each.flush()
+                continue
+            if not writing.done.is_set():  # one that broke off may still be told of
+                writing.add(event)

@@ -5,9 +5,10 @@
 
 import DOMPurify from "../../../assets/ui/vendor/dompurify/purify.es.js";
 import hljs from "../../../assets/ui/vendor/highlight/highlight.min.js";
-import { Marked } from "../../../assets/ui/vendor/marked/marked.esm.js";
+import { Marked, Renderer } from "../../../assets/ui/vendor/marked/marked.esm.js";
 import { copy, h } from "./dom.js";
 import { markBlock } from "./marks.js";
+import { place, source } from "./places.js";
 import { words } from "./words.js";
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
@@ -67,11 +68,37 @@ function endOfJson(src) {
   return src.length;
 }
 
+// Offsets of the characters of each leaf of the block being drawn; an element's `data-leaf` is an index in it.
+let leaves = [];
+const entity = /(&(?:#x[\da-f]{1,6}|#\d{1,7}|[a-z][a-z\d]*);)/i;
+
+const leafOf = (tag, at, html) => `<${tag} data-leaf="${leaves.push(at) - 1}">${html}</${tag}>`;
+
+// A token whose place is known is drawn in an element that tells it; any other as marked does.
+function leafText(token) {
+  if (!token.at || token.escaped) return false;
+  if (token.type === "escape") return leafOf("span", token.at, escape(token.text));
+  let from = 0;
+  return token.raw.split(entity).map((part, i) => {
+    const at = token.at.slice(from, from + part.length);
+    from += part.length;
+    // An entity is drawn as one character, of one or two units.
+    return part && leafOf("span", i % 2 ? [at[0], at[0]] : at, i % 2 ? part : escape(part));
+  }).join("");
+}
+
+function leaf(kind) {
+  return function draw(token) {
+    if (!token.at) return false;
+    return leafOf(kind === "code" ? "div" : "span", token.at, Renderer.prototype[kind].call(this, token));
+  };
+}
+
 const marked = new Marked({
   gfm: true,
   breaks: true, // models end lines where they mean it
   extensions: [],
-  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ ") },
+  renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), text: leafText, codespan: leaf("codespan"), code: leaf("code"), link: leaf("link") },
 });
 marked.use({ extensions: [blockMath, inlineMath, bareJson] });
 
@@ -120,7 +147,9 @@ function dressCode(pre) {
   frame.append(pre);
 }
 
-function renderBlock(token) {
+// `marks` null: nothing is marked.
+function renderBlock(token, marks) {
+  leaves = [];
   const node = h("div", { class: "block" });
   node.append(purify.sanitize(marked.parser([token]), policy));
   node.querySelectorAll(".math").forEach(drawMath);
@@ -130,6 +159,7 @@ function renderBlock(token) {
     table.replaceWith(frame);
     frame.append(table);
   });
+  if (marks) markBlock(node, leaves, marks);
   return node;
 }
 
@@ -174,18 +204,20 @@ export class StreamingMarkdown {
   // drawn again when its source or its need for marks changes.
   render(text, marks) {
     const tokens = marked.lexer(text);
-    let start = 0;
+    const whole = marks && source(text);
+    let start = 0; // of the block, in the message as marked reads it
     tokens.forEach((token, i) => {
       const known = this.blocks[i];
-      const covered = marks !== null && marks.covered(start + token.raw.length);
+      const end = start + token.raw.length;
+      const covered = marks !== null && marks.covered(whole.at[end - 1] + 1);
       if (!known || known.raw !== token.raw || (marks && !known.covered)) {
-        const node = renderBlock(token);
-        if (marks) markBlock(node, token, start, marks);
+        if (marks) place([token], { text: token.raw, at: whole.at.slice(start, end) });
+        const node = renderBlock(token, marks);
         if (known) keepBeginning(known.node, node);
         else this.element.append(node);
         this.blocks[i] = { raw: token.raw, node: known?.node ?? node, covered };
       }
-      start += token.raw.length;
+      start = end;
     });
     while (this.blocks.length > tokens.length) this.blocks.pop().node.remove();
   }

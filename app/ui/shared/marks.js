@@ -1,14 +1,19 @@
 // Origin marks: which stretch of a message came from the draft, and which from the target.
 //
-// The engine tells each token's length and origin. Rendered Markdown has lost its source offsets, so
-// each text node is found again in its own block's source, in order; syntax characters fall between.
+// The engine tells each token's length and origin, in UTF-16 units from the message's beginning on. Which
+// offset each rendered character has is known from its token of Markdown: see places.js.
 
-const classes = { a: "accepted", c: "correction", b: "bonus" };
+const classes = { a: "accepted", c: "correction", b: "bonus" }; // "n": the engine did not tell
 
 export class Marks {
   constructor(compact = "") {
     this.ends = []; // end offset of each token in the message
     this.origins = [];
+    this.add(compact);
+  }
+
+  // Takes marks as Python tells them, "a4 c5".
+  add(compact) {
     if (compact) for (const item of compact.split(" ")) this.push(Number(item.slice(1)), item[0]);
   }
 
@@ -33,62 +38,48 @@ export class Marks {
     }
     return low < this.ends.length ? low : -1;
   }
-}
 
-// Source offset of each character of a text node; `from` is where to look first.
-function locate(text, raw, from) {
-  const whole = raw.indexOf(text, from);
-  if (whole >= 0) return { offsets: Array.from({ length: text.length }, (_, i) => whole + i), end: whole + text.length };
-  const offsets = [];
-  let end = from;
-  for (const character of text.split("")) {
-    const found = raw.indexOf(character, end);
-    if (found >= 0 && found - end < 200) end = found + 1;
-    offsets.push(Math.max(from, end - 1));
+  // Stretches of one token each over characters at these offsets: [begin, end, token], token -1 for none.
+  spans(offsets, length = offsets.length) {
+    const found = [];
+    for (let i = 0; i < length; i += 1) {
+      const token = offsets[i] === undefined ? -1 : this.at(offsets[i]);
+      if (found.at(-1)?.[2] === token) found.at(-1)[1] = i + 1;
+      else found.push([i, i + 1, token]);
+    }
+    return found;
   }
-  return { offsets, end };
 }
 
-function wrap(textNode, offsets, start, marks) {
+function wrap(textNode, offsets, marks) {
   const fragment = document.createDocumentFragment();
-  const text = textNode.data;
-  let begin = 0;
-  while (begin < text.length) {
-    const token = marks.at(start + offsets[begin]);
-    let end = begin + 1;
-    while (end < text.length && marks.at(start + offsets[end]) === token) end += 1;
-    const part = text.slice(begin, end);
-    if (token < 0) {
-      fragment.append(part);
-    } else {
+  for (const [begin, end, token] of marks.spans(offsets, textNode.length)) {
+    const part = textNode.data.slice(begin, end);
+    const kind = classes[marks.origins[token]];
+    if (kind) {
       const span = document.createElement("span");
-      span.className = `mark ${classes[marks.origins[token]]}`;
+      span.className = `mark ${kind}`;
       span.dataset.token = token;
       span.textContent = part;
       fragment.append(span);
+    } else {
+      fragment.append(part);
     }
-    begin = end;
   }
   textNode.replaceWith(fragment);
 }
 
-// Wraps the texts of a rendered block; `token` is marked's, `start` its offset in the message.
-export function markBlock(node, token, start, marks) {
-  let from = token.type === "code" ? Math.max(0, token.raw.indexOf(token.text)) : 0;
-  const found = [];
-  const walker = document.createTreeWalker(node, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT, {
-    acceptNode(item) {
-      if (item.nodeType === Node.TEXT_NODE) return NodeFilter.FILTER_ACCEPT;
-      if (item.classList.contains("math") || "chrome" in item.dataset) return NodeFilter.FILTER_REJECT;
-      return NodeFilter.FILTER_SKIP;
-    },
-  });
-  while (walker.nextNode()) {
-    const text = walker.currentNode.data;
-    if (text.trim() === "" && !walker.currentNode.parentElement.closest("pre")) continue;
-    const { offsets, end } = locate(text, token.raw, from);
-    from = end;
-    found.push([walker.currentNode, offsets]);
+// Wraps the texts of a rendered block. Its leaves are elements with `data-leaf`, the index in `leaves` of the
+// offsets of the characters in them; of these elements only what they hold stays.
+export function markBlock(node, leaves, marks) {
+  for (const leaf of node.querySelectorAll("[data-leaf]")) {
+    const offsets = leaves[leaf.dataset.leaf] ?? [];
+    const walker = document.createTreeWalker(leaf, NodeFilter.SHOW_TEXT, (text) =>
+      text.parentElement.closest("[data-chrome]") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
+    const found = [];
+    for (let from = 0; walker.nextNode(); from += walker.currentNode.length) found.push([walker.currentNode, from]);
+    for (const [text, from] of found) wrap(text, offsets.slice(from, from + text.length), marks);
+    leaf.replaceWith(...leaf.childNodes);
   }
-  for (const [textNode, offsets] of found) wrap(textNode, offsets, start, marks);
+  node.normalize();
 }

@@ -26,10 +26,10 @@ export class Reply {
   add(events) {
     const rounds = [];
     for (const event of events) {
-      if (event.t === "round") {
-        rounds.push(event);
+      if (event.t === "round" || event.t === "text") {
+        if (event.t === "round") rounds.push(event);
         this.text += event.s;
-        if (event.k) for (const item of event.k.split(" ")) this.marks.push(Number(item.slice(1)), item[0]);
+        this.marks.add(event.k);
       } else if (event.t === "finished") {
         this.text += event.tail;
       }
@@ -54,9 +54,10 @@ export function statsLine(stats) {
   const cell = (name, value, label, hint) => h("span", { class: "stat", title: hint, dataset: { stat: name } }, h("b", {}, value), " ", label);
   const s = words.stats;
   const plain = stats.drafted === 0;
+  const told = stats.rounds > 0; // an engine elsewhere may show no rounds
   return [
     cell("tokens_per_s", speed(stats.tokens_per_s), s.speed, s.speedHint),
-    ...(plain ? [h("span", { class: "stat" }, s.plain)] : [
+    ...(!told ? [] : plain ? [h("span", { class: "stat" }, s.plain)] : [
       cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint),
       cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint),
     ]),

@@ -32,7 +32,7 @@ export const words = {
   reasons: { cancelled: "stopped", length: "token limit reached", interrupted: "interrupted: the app was closed during this reply" },
   queued: (n) => (n === 1 ? "Waiting: 1 request ahead" : `Waiting: ${n} requests ahead`),
   starting: "Starting",
-  reading: (n) => `Reading the prompt, ${n} tokens`,
+  reading: (n) => (n === null ? "Reading the prompt" : `Reading the prompt, ${n} tokens`),
   thinking: "Writing",
   send: "Send",
   stop: "Stop",

@@ -82,7 +82,7 @@ export class AssistantMessage {
       if (event.t === "queued") this.say(words.queued(event.ahead));
       else if (event.t === "started") this.say(words.reading(event.prompt));
       else if (event.t === "prefilled") this.say(words.thinking);
-      else if (event.t === "round") this.say("");
+      else if (event.t === "round" || event.t === "text") this.say("");
     }
     return this.reply.add(events);
   }

@@ -80,9 +80,12 @@ class RacePage {
     const ahead = event.speedup !== null && event.speedup >= 1;
     const line = event.speedup === null ? "–" : ahead ? say.faster(event.speedup) : say.slower(event.speedup);
     const { plain, speculative } = stats;
+    const chip = (token) => h("code", { class: "chip" }, ...showToken(token));
+    const [position, ours, theirs] = event.difference ?? [];
+    const parting = event.difference ? say.differ(position + 1, chip(ours), chip(theirs)) : [say.differUntold];
     const words_ = event.identical
       ? h("p", { class: "same", dataset: { identical: "true" } }, "✓ ", say.same)
-      : h("p", { class: event.expected ? "differ" : "hint", dataset: { identical: "false" } }, ...say.differ(event.difference[0] + 1, h("code", { class: "chip" }, ...showToken(event.difference[1])), h("code", { class: "chip" }, ...showToken(event.difference[2]))));
+      : h("p", { class: event.expected ? "differ" : "hint", dataset: { identical: "false" } }, ...parting);
     this.verdict.replaceChildren(
       h("p", { class: `speedup ${ahead ? "ahead" : "behind"}`, dataset: { speedup: String(event.speedup) } }, line),
       h("p", { class: "figures" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),

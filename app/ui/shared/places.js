@@ -1,0 +1,122 @@
+// Where the texts of parsed Markdown stand in the message. marked tells each token's source (`raw`), in order
+// and without gaps, so places follow by counting; nothing is searched for. What does not add up, such as a
+// table cell with an escaped bar, gets no places, and then no marks.
+//
+// A source is {text, at}: `at` holds the offset in the message of each UTF-16 unit of `text`.
+
+const cut = ({ text, at }, from, to = text.length) => ({ text: text.slice(from, to), at: at.slice(from, to) });
+
+// The whole message as marked reads it: with "\n" for each "\r\n" and "\r".
+export function source(message) {
+  const at = [];
+  for (let i = 0; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(i);
+  return { text: message.replace(/\r\n?/g, "\n"), at };
+}
+
+// Gives every leaf among `tokens` that is drawn as text its `at`; returns where in `from` the tokens end.
+export function place(tokens, from) {
+  let start = 0;
+  for (const token of tokens) {
+    if (token.type === "checkbox") continue; // it is no part of its item's text
+    if (!from.text.startsWith(token.raw, start)) return start;
+    const end = start + token.raw.length;
+    inside(token, cut(from, start, end));
+    start = end;
+  }
+  return start;
+}
+
+function inside(token, raw) {
+  const half = (raw.text.length - (token.text?.length ?? 0)) / 2; // of what stands around a text on both sides
+  switch (token.type) {
+    case "escape":
+      token.at = raw.at.slice(1);
+      break;
+    case "codespan":
+      if (Number.isInteger(half)) token.at = raw.at.slice(half, raw.at.length - half);
+      break;
+    case "code":
+      token.at = code(token, raw)?.at;
+      break;
+    case "list":
+      place(token.items, raw);
+      break;
+    case "list_item":
+    case "blockquote": {
+      const inner = lines(token.text, raw);
+      if (inner) place(token.tokens, inner);
+      break;
+    }
+    case "table":
+      table(token, raw);
+      break;
+    case "heading":
+      place(token.tokens, cut(raw, /^ {0,3}#{1,6}[ \t]*/.exec(raw.text)?.[0].length ?? 0));
+      break;
+    case "strong":
+    case "em":
+    case "del":
+      place(token.tokens, cut(raw, half));
+      break;
+    case "link":
+      if (token.autolink) token.at = raw.at.slice(raw.text[0] === "<" ? 1 : 0); // drawn without its tokens
+      else place(token.tokens, cut(raw, 1));
+      break;
+    case "paragraph":
+    case "text":
+      if (token.tokens) place(token.tokens, raw);
+      else token.at = raw.at;
+  }
+}
+
+function code(token, raw) {
+  if (raw.text.startsWith(token.text)) return cut(raw, 0, token.text.length);
+  const fence = /^ {0,3}(?:`{3,}|~{3,}).*\n/.exec(raw.text)?.[0].length ?? 0;
+  return lines(token.text, cut(raw, fence));
+}
+
+// The text inside of `raw` when each of its lines has lost something in front: an indentation, a ">".
+function lines(text, raw) {
+  const whole = raw.text.split("\n");
+  const at = [];
+  let start = 0;
+  for (const [i, line] of text.split("\n").entries()) {
+    if (!whole[i]?.endsWith(line)) return null;
+    const end = start + whole[i].length;
+    if (i > 0) at.push(raw.at[start - 1]); // the line break before
+    at.push(...raw.at.slice(end - line.length, end));
+    start = end + 1;
+  }
+  return { text, at };
+}
+
+function table(token, raw) {
+  let start = 0;
+  for (const [i, line] of raw.text.split("\n").entries()) {
+    const row = i === 0 ? token.header : token.rows[i - 2];
+    if (row && i !== 1) cells(line).forEach(([from, to], column) => {
+      const cell = row[column];
+      if (cell && line.slice(from, to) === cell.text) place(cell.tokens, cut(raw, start + from, start + to));
+    });
+    start += line.length + 1;
+  }
+}
+
+// From where to where the texts between the bars of a table's line go.
+function cells(line) {
+  const found = [];
+  let from = 0;
+  for (let i = 0; i <= line.length; i += 1) {
+    if (line[i] === "\\") i += 1;
+    else if (i === line.length || line[i] === "|") {
+      const text = line.slice(from, i);
+      const start = from + text.length - text.trimStart().length;
+      found.push([start, start + text.trim().length]);
+      from = i + 1;
+    }
+  }
+  const blank = ([start, end]) => start >= end;
+  if (found.length && blank(found[0])) found.shift();
+  if (found.length && blank(found.at(-1))) found.pop();
+  return found;
+}

@@ -1,0 +1,126 @@
+"""Replies being written: everything reaches feed and store, in one thread that ends with the last."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.store import Store
+from app.ui import replies
+from app.ui.replies import Writing, Writings
+from engine import trace
+from engine.api import Generation
+from engine.events import Emitted, Event, Finished, FinishReason, Started
+from engine.request import Request
+
+START = Started("m", "none", "greedy", (1,))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    found = Store(tmp_path)
+    yield found
+    found.close()
+
+
+def begun(store: Store, writings: Writings) -> tuple[Generation, Writing]:
+    """A reply that is told by hand."""
+    chat = store.new_chat()
+    _, message = store.begin_turn(chat, "Hi", keep=None)
+    generation = Generation(Request(prompt="Hi"), lambda generation: None)
+    return generation, writings.start(generation, chat, message)
+
+
+def ended(text: str) -> Finished:
+    return Finished(FinishReason.STOP, "", text, None)
+
+
+def kinds(writing: Writing) -> list[str]:
+    return [event["t"] for event in writing.feed.packet(0)["events"]]
+
+
+def test_many_replies_are_written_by_one_thread_that_ends_with_the_last(store: Store) -> None:
+    writings = Writings(store)
+    growing = [begun(store, writings) for _ in range(5)]
+    threads = [thread for thread in threading.enumerate() if thread.name == "replies"]
+    assert len(threads) == 1
+    for generation, _ in growing:
+        generation.publish(START)
+    for number, (generation, _) in enumerate(growing):
+        generation.publish(Emitted(text=f"Reply {number}"))
+        generation.publish(ended(f"Reply {number}"))
+    for number, (_, writing) in enumerate(growing):
+        assert writing.done.wait(20)
+        message = store.message(writing.message)
+        assert message is not None
+        assert (message.text, message.status) == (f"Reply {number}", "done")
+        told: list[Event] = list(trace.read(store.trace(writing.message)))
+        assert told == [START, Emitted(text=f"Reply {number}"), ended(f"Reply {number}")]
+    threads[0].join(20)
+    assert not threads[0].is_alive()
+    generation, writing = begun(store, writings)  # the next reply gets a new one
+    generation.publish(ended(""))
+    assert writing.done.wait(20)
+
+
+def test_text_is_stored_though_the_next_event_is_long_in_coming(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = threading.Event()
+    save = store.save_reply
+
+    def observed(*arguments: object, **values: object) -> None:
+        save(*arguments, **values)  # type: ignore[arg-type]
+        if values["text"] == "Once":
+            saved.set()
+
+    monkeypatch.setattr(store, "save_reply", observed)
+    monkeypatch.setattr(replies, "SAVE_PERIOD", 0.05)
+    generation, writing = begun(store, Writings(store))
+    generation.publish(START)
+    generation.publish(Emitted(text="Once"))
+    assert saved.wait(20)
+    assert not writing.done.is_set()
+    generation.publish(ended("Once"))
+    assert writing.done.wait(20)
+
+
+def test_a_reply_that_cannot_be_stored_ends_in_words_and_others_go_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    writings = Writings(store)
+    lost, writing = begun(store, writings)
+    other, beside = begun(store, writings)
+    save = store.save_reply
+
+    def failing(message: int, **values: object) -> None:
+        if message == writing.message:
+            raise OSError("disk full")
+        save(message, **values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "save_reply", failing)
+    lost.publish(Emitted(text="gone"))
+    lost.publish(ended("gone"))
+    assert writing.done.wait(20)
+    assert lost.cancelled
+    assert kinds(writing)[-1] == "failed"
+    assert writing.feed.packet(0)["done"]
+    other.publish(ended("kept"))
+    assert beside.done.wait(20)
+    assert kinds(beside) == ["finished"]
+
+
+def test_a_reply_that_had_begun_before_is_written_from_its_first_event_on(store: Store) -> None:
+    generation = Generation(Request(prompt="Hi"), lambda generation: None)
+    for event in (START, Emitted(text="All"), ended("All")):
+        generation.publish(event)
+    chat = store.new_chat()
+    _, message = store.begin_turn(chat, "Hi", keep=None)
+    writing = Writings(store).start(generation, chat, message)
+    assert writing.done.wait(20)
+    assert kinds(writing) == ["started", "text", "finished"]
