@@ -28,7 +28,7 @@ from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.proposers.none import NoneProposer
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.kernels.cuda.acceptance import Outcome
-from engine.kernels.cuda.verdict import Rule
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.request import AcceptanceRule
 
 DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)

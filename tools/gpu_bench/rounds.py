@@ -33,7 +33,7 @@ class Rounds(Ours):
         """Compiles and captures."""
         from engine.backends.cuda.graphs import Runner
         from engine.backends.cuda.round import DeviceRound, Mode
-        from engine.kernels.cuda.verdict import Rule
+        from engine.kernels.cuda.acceptance_kernel import Rule
 
         self.model, self.draft, self.clock = model, draft, clock
         room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends

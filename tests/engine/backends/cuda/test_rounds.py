@@ -24,7 +24,7 @@ from engine.drafting.controllers.fixed import Off
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Finished, FinishReason, Round
-from engine.kernels.cuda.verdict import Rule
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
