@@ -1,6 +1,7 @@
 """What the engine needs of a model: append tokens to a cache, get logits back.
 
-Two implementations: the own decoder (decoder.py) and an adapter over transformers (adapter.py).
+Implemented by engine/backends: the own decoder in torch, compiled and on CUDA, and an adapter over
+transformers. Heads and proposers see these protocols alone.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
     (rotary_kernel, "turn_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
+    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
 )
 META = torch.device("meta")

@@ -47,7 +47,7 @@ KERNELS = (
     (norm_kernel, "normalise_rows"),
     (nf4_widen, "widen_kernel"),
     (rotary_kernel, "turn_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
+    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
     (clock, "stamp_kernel"),
 )
