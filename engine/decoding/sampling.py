@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from engine.decoding.context import Context
-from engine.kernels.native import choices, race
+from engine.kernels.native import choices
 from engine.kernels.native import library as native
+from engine.kernels.native import sampling as native_sampling
 from engine.kernels.native.choices import Choices
 from engine.noise import Draws, Stream, key, ranking, sample
 from engine.request import AcceptanceRule, Sampling
@@ -119,7 +120,7 @@ class Sampler:
     def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
         """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
         if self._library is not None and weights.device.type == "cpu":
-            return race.sample(self._library, weights, self._keys(positions, stream))
+            return native_sampling.sample(self._library, weights, self._keys(positions, stream))
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.attention import BLOCK
+from engine.kernels.cpu.attention import KV_BLOCK
 from engine.models.hidden_states import Features
 
 
@@ -30,7 +30,7 @@ class Positions:
 
 
 class KVCache(Positions):
-    """Keys and values ``(layers, blocks, kv_heads, BLOCK, head_dim)`` for one sequence."""
+    """Keys and values ``(layers, blocks, kv_heads, KV_BLOCK, head_dim)`` for one sequence."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class KVCache(Positions):
         features: Features | None = None,
     ) -> None:
         super().__init__(context, features)
-        blocks = -(-context // BLOCK)
-        shape = (layers, blocks, kv_heads, BLOCK, head_dim)
+        blocks = -(-context // KV_BLOCK)
+        shape = (layers, blocks, kv_heads, KV_BLOCK, head_dim)
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
@@ -58,8 +58,8 @@ class KVCache(Positions):
         rows = keys.shape[0]
         done = 0
         while done < rows:
-            block, slot = divmod(start + done, BLOCK)
-            take = min(rows - done, BLOCK - slot)
+            block, slot = divmod(start + done, KV_BLOCK)
+            take = min(rows - done, KV_BLOCK - slot)
             part = slice(done, done + take)
             self.keys[layer, block, :, slot : slot + take] = keys[part].transpose(0, 1)
             self.values[layer, block, :, slot : slot + take] = values[part].transpose(0, 1)
@@ -67,7 +67,7 @@ class KVCache(Positions):
 
     def blocks(self, layer: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
         """The blocks that cover positions 0..end-1, from block ``first`` on, as views."""
-        stop = -(-end // BLOCK)
+        stop = -(-end // KV_BLOCK)
         return self.keys[layer, first:stop], self.values[layer, first:stop]
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.kernels.cpu.factory import kernels_for
-from engine.kernels.cuda.places import runs_kernels
+from engine.kernels.cuda.availability import runs_kernels
 from engine.models.base import Cache, Model, ModelInfo
 from tools.gpu_bench.shapes import NAMES, Sizes
 from tools.gpu_bench.weights import RandomWeights

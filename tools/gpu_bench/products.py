@@ -15,7 +15,6 @@ from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
-from engine.kernels.cuda.around import Around, Norm, Product
 from engine.kernels.cuda.attention import (
     Workspace,
     attend,
@@ -23,6 +22,7 @@ from engine.kernels.cuda.attention import (
     choose_tiling,
 )
 from engine.kernels.cuda.dispatch import Weight, make_product
+from engine.kernels.cuda.fusion import Fusion, Norm, Product
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.machine.devices import FP8_CAPABILITY
 from tools.gpu_bench.clock import Clock, Times
@@ -159,9 +159,9 @@ def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> C
     size = out * width * WIDTHS[kind]
     norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
     normed = name in ("qkv", "gate_up", "head")
-    around = Around(norm if normed else None, gated=name == "gate_up")
+    fusion = Fusion(norm if normed else None, gated=name == "gate_up")
     products: list[Product] = [
-        make_product(random_weight(kind, out, width, device), around)
+        make_product(random_weight(kind, out, width, device), fusion)
         for _ in range(copies(size, clock))
     ]
     x = random_rows(ROWS[-1], width, device)

@@ -1,6 +1,6 @@
 """The own decoder on a CUDA device, and whole rounds there.
 
-``layers``      a checkpoint's tensors as products of the kernels, with what is fused around them
+``layers``      a checkpoint's tensors as products of the kernels, with what is fused with them
 ``cache``       the KV cache's two sides
 ``decoder``     the model itself
 ``failures``    what CUDA says when it cannot go on, as the engine's errors

@@ -16,9 +16,9 @@ from engine.backends.cuda import layers
 from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.support import Support
-from engine.kernels.cuda.around import Norm
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
+from engine.kernels.cuda.fusion import Norm
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.kernels.cuda.acceptance import Outcome
-from engine.kernels.cuda.verdict import Rule
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.models.rounds import RoundResult
 from engine.request import AcceptanceRule, Sampling
 

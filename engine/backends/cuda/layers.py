@@ -1,4 +1,4 @@
-"""A checkpoint's tensors -> layers of the kernels' products, with what can be fused around them."""
+"""A checkpoint's tensors -> layers of the kernels' products, with what can be fused with them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.kernels.cuda.around import Around, Norm, Product
 from engine.kernels.cuda.dispatch import Weight, hold, make_product, make_product_for_any_rows
+from engine.kernels.cuda.fusion import Fusion, Norm, Product
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
@@ -40,7 +40,7 @@ class CudaLayer:
 
 
 class Held:
-    """A weight as it is kept, while it is not known yet what stands around its product."""
+    """A weight as it is kept, while it is not known yet what is fused with its product."""
 
     def __init__(self, weight: Weight) -> None:
         self.weight = weight
@@ -93,7 +93,7 @@ def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False
     bias = linear.bias if isinstance(linear, Biased) else None
     held = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(held, Held)
-    return make_product_for_any_rows(held.weight, Around(norm_of(norm), bias, gated))
+    return make_product_for_any_rows(held.weight, Fusion(norm_of(norm), bias, gated))
 
 
 def _gate(function: Activation) -> Activation:

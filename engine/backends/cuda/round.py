@@ -16,10 +16,10 @@ from torch import Tensor
 
 from engine.backends.cuda.cache import DeviceCache
 from engine.kernels.cuda import acceptance
+from engine.kernels.cuda.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.clock import stamp
 from engine.kernels.cuda.sampling import distribute
 from engine.kernels.cuda.state import Distribution, Scratch, State
-from engine.kernels.cuda.verdict import TIMES_AT, TOKENS_AT, Rule
 from engine.models.base import ModelInfo
 from engine.request import MAX_ROWS, Sampling
 
@@ -96,7 +96,7 @@ class DeviceRound:
             device = self.target.device
             self.q = Distribution.empty(MAX_ROWS, self.target.info.vocabulary, device)
         self.q.weights[: len(q)].copy_(q)
-        self.q.cut.fill_(1)  # the bits of the smallest number above zero
+        self.q.threshold.fill_(1)  # the bits of the smallest number above zero
         self.q.mass.fill_(1.0)
 
     @torch.inference_mode()

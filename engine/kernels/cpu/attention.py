@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float | None], Tensor]
 """Query, keys, values, bias and cap to the attended values, as ``attend``."""
 
-BLOCK = 256
+KV_BLOCK = 256
 """Positions per KV block."""
 ROW_QUANTUM = 4
 """Query rows per KV head are padded to a multiple of this: below, BLAS takes another path."""
@@ -32,7 +32,7 @@ ROW_QUANTUM = 4
 
 def first_block(start: int, window: int | None) -> int:
     """The first block that a row at ``start``, or one after it, may look into."""
-    return 0 if window is None else max(start - window + 1, 0) // BLOCK
+    return 0 if window is None else max(start - window + 1, 0) // KV_BLOCK
 
 
 def causal_bias(
@@ -45,7 +45,7 @@ def causal_bias(
     first: int = 0,
     window: int | None = None,
 ) -> Tensor:
-    """0 where a row may look, -inf elsewhere: ``(blocks, 1, group * padded rows, BLOCK)``.
+    """0 where a row may look, -inf elsewhere: ``(blocks, 1, group * padded rows, KV_BLOCK)``.
 
     Row i stands at absolute position ``start + i`` and sees itself and the ``window - 1`` positions
     before it, or all of them. Rows that pad see what the last row sees. Of the cache's blocks,
@@ -53,13 +53,13 @@ def causal_bias(
     """
     padded = padded_rows(rows, group)
     position = torch.arange(start, start + padded, device=like.device).clamp_(max=start + rows - 1)
-    key = torch.arange(first * BLOCK, (first + blocks) * BLOCK, device=like.device)
-    hidden = key[None, :] > position[:, None]  # (padded, blocks * BLOCK)
+    key = torch.arange(first * KV_BLOCK, (first + blocks) * KV_BLOCK, device=like.device)
+    hidden = key[None, :] > position[:, None]  # (padded, blocks * KV_BLOCK)
     if window is not None:
         hidden |= key[None, :] <= position[:, None] - window
     bias = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
     bias.masked_fill_(hidden, float("-inf"))
-    return bias.view(padded, blocks, 1, BLOCK).permute(1, 2, 0, 3).repeat(1, 1, group, 1)
+    return bias.view(padded, blocks, 1, KV_BLOCK).permute(1, 2, 0, 3).repeat(1, 1, group, 1)
 
 
 def padded_rows(rows: int, group: int) -> int:
@@ -75,7 +75,7 @@ def attend(
     """Attention of scaled queries over KV blocks, summed in float32 in block order.
 
     ``query``: (rows, heads, head_dim), already multiplied by the scale of the scores.
-    ``keys``, ``values``: (blocks, kv_heads, BLOCK, head_dim), finite everywhere.
+    ``keys``, ``values``: (blocks, kv_heads, KV_BLOCK, head_dim), finite everywhere.
     ``bias``: from ``causal_bias``. Scores s become cap * tanh(s / cap) where there is a ``cap``.
     Returns (rows, heads * head_dim).
     """
@@ -151,13 +151,13 @@ def _is_row_independent(
     generator = torch.Generator().manual_seed(0)
     group, kv_heads = heads // kv_heads, min(kv_heads, 2)
     heads = group * kv_heads
-    first, count, compared = BLOCK - 3, 16, 5
+    first, count, compared = KV_BLOCK - 3, 16, 5
     query, keys, values = (
         torch.randn(shape, generator=generator).to(device, dtype)
         for shape in (
             (count, heads, head_dim),
-            (2, kv_heads, BLOCK, head_dim),
-            (2, kv_heads, BLOCK, head_dim),
+            (2, kv_heads, KV_BLOCK, head_dim),
+            (2, kv_heads, KV_BLOCK, head_dim),
         )
     )
 

@@ -63,13 +63,16 @@ class PackedLinear:
 
 
 class SingleLinear:
-    """``x @ weight.T`` one row at a time; works wherever a product gives the same bits twice."""
+    """``x @ weight.T`` one row at a time; works wherever a product gives the same bits twice.
+
+    Each row is copied to memory of its own, which torch aligns: a product may sum by alignment.
+    """
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight  # (out, in)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.cat([F.linear(row, self.weight) for row in x.split(1)])
+        return torch.cat([F.linear(row.clone(), self.weight) for row in x.split(1)])
 
 
 class Biased:

@@ -2,13 +2,13 @@
 them. Importing this package needs neither Triton nor a device.
 
 Products that stream a weight once for 1..16 rows:
-    ``choose``              where a weight becomes a product; without CUDA or Triton, the reference
+    ``dispatch``            format and weight to a product: the kernel on CUDA, else the reference
     ``bulk_product``        the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
-    ``around``              what stands around a product in the same launch: norm, bias, gate
+    ``fusion``              what is done with a product in the same launch: norm, bias, gate
     ``products``            launches
     ``norm``                a norm that no product follows; kernel in ``norm_kernel``
     ``product_reference``   what they mean in torch, for all three kinds
-    ``product_tiles``       how the work is cut
+    ``product_tiles``       how the work is split
     ``float_product`` ``int8_product`` ``nf4_product``   kernels; ``product_parts`` is what they share
 
 Attention over a cache whose length is on the device:
@@ -16,19 +16,19 @@ Attention over a cache whose length is on the device:
     ``rotary``              launch and reference; kernel in ``rotary_kernel``
     ``kv_cache``            the cache itself
 
-From logits to accepted tokens, in three launches a round (adjust, cut, verdict):
+From logits to accepted tokens, in three launches a round (adjust, truncate, accept):
     ``state``               what a sequence keeps on the device between rounds
     ``arithmetic``          noise and exponentials, with their torch twins
     ``sampling``            penalties, mask, temperature: launches of the first two, and their kernel;
                             the reference of the penalties is ``engine.decoding.sampling``
-    ``cut``                 top-k, top-p, min-p without a sort, with its reference
-    ``acceptance``          launch of the third; its kernel is in ``verdict``, its reference is
+    ``truncation``          top-k, top-p, min-p without a sort, with its reference
+    ``acceptance``          launch of the third; kernel in ``acceptance_kernel``, its reference is
                             ``engine.decoding.acceptance``
 
 ``clock`` is the device's own, for how long the parts of a round take.
-``places`` knows where kernels run.
-``arrival`` tells which program of a launch comes last; products and sampling both need to know.
+``availability`` says where kernels run.
+``last_program`` tells which program of a launch comes last; products and sampling both need to know.
 
-These need Triton when they are imported: ``products``, the kernels, ``arrival``, ``clock``, and of
+These need Triton when they are imported: ``products``, the kernels, ``last_program``, ``clock``, and of
 sampling all but ``state``. The rest must not, at module level.
 """

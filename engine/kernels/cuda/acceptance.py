@@ -1,6 +1,6 @@
 """Judging a drafted chain on the device, and drafting it: launches, and what the host reads.
 
-A draft step is the launch of a verdict with nothing to judge: it draws one token and adds it to
+A draft step is the same launch with nothing to judge: it draws one token and adds it to
 the chain.
 """
 
@@ -13,9 +13,7 @@ import triton
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.cuda.arithmetic import exponential_reference
-from engine.kernels.cuda.state import BLOCK, Distribution, Scratch, State
-from engine.kernels.cuda.verdict import (
+from engine.kernels.cuda.acceptance_kernel import (
     CHAIN_AT,
     NOT_FINITE,
     NOTHING_ALLOWED,
@@ -24,8 +22,10 @@ from engine.kernels.cuda.verdict import (
     RESULT_SIZE,
     TOKENS_AT,
     Rule,
-    verdict_kernel,
+    accept_kernel,
 )
+from engine.kernels.cuda.arithmetic import exponential_reference
+from engine.kernels.cuda.state import BLOCK, Distribution, Scratch, State
 from engine.noise import Stream
 
 WARPS = 8
@@ -34,7 +34,7 @@ REGISTERS = 160
 
 
 def empty_result(device: torch.device | str) -> Tensor:
-    """Where a verdict is written: int32 (80,), one copy to pinned memory."""
+    """Where a round is written: int32 (80,), one copy to pinned memory."""
     return torch.zeros(RESULT_SIZE, dtype=torch.int32, device=device)
 
 
@@ -75,9 +75,9 @@ def _launch(
     vocabulary = len(state.seen)
     blocks = triton.cdiv(vocabulary, BLOCK)
     draft = p if q is None else q
-    verdict_kernel[(1, 1) if rule is Rule.GREEDY else (depth + 1, blocks)](
+    accept_kernel[(1, 1) if rule is Rule.GREEDY else (depth + 1, blocks)](
         vocabulary, depth, first, state.numbers, state.drafted, state.seen,
-        p.weights, p.cut, p.mass, draft.weights, draft.cut, draft.mass,
+        p.weights, p.threshold, p.mass, draft.weights, draft.threshold, draft.mass,
         scratch.peaks, scratch.peak_tokens, scratch.times, scratch.winners, scratch.residuals,
         scratch.done, out,
         RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, DRAFTING=drafting,

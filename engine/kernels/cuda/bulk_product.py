@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
-from engine.kernels.cuda.around import Around
-from engine.kernels.cuda.places import runs_kernels
+from engine.kernels.cuda.availability import runs_kernels
+from engine.kernels.cuda.fusion import Fusion
 from engine.kernels.cuda.product_reference import finish, norm_factor, quantise_rows
 
 PART = 4096
@@ -26,23 +26,23 @@ LEAST_INTEGER_ROWS = 17
 class BulkProduct:
     """The product with a weight as it is kept; int8 has the bits of its kernel, the rest has not."""
 
-    def __init__(self, weight: Tensor | Int8Weight | Nf4Weight, around: Around) -> None:
-        self.weight, self.around = weight, around
+    def __init__(self, weight: Tensor | Int8Weight | Nf4Weight, fusion: Fusion) -> None:
+        self.weight, self.fusion = weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """``x (rows, in)`` to ``(rows, out)``, as ``Product``."""
         if isinstance(self.weight, Int8Weight):
-            sums = _int8_sums(x, self.weight, self.around)
+            sums = _int8_sums(x, self.weight, self.fusion)
         else:
-            sums = _float_sums(x, self.weight, self.around)
-        return finish(sums, self.around, residual, x.dtype)
+            sums = _float_sums(x, self.weight, self.fusion)
+        return finish(sums, self.fusion, residual, x.dtype)
 
 
-def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, around: Around) -> Tensor:
+def _float_sums(x: Tensor, weight: Tensor | Nf4Weight, fusion: Fusion) -> Tensor:
     """(rows, out) float32, from rows and weights in bf16."""
     inputs = x.float()
-    if around.norm is not None:
-        inputs = inputs * norm_factor(x, around.norm) * around.norm.weight.float()
+    if fusion.norm is not None:
+        inputs = inputs * norm_factor(x, fusion.norm) * fusion.norm.weight.float()
     inputs = inputs.bfloat16()
     outputs = weight.shape[0]
     sums = torch.empty(len(x), outputs, device=x.device)
@@ -66,9 +66,9 @@ def _widened(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
     return widened(packed, absmax, count).view(-1, width)
 
 
-def _int8_sums(x: Tensor, weight: Int8Weight, around: Around) -> Tensor:
+def _int8_sums(x: Tensor, weight: Int8Weight, fusion: Fusion) -> Tensor:
     """(rows, out) float32: exact integer sums times the scales of outputs and rows."""
-    values, scale = quantise_rows(x, around.norm)
+    values, scale = quantise_rows(x, fusion.norm)
     fits = len(x) >= LEAST_INTEGER_ROWS and not any(size % 8 for size in weight.values.shape)
     if fits:
         total = torch._int_mm(values, weight.values.t()).float()

@@ -12,9 +12,9 @@ from engine.kernels.cpu.factory import Embedding, plain_embedding
 from engine.kernels.cpu.int8 import Int8Embedding, Int8Weight
 from engine.kernels.cpu.nf4 import GROUP, Nf4Embedding, Nf4Weight
 from engine.kernels.cuda import product_reference
-from engine.kernels.cuda.around import PLAIN, Around, Product
+from engine.kernels.cuda.availability import runs_kernels
 from engine.kernels.cuda.bulk_product import BulkProduct
-from engine.kernels.cuda.places import runs_kernels
+from engine.kernels.cuda.fusion import PLAIN, Fusion, Product
 
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""
@@ -51,29 +51,29 @@ class AnyRows:
         return (self.few if len(x) <= STREAMED_ROWS else self.many)(x, residual)
 
 
-def make_product_for_any_rows(weight: Weight, around: Around = PLAIN) -> AnyRows:
+def make_product_for_any_rows(weight: Weight, fusion: Fusion = PLAIN) -> AnyRows:
     """``make_product``, and cuBLAS where many rows come at once."""
-    return AnyRows(make_product(weight, around), BulkProduct(weight, around))
+    return AnyRows(make_product(weight, fusion), BulkProduct(weight, fusion))
 
 
-def make_product(weight: Weight, around: Around = PLAIN) -> Product:
-    """The product with ``weight``, and what stands ``around`` it, on the weight's device.
+def make_product(weight: Weight, fusion: Fusion = PLAIN) -> Product:
+    """The product with ``weight``, with its ``fusion``, on the weight's device.
 
     Raises nothing for a weight that no kernel takes (NF4 whose rows are no whole groups, fp32, fp16):
     the reference multiplies by it as it is, row-independently too, but slowly.
     """
     if not runs_kernels(device_of(weight)):
-        return _reference(weight, around)
+        return _reference(weight, fusion)
     from engine.kernels.cuda import products
 
     if isinstance(weight, Int8Weight):
-        return products.Int8Product(weight, around)
+        return products.Int8Product(weight, fusion)
     if isinstance(weight, Nf4Weight):
         whole = weight.shape[1] % GROUP == 0
-        return products.Nf4Product(weight, around) if whole else _reference(weight, around)
+        return products.Nf4Product(weight, fusion) if whole else _reference(weight, fusion)
     if weight.dtype != torch.bfloat16:  # rounding it would be another model
-        return _reference(weight, around)
-    return products.Bf16Product(weight, around)
+        return _reference(weight, fusion)
+    return products.Bf16Product(weight, fusion)
 
 
 def device_of(weight: Weight) -> torch.device:
@@ -83,7 +83,7 @@ def device_of(weight: Weight) -> torch.device:
     return weight.packed.device if isinstance(weight, Nf4Weight) else weight.device
 
 
-def _reference(weight: Weight, around: Around) -> Product:
+def _reference(weight: Weight, fusion: Fusion) -> Product:
     if isinstance(weight, Int8Weight):
-        return product_reference.Int8Reference(weight, around)
-    return product_reference.FloatReference(weight, around)
+        return product_reference.Int8Reference(weight, fusion)
+    return product_reference.FloatReference(weight, fusion)

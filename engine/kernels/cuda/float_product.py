@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.last_program import arrived_last
 from engine.kernels.cuda.product_parts import (
     ROWS,
     collect_squares,
@@ -28,7 +28,7 @@ def bf16_product(
     rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor, epsilon: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """``x (rows, width)`` times ``weight (outputs, width)`` bf16, with what stands around it."""
+    """``x (rows, width)`` times ``weight (outputs, width)`` bf16, with its fusion."""
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
     weight += source.to(tl.int64)[:, None] * width
@@ -42,14 +42,14 @@ def bf16_product(
         there = (column < outputs)[:, None] & (inputs < width)[None, :]
         tile = tl.load(weight + inputs[None, :], mask=there, other=0.0)
         sums = tl.dot(values, tl.trans(tile), sums)
-    settle(
+    epilogue(
         sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, arrivals,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
     )  # fmt: skip
 
 
 @triton.jit
-def settle(
+def epilogue(
     sums: tl.tensor, square: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
     result: tl.tensor, partial: tl.tensor, squares: tl.tensor, arrivals: tl.tensor,
     row: tl.tensor, column: tl.tensor, source: tl.tensor, rows: tl.tensor, outputs: tl.tensor,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.last_program import arrived_last
 from engine.kernels.cuda.product_parts import (
     ROWS,
     collect_sums,

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cpu import nf4
-from engine.kernels.cuda.float_product import settle
+from engine.kernels.cuda.float_product import epilogue
 from engine.kernels.cuda.product_parts import ROWS, float_rows, own_columns, own_rows
 
 GROUP = tl.constexpr(nf4.GROUP)
@@ -94,7 +94,7 @@ def nf4_product(
     width: tl.tensor, span: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """``x (rows, width)`` times ``packed (outputs, width / 2)``, with what stands around it.
+    """``x (rows, width)`` times ``packed (outputs, width / 2)``, with its fusion.
 
     ``DEPTH`` is one group of inputs, and ``width`` a multiple of it.
     ``absmax (width / 64, outputs)`` of any float dtype, in the order of the sums' columns.
@@ -118,7 +118,7 @@ def nf4_product(
         group = tl.dot(first_of_pair, tl.trans(high))
         group = tl.dot(second_of_pair, tl.trans(low), group)
         sums += group * scale[None, :]
-    settle(
+    epilogue(
         sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, arrivals,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.around import Norm
+from engine.kernels.cuda.fusion import Norm
 from engine.kernels.cuda.product_reference import norm_factor
 
 

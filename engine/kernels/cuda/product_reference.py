@@ -14,7 +14,7 @@ from engine.kernels.cpu import int8
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.linear import make_unpacked
 from engine.kernels.cpu.nf4 import GROUP, Nf4Weight, code_on, unpack
-from engine.kernels.cuda.around import PLAIN, Around, Norm
+from engine.kernels.cuda.fusion import PLAIN, Fusion, Norm
 
 LEVELS = int8.ACTIVATION_LEVELS[0]
 
@@ -28,19 +28,19 @@ class FloatReference:
     rounded to bf16 before it is normalised, which loses no more than after.
     """
 
-    def __init__(self, weight: Tensor | Nf4Weight, around: Around = PLAIN) -> None:
+    def __init__(self, weight: Tensor | Nf4Weight, fusion: Fusion = PLAIN) -> None:
         floats = rounded(weight) if isinstance(weight, Nf4Weight) else weight.float()
         self.product = make_unpacked(floats)
         self.rounded = isinstance(weight, Nf4Weight) or weight.dtype == torch.bfloat16
-        self.around = around
+        self.fusion = fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm = self.around.norm
+        norm = self.fusion.norm
         inputs = x.float() if norm is None else x.float() * norm.weight.float()
         sums = self.product(inputs.bfloat16().float() if self.rounded else inputs)
         if norm is not None:
             sums = sums * norm_factor(x, norm)
-        return finish(sums, self.around, residual, x.dtype)
+        return finish(sums, self.fusion, residual, x.dtype)
 
 
 class Int8Reference:
@@ -49,13 +49,13 @@ class Int8Reference:
     Without a norm these are the bits of ``engine.kernels.cpu.int8.Int8Reference``.
     """
 
-    def __init__(self, weight: Int8Weight, around: Around = PLAIN) -> None:
-        self.weight, self.around = weight, around
+    def __init__(self, weight: Int8Weight, fusion: Fusion = PLAIN) -> None:
+        self.weight, self.fusion = weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        values, scale = quantise_rows(x, self.around.norm)
+        values, scale = quantise_rows(x, self.fusion.norm)
         total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
-        return finish(total * self.weight.scale * scale, self.around, residual, x.dtype)
+        return finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
 
 
 def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
@@ -86,11 +86,11 @@ def norm_factor(x: Tensor, norm: Norm) -> Tensor:
     return torch.rsqrt(x.float().square().mean(-1, keepdim=True) + norm.epsilon)
 
 
-def finish(sums: Tensor, around: Around, residual: Tensor | None, dtype: torch.dtype) -> Tensor:
+def finish(sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype) -> Tensor:
     """Bias, gate and residual on float32 ``sums (rows, out)``; rounded once, to ``dtype``."""
-    if around.bias is not None:
-        sums = sums + around.bias.float()
-    if around.gated:
+    if fusion.bias is not None:
+        sums = sums + fusion.bias.float()
+    if fusion.gated:
         gate, other = sums.chunk(2, dim=-1)
         sums = F.silu(gate) * other
     if residual is not None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import CODE, GROUP, Nf4Weight
-from engine.kernels.cuda.around import PLAIN, Around
 from engine.kernels.cuda.float_product import bf16_product
+from engine.kernels.cuda.fusion import PLAIN, Fusion
 from engine.kernels.cuda.int8_product import int8_product, int8_rows
 from engine.kernels.cuda.nf4_product import nf4_product
 from engine.kernels.cuda.product_tiles import ROWS, Tile, choose_tile
@@ -68,14 +68,14 @@ class Scratch:
 class _Launched(ABC):
     """Cuts rows into launches, and gives each its part of the result and of the residual."""
 
-    around: Around
+    fusion: Fusion
     outputs: int
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         x = x.contiguous()
         if x.data_ptr() % ALIGNMENT:  # Triton would compile other loads, and a norm other sums
             x = x.clone()
-        out = self.outputs // 2 if self.around.gated else self.outputs
+        out = self.outputs // 2 if self.fusion.gated else self.outputs
         result = torch.empty(x.shape[0], out, dtype=x.dtype, device=x.device)
         if residual is not None:
             residual = residual.contiguous()
@@ -92,20 +92,20 @@ class _Launched(ABC):
 class Bf16Product(_Launched):
     """With ``weight (out, in)`` bf16."""
 
-    def __init__(self, weight: Tensor, around: Around = PLAIN, tile: Tile | None = None) -> None:
+    def __init__(self, weight: Tensor, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
-        self.weight, self.around = weight.contiguous(), around
+        self.weight, self.fusion = weight.contiguous(), fusion
         tile = tile or choose_tile(self.outputs, self.width, "bf16")
         self.scratch = Scratch(self.outputs, tile, torch.float32, weight.device)
 
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        around, rows = self.around, x.shape[0]
-        norm = around.norm
+        fusion, rows = self.fusion, x.shape[0]
+        norm = fusion.norm
         bf16_product[self.scratch.grid(rows)](
-            x, self.weight, norm and norm.weight, around.bias, residual, result,
+            x, self.weight, norm and norm.weight, fusion.bias, residual, result,
             self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.arrivals,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
-            **self.scratch.constants(around.gated),
+            **self.scratch.constants(fusion.gated),
         )  # fmt: skip
 
 
@@ -113,33 +113,33 @@ class Int8Product(_Launched):
     """With ``Int8Weight``; a small kernel quantises the rows first."""
 
     def __init__(
-        self, weight: Int8Weight, around: Around = PLAIN, tile: Tile | None = None
+        self, weight: Int8Weight, fusion: Fusion = PLAIN, tile: Tile | None = None
     ) -> None:
         self.outputs, self.width = weight.values.shape
-        self.weight, self.around = weight, around
+        self.weight, self.fusion = weight, fusion
         tile = tile or choose_tile(self.outputs, self.width, "int8")
         self.scratch = Scratch(self.outputs, tile, torch.int32, weight.values.device)
 
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         rows = x.shape[0]
-        values, scales = quantise_rows(x, self.around)
+        values, scales = quantise_rows(x, self.fusion)
         int8_product[self.scratch.grid(rows)](
-            values, scales, self.weight.values, self.weight.scale, self.around.bias, residual,
+            values, scales, self.weight.values, self.weight.scale, self.fusion.bias, residual,
             result, self.scratch.sums(rows), self.scratch.arrivals,
             rows, self.outputs, self.width, self.scratch.tile.span,
-            **self.scratch.constants(self.around.gated),
+            **self.scratch.constants(self.fusion.gated),
         )  # fmt: skip
 
 
 class Nf4Product(_Launched):
     """With ``Nf4Weight`` of rows of whole groups, in bitsandbytes' layout; only scales are reordered."""
 
-    def __init__(self, weight: Nf4Weight, around: Around = PLAIN, tile: Tile | None = None) -> None:
+    def __init__(self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
         assert self.width % GROUP == 0
-        self.packed, self.around = weight.packed, around
+        self.packed, self.fusion = weight.packed, fusion
         scales = weight.absmax.view(self.outputs, self.width // GROUP).t()
-        if around.gated:  # the order of ``product_parts.own_columns``
+        if fusion.gated:  # the order of ``product_parts.own_columns``
             scales = scales.unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
         self.scales = scales.contiguous()  # (in / 64, out): neighbours are read together
         # The interpreter, whose memory is the CPU's, has no assembler and looks the codes up.
@@ -148,21 +148,21 @@ class Nf4Product(_Launched):
         self.scratch = Scratch(self.outputs, tile, torch.float32, self.packed.device)
 
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        around, rows = self.around, x.shape[0]
-        norm = around.norm
+        fusion, rows = self.fusion, x.shape[0]
+        norm = fusion.norm
         nf4_product[self.scratch.grid(rows)](
-            x, self.packed, self.scales, self.codes, norm and norm.weight, around.bias, residual,
+            x, self.packed, self.scales, self.codes, norm and norm.weight, fusion.bias, residual,
             result, self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.arrivals,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
-            **self.scratch.constants(around.gated),
+            **self.scratch.constants(fusion.gated),
         )  # fmt: skip
 
 
-def quantise_rows(x: Tensor, around: Around = PLAIN) -> tuple[Tensor, Tensor]:
+def quantise_rows(x: Tensor, fusion: Fusion = PLAIN) -> tuple[Tensor, Tensor]:
     """``x (rows, in)`` as int8 and each row's scale ``(rows,)``, as its twin in ``product_reference``."""
     values = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
-    norm = around.norm
+    norm = fusion.norm
     int8_rows[(x.shape[0],)](
         x, norm and norm.weight, values, scales, x.shape[1], norm.epsilon if norm else 0.0,
         DEPTH=1024, **OPTIONS,

@@ -1,4 +1,4 @@
-"""Logits to truncated probabilities in two launches: adjust, then cut.
+"""Logits to truncated probabilities in two launches: adjust, then truncate.
 
 ``adjust_kernel`` applies penalties, grammar mask and temperature, and finds each block's largest
 value. The torch reference of the penalties is ``engine.decoding.sampling``'s ``Sampler.adjusted``.
@@ -11,8 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.arithmetic import exp_reference
-from engine.kernels.cuda.cut import CUT_WARPS, cut_kernel
 from engine.kernels.cuda.state import BINS, BLOCK, Distribution, Scratch, State
+from engine.kernels.cuda.truncation import TRUNCATION_WARPS, truncate_kernel
 
 _BLOCK, _BINS = tl.constexpr(BLOCK), tl.constexpr(BINS)
 ADJUST_WARPS = 8
@@ -99,11 +99,11 @@ def distribute(
         out.weights, scratch.peaks, scratch.peak_tokens, scratch.bins, scratch.totals,
         MASKED=allowed is not None, GREEDY=greedy, num_warps=ADJUST_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
-    cut_kernel[grid](
+    truncate_kernel[grid](
         vocabulary, state.numbers, state.settings, out.weights,
         scratch.peaks, scratch.bins, scratch.totals, scratch.found, scratch.gathered,
-        scratch.arrived, out.cut, out.mass,
-        BLOCKS=triton.next_power_of_2(blocks), num_warps=CUT_WARPS, enable_fp_fusion=False,
+        scratch.arrived, out.threshold, out.mass,
+        BLOCKS=triton.next_power_of_2(blocks), num_warps=TRUNCATION_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 
 

@@ -72,11 +72,11 @@ class Distribution:
     """Rows of truncated probabilities, as the kernels leave them: p = weight / mass where kept.
 
     ``weights`` float32 (rows, vocabulary), the likeliest token at 1; kept are those whose bits, read
-    as an integer, reach ``cut`` int32 (rows,). ``mass`` float32 (rows,) is the sum of the kept.
+    as an integer, reach ``threshold`` int32 (rows,). ``mass`` float32 (rows,) is the sum of the kept.
     """
 
     weights: Tensor
-    cut: Tensor
+    threshold: Tensor
     mass: Tensor
 
     @classmethod
@@ -90,11 +90,11 @@ class Distribution:
     def row(self, index: int) -> Distribution:
         """One row, in the same memory: where a draft step puts its own."""
         part = slice(index, index + 1)
-        return Distribution(self.weights[part], self.cut[part], self.mass[part])
+        return Distribution(self.weights[part], self.threshold[part], self.mass[part])
 
     def dense(self) -> Tensor:
         """The probabilities: float32 (rows, vocabulary)."""
-        kept = self.weights.view(torch.int32) >= self.cut[:, None]
+        kept = self.weights.view(torch.int32) >= self.threshold[:, None]
         return torch.where(kept, self.weights / self.mass[:, None], 0.0)
 
 
@@ -109,7 +109,7 @@ class Scratch:
     peak_tokens: Tensor  # int32 (rows, blocks)
     bins: Tensor  # int64 (2, rows, BINS): tokens, and their mass, from the likeliest bin down
     totals: Tensor  # int64 (rows,): mass of all tokens
-    found: Tensor  # int32 (rows, vocabulary): weights in the bin where a cut falls
+    found: Tensor  # int32 (rows, vocabulary): weights in the bin where a threshold falls
     gathered: Tensor  # int32 (rows,): how many they are
     times: Tensor  # float32 (2, rows, blocks): first clocks to ring, of residual and of p
     winners: Tensor  # int32 (2, rows, blocks): whose they are

@@ -72,7 +72,7 @@ def likeliest(library: Library, logits: Tensor) -> Choices:
 
 
 def drawn(library: Library, logits: Tensor, draws: Draws) -> Choices:
-    """A token for each row of ``logits (rows, width)``, drawn as by ``race.sample``."""
+    """A token for each row of ``logits (rows, width)``, drawn as by ``sampling.sample``."""
     assert reads(logits)
     rows, width = logits.shape
     tokens, peaks, masses = _room(rows)

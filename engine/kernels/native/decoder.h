@@ -18,7 +18,7 @@ namespace foretoken {
 
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 
-// Filled in by Python (see model.py); null where a model has no such thing.
+// Filled in by Python (engine/backends/native/decoder.py); null where a model has no such thing.
 struct Layer {
     const Matrix *qkv, *output, *gate_up, *down;
     const float *attention_norm, *attention_after, *mlp_norm, *mlp_after;

@@ -170,7 +170,9 @@ class Library:
             brief.foretoken_drawn, None,
             pointer, number, number, c.c_int64, c.c_float, pointer, pointer, pointer, pointer,
         )  # fmt: skip
-        self.race = _typed(brief.foretoken_race, None, pointer, number, number, pointer, pointer)
+        self.sample = _typed(
+            brief.foretoken_sample, None, pointer, number, number, pointer, pointer
+        )
         self.new_tape = _typed(found.foretoken_tape, pointer, c.POINTER(Op), number, pointer)
         self.free_tape = _typed(found.foretoken_free_tape, None, pointer)
         self.run = _typed(found.foretoken_run, None, pointer, number, number)

@@ -29,7 +29,7 @@ constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of one call: MAX_ROWS of engine/req
 static_assert(ROWS == LANES, "Matrix::tiled has a case for each number of rows, and a tree's rows one group of lanes");
 constexpr int CHUNK = 512;
 constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and adds
-constexpr int BLOCK = 64;  // inputs that share a scale in NF4
+constexpr int GROUP = 64;  // inputs that share a scale in NF4
 constexpr int LINE = 64;  // bytes that memory gives at once
 constexpr int AHEAD = 2048;  // bytes
 
@@ -186,11 +186,11 @@ public:
           panels((outputs + LANES - 1) / LANES),
           depth(rounded_up(inputs, unit(kind))),
           weights_(bytes_of(kind, size_t(panels) * depth * LANES)),
-          scales_(size_t(panels) * LANES * (kind == Kind::NF4 ? inputs / BLOCK * sizeof(uint16_t) : sizeof(float))),
+          scales_(size_t(panels) * LANES * (kind == Kind::NF4 ? inputs / GROUP * sizeof(uint16_t) : sizeof(float))),
           sums_(size_t(panels) * LANES * sizeof(int32_t)),
           bias_(size_t(panels) * LANES * sizeof(float)) {
         std::memset(weights_.as<char>(), 0, bytes_of(kind, size_t(panels) * depth * LANES));
-        if (kind == Kind::NF4) std::memset(scales_.as<char>(), 0, size_t(panels) * LANES * (inputs / BLOCK) * sizeof(uint16_t));
+        if (kind == Kind::NF4) std::memset(scales_.as<char>(), 0, size_t(panels) * LANES * (inputs / GROUP) * sizeof(uint16_t));
         for (int n = 0; n < panels * LANES; ++n) {
             if (kind != Kind::NF4) scales_.as<float>()[n] = 1;
             sums_.as<int32_t>()[n] = 0;
@@ -199,7 +199,7 @@ public:
     }
 
     // Takes over outputs first .. first + count - 1 from rows of `inputs` numbers. `scales`: for INT8 a float
-    // a row; for NF4, whose rows are bytes of two numbers, the first in the upper half, a bf16 a block.
+    // a row; for NF4, whose rows are bytes of two numbers, the first in the upper half, a bf16 a group.
     void pack(const void* rows, const void* scales, int first, int count) {
         for (int row = 0; row < count; ++row) {
             int n = first + row;
@@ -219,9 +219,9 @@ public:
                 auto from = static_cast<const uint8_t*>(rows) + size_t(row) * inputs / 2;
                 auto to = weights_.as<uint8_t>() + start / 2;
                 for (int k = 0; k < inputs / 2; ++k) to[size_t(k) * LANES + lane] = uint8_t(from[k] << 4 | from[k] >> 4);
-                const int blocks = inputs / BLOCK;
-                auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * blocks;
-                for (int b = 0; b < blocks; ++b) *peak(n / LANES, b, lane) = peaks[b];
+                const int groups = inputs / GROUP;
+                auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * groups;
+                for (int g = 0; g < groups; ++g) *peak(n / LANES, g, lane) = peaks[g];
             } else if (kind == Kind::FP32) {
                 auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
                 auto to = weights_.as<float>() + start;
@@ -245,7 +245,7 @@ public:
             if (kind == Kind::INT8) to[k] = weights_.as<int8_t>()[at] * scales_.as<float>()[n];
             else if (kind == Kind::NF4) {
                 const int both = weights_.as<uint8_t>()[start / 2 + size_t(k / 2) * LANES + lane];
-                to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*peak(n / LANES, k / BLOCK, lane));
+                to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*peak(n / LANES, k / GROUP, lane));
             }
             else if (kind == Kind::FP32) to[k] = weights_.as<float>()[at];
             else to[k] = widen(weights_.as<uint16_t>()[at]);
@@ -267,9 +267,9 @@ public:
     const int outputs, inputs, panels;
 
 private:
-    // The scale, in bf16, of a block of inputs of one output.
-    uint16_t* peak(int panel, int block, int lane) const {
-        return scales_.as<uint16_t>() + (size_t(panel) * (inputs / BLOCK) + block) * LANES + lane;
+    // The scale, in bf16, of a group of inputs of one output.
+    uint16_t* peak(int panel, int group, int lane) const {
+        return scales_.as<uint16_t>() + (size_t(panel) * (inputs / GROUP) + group) * LANES + lane;
     }
 
     // Where input k of an output lies within its panel.
@@ -406,7 +406,7 @@ private:
         return sum;
     }
 
-    // A block's sum is of table entries; the scale comes once, with the sum over the blocks.
+    // A group's sum is of table entries; the scale comes once, with the sum over the groups.
     template <int R, int P>
     void codes(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
         const Floats table = load(NF4_CODE);
@@ -415,13 +415,13 @@ private:
         for (int r = 0; r < R; ++r)
             FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) sum[r][p] = Floats{};
-        for (int block = 0; block < inputs / BLOCK; ++block) {
+        for (int group = 0; group < inputs / GROUP; ++group) {
             Floats part[R][P];
             FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r)
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int start = block * BLOCK; start < (block + 1) * BLOCK; start += LANES, at += rows.count * LANES) {
+            for (int start = group * GROUP; start < (group + 1) * GROUP; start += LANES, at += rows.count * LANES) {
                 const size_t later = ahead<Kind::NF4, P>(start);
                 for (int step = 0; step < LANES; step += 2) {
                     Floats first[P], second[P];
@@ -448,7 +448,7 @@ private:
             }
             FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) {
-                const Floats scale = widen(peak(panel + p, block, 0));
+                const Floats scale = widen(peak(panel + p, group, 0));
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r][p] = fused(part[r][p], scale, sum[r][p]);
             }

@@ -4,7 +4,7 @@
 
 #include "decoder.h"
 #include "likeliest.h"
-#include "race.h"
+#include "sampling.h"
 #include "tape.h"
 
 using namespace foretoken;
@@ -82,7 +82,7 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
 }
 
 // Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
-// `limit` ones or, with `keys`, one drawn among them as in race.h, `sharpness` being 1 / temperature. The last one is not
+// `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
 // appended. One that makes all of them together less likely than `floor` is the last, and does not count. Returns how many
 // count. `step` has one row of logits for scratch.
 int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, float sharpness, const uint64_t* keys,
@@ -120,7 +120,7 @@ void foretoken_likeliest(const float* logits, int rows, int width, int64_t strid
     }
 }
 
-// As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are race.h's.
+// As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
 void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness, const uint64_t* keys,
                      int64_t* tokens, float* peaks, float* masses) {
     for (int r = 0; r < rows; ++r) {
@@ -131,8 +131,8 @@ void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, f
     }
 }
 
-// A token for each of `rows` rows of `width` weights; see race.h.
-void foretoken_race(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
+// A token for each of `rows` rows of `width` weights; see sampling.h.
+void foretoken_sample(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
     for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, 0, width, keys[r]).place;
 }
 

@@ -15,7 +15,7 @@
 #include "likeliest.h"
 #include "matrix.h"
 #include "pool.h"
-#include "race.h"
+#include "sampling.h"
 
 namespace foretoken {
 
@@ -46,7 +46,7 @@ struct Store {
     int32_t room;           // positions, a multiple of sixteen
 };
 
-// How a run draws its tokens, each by a key of its own as in race.h; no keys: each is the likeliest. The run ends
+// How a run draws its tokens, each by a key of its own as in sampling.h; no keys: each is the likeliest. The run ends
 // with a token that makes all of them together less likely than `floor`, and that one does not count.
 struct Draws {
     const uint64_t* keys;
@@ -330,7 +330,7 @@ private:
         name(op, found.place, found.probability());
     }
 
-    // As `draw` in race.h, each thread with its part of the tokens.
+    // As `draw` in sampling.h, each thread with its part of the tokens.
     void draw(const Op& op, int thread) {
         const float* logits = from_of(op, 0);
         const auto [first, end] = logits_of(op, thread);

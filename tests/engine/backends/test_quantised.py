@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import QUANTISED
+from engine.kernels.native import library as native
 from engine.loading.fit import ModelSize
 from engine.loading.loader import choose_dtype, load_model, quantisation_note
 from engine.machine.devices import Place
@@ -213,7 +214,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     write_random(tmp_path)
     checkpoint = inspect(tmp_path)
     assert quantisation_note("fp32", checkpoint, CPU) is None
-    monkeypatch.setattr(nf4, "fused_kernel", lambda: None)
+    monkeypatch.setattr(native, "ready", lambda: None)
     assert "int8 is faster" in (quantisation_note("nf4", checkpoint, CPU) or "")
     for levels, told in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
@@ -223,6 +224,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 PEAK = """
 import re, sys
 from pathlib import Path
+from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 
 def peak():

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.kernels.cpu.attention import KV_BLOCK as BLOCK
 from engine.kernels.cpu.attention import (
-    BLOCK,
     ROW_QUANTUM,
     Attend,
     attend,

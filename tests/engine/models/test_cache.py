@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.cpu.attention import BLOCK
+from engine.kernels.cpu.attention import KV_BLOCK
 from engine.models.cache import KVCache
 
 LAYERS, KV_HEADS, WIDTH = 2, 3, 4
@@ -39,7 +39,7 @@ def append(cache: KVCache, count: int) -> None:
 
 
 def flat(blocks: torch.Tensor) -> torch.Tensor:
-    """(blocks, kv_heads, BLOCK, width) to (positions, kv_heads, width)."""
+    """(blocks, kv_heads, KV_BLOCK, width) to (positions, kv_heads, width)."""
     return blocks.transpose(1, 2).reshape(-1, KV_HEADS, WIDTH)
 
 
@@ -57,12 +57,12 @@ def test_what_was_appended_and_not_cropped_is_read_back(steps: list[tuple[int, i
             assert torch.equal(flat(values)[: cache.length], -rows(cache.length, 0))
 
 
-@pytest.mark.parametrize("end", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK])
+@pytest.mark.parametrize("end", [1, KV_BLOCK - 1, KV_BLOCK, KV_BLOCK + 1, 2 * KV_BLOCK])
 def test_as_many_blocks_are_read_as_hold_the_positions(end: int) -> None:
     cache = new_cache()
     append(cache, 600)
     keys, values = cache.blocks(0, end)
-    assert keys.shape == values.shape == (-(-end // BLOCK), KV_HEADS, BLOCK, WIDTH)
+    assert keys.shape == values.shape == (-(-end // KV_BLOCK), KV_HEADS, KV_BLOCK, WIDTH)
 
 
 def test_blocks_are_views_not_copies() -> None:

@@ -20,8 +20,8 @@ from engine.kernels.cuda import (
     rotary_kernel,
     sampling,
 )
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.kernels.cuda.kv_cache import FP8
-from engine.kernels.cuda.verdict import Rule
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
@@ -33,8 +33,8 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
     (rotary_kernel, "turn_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
-    (acceptance, "verdict_kernel"),
+    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
+    (acceptance, "accept_kernel"),
 )
 META = torch.device("meta")
 LLAMA_8B = Architecture(
@@ -74,5 +74,5 @@ def test_a_whole_round_compiles_and_fits(
     round = DeviceRound(target, target.new_cache(4096), draft, draft.new_cache(4096))
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True))
-    assert {one.name for one in found} >= {"turn_and_store", "attend_splits", "verdict_kernel"}
+    assert {one.name for one in found} >= {"turn_and_store", "attend_splits", "accept_kernel"}
     assert not [str(one) for one in found if not one.fits]

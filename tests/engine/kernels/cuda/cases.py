@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cuda.around import Around, Norm, Product
 from engine.kernels.cuda.dispatch import Weight
+from engine.kernels.cuda.fusion import Fusion, Norm, Product
 from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
 from engine.kernels.cuda.product_tiles import Kind, Tile
 
@@ -23,7 +23,7 @@ DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32, "nf4": 64}
 class Case:
     kind: Kind
     weight: Weight
-    around: Around
+    fusion: Fusion
     tile: Tile
     width: int
     out: int
@@ -33,14 +33,14 @@ class Case:
         from engine.kernels.cuda import products
 
         made: Product = getattr(products, CLASSES[self.kind])(
-            weight_on(device, self.weight), around_on(device, self.around), tile
+            weight_on(device, self.weight), fusion_on(device, self.fusion), tile
         )
         return made
 
     def reference(self) -> Product:
         if isinstance(self.weight, int8.Int8Weight):
-            return Int8Reference(self.weight, self.around)
-        return FloatReference(self.weight, self.around)
+            return Int8Reference(self.weight, self.fusion)
+        return FloatReference(self.weight, self.fusion)
 
     def rows(self, count: int, dtype: torch.dtype, seed: int = 2) -> torch.Tensor:
         """Rows of very different size: (count, width)."""
@@ -60,9 +60,9 @@ def weight_on(device: torch.device, weight: Weight) -> Weight:
     return weight.to(device)
 
 
-def around_on(device: torch.device, around: Around) -> Around:
-    norm = around.norm and Norm(around.norm.weight.to(device), around.norm.epsilon)
-    return Around(norm, None if around.bias is None else around.bias.to(device), around.gated)
+def fusion_on(device: torch.device, fusion: Fusion) -> Fusion:
+    norm = fusion.norm and Norm(fusion.norm.weight.to(device), fusion.norm.epsilon)
+    return Fusion(norm, None if fusion.bias is None else fusion.bias.to(device), fusion.gated)
 
 
 def small_tile(kind: Kind, width: int, splits: int) -> Tile:
@@ -80,7 +80,7 @@ def make(
     """A product of ``out`` results; NF4 needs a ``width`` of whole groups."""
     generator = torch.Generator().manual_seed(seed)
     outputs = 2 * out if gated else out
-    around = Around(
+    fusion = Fusion(
         Norm((1 + 0.1 * torch.randn(width, generator=generator)).bfloat16(), 1e-5)
         if norm
         else None,
@@ -92,7 +92,7 @@ def make(
         "bf16": torch.Tensor.bfloat16, "int8": int8.quantise, "nf4": nf4.quantise
     }  # fmt: skip
     weight = quantise[kind](floats)
-    return Case(kind, weight, around, small_tile(kind, width, splits), width, out)
+    return Case(kind, weight, fusion, small_tile(kind, width, splits), width, out)
 
 
 def near(found: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -13,10 +13,10 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
 from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
-from engine.kernels.cuda.cut import truncated_reference
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling import distribute, weights_reference
 from engine.kernels.cuda.state import Distribution, Scratch, State
-from engine.kernels.cuda.verdict import Rule
+from engine.kernels.cuda.truncation import truncated_reference
 from engine.noise import Stream, uniform
 from engine.request import MAX_ROWS, AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
@@ -120,7 +120,9 @@ def packed(allowed: Tensor) -> Tensor:
 
 
 def on_host(distribution: Distribution) -> Distribution:
-    return Distribution(distribution.weights.cpu(), distribution.cut.cpu(), distribution.mass.cpu())
+    return Distribution(
+        distribution.weights.cpu(), distribution.threshold.cpu(), distribution.mass.cpu()
+    )
 
 
 def logits_like(kind: str, rows: int, vocabulary: int, seed: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The verdict kernel against the rules of ``engine.decoding.acceptance``, with the kernels' noise."""
+"""The acceptance kernel against the rules of ``engine.decoding.acceptance``, with the kernels' noise."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.stats import chisquare
 pytest.importorskip("triton")
 
 from engine.kernels.cuda.acceptance import draft, draw_reference
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling import distribute
 from engine.kernels.cuda.state import Distribution, State
-from engine.kernels.cuda.verdict import Rule
 from engine.noise import Stream
 from engine.request import MAX_DEPTH, Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host
@@ -41,7 +41,7 @@ def tempted(logits: torch.Tensor, drafted: list[int], by: float) -> torch.Tensor
     sampled=st.booleans(),
     cut=st.sampled_from([{}, {"top_k": 4, "top_p": 0.9}, {"min_p": 0.1, "presence_penalty": 0.5}]),
 )
-def test_a_verdict_is_that_of_the_torch_rule(
+def test_a_round_is_judged_as_by_the_torch_rule(
     rule: Rule, depth: int, vocabulary: int, seed: int, sampled: bool, cut: dict[str, float]
 ) -> None:
     """Token for token, for the very noise; the rules themselves are enumerated exactly elsewhere."""

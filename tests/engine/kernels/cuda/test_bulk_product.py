@@ -12,22 +12,22 @@ from engine.kernels.cuda import bulk_product
 from engine.kernels.cuda.bulk_product import BulkProduct
 from engine.kernels.cuda.product_reference import rounded
 from engine.kernels.cuda.product_tiles import Kind
-from tests.engine.kernels.cuda.cases import KINDS, around_on, make, weight_on
+from tests.engine.kernels.cuda.cases import KINDS, fusion_on, make, weight_on
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("around", ["nothing", "all"])
+@pytest.mark.parametrize("fusion", ["nothing", "all"])
 def test_many_rows_are_multiplied_as_few_are(
-    device: torch.device, kind: Kind, around: str, monkeypatch: pytest.MonkeyPatch
+    device: torch.device, kind: Kind, fusion: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts, with a gate's halves in different ones."""
     monkeypatch.setattr(bulk_product, "PART", 64)
-    full = around == "all"
+    full = fusion == "all"
     case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
     x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
-    product = BulkProduct(weight_on(device, case.weight), around_on(device, case.around))
+    product = BulkProduct(weight_on(device, case.weight), fusion_on(device, case.fusion))
     found = product(x.to(device), residual.to(device)).cpu().float()
     expected = case.reference()(x, residual).float()
     assert float((found - expected).norm() / expected.norm()) < 0.01

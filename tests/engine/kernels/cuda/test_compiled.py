@@ -31,11 +31,11 @@ from engine.kernels.cuda import (
     rotary_kernel,
     sampling,
 )
-from engine.kernels.cuda.around import Around, Norm
+from engine.kernels.cuda.acceptance_kernel import Rule
+from engine.kernels.cuda.fusion import Fusion, Norm
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.product_tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.state import Distribution, Scratch, State
-from engine.kernels.cuda.verdict import Rule
 from engine.machine.devices import FP8_CAPABILITY
 from engine.request import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -47,8 +47,8 @@ KERNELS = (
     (norm_kernel, "normalise_rows"),
     (nf4_widen, "widen_kernel"),
     (rotary_kernel, "turn_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "cut_kernel")),
-    (acceptance, "verdict_kernel"),
+    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
+    (acceptance, "accept_kernel"),
     (clock, "stamp_kernel"),
 )
 META = torch.device("meta")
@@ -60,7 +60,7 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
 
 
 def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
-    """``full``: the most that can stand around a product, and the most splits.
+    """``full``: the most that can be fused with a product, and the most splits.
 
     ``head``: a norm in front, and rows and results in float32.
     """
@@ -68,18 +68,18 @@ def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     tile = choose_tile(out, width, kind)
     if full:
         tile = replace(tile, splits=MOST_SPLITS, span=width // MOST_SPLITS)
-    around = Around(Norm(empty(width), 1e-5), empty(out), gated=True) if full else Around()
+    fusion = Fusion(Norm(empty(width), 1e-5), empty(out), gated=True) if full else Fusion()
     if head:
-        around = Around(Norm(empty(width), 1e-5))
+        fusion = Fusion(Norm(empty(width), 1e-5))
     made: Any
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
-        made = products.Int8Product(weight, around, tile)
+        made = products.Int8Product(weight, fusion, tile)
     elif kind == "nf4":
         packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
-        made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), around, tile)
+        made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), fusion, tile)
     else:
-        made = products.Bf16Product(empty(out, width), around, tile)
+        made = products.Bf16Product(empty(out, width), fusion, tile)
     rows = empty(MAX_ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
     made(rows, empty(MAX_ROWS, out // 2) if full else None)
 

@@ -11,7 +11,8 @@ import pytest
 from tests.support.places import ROOT
 
 PLAIN = """
-    around attention bulk_product choose kv_cache norm places product_reference product_tiles rotary state
+    attention availability bulk_product dispatch fusion kv_cache norm product_reference product_tiles
+    rotary state
 """.split()
 
 
@@ -24,7 +25,7 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
         "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
-        "print(choose.choose(weight)(torch.ones(1, 3)).tolist())"
+        "print(dispatch.make_product(weight)(torch.ones(1, 3)).tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.kernels.cpu import int8
 from engine.kernels.cuda import dispatch, product_reference
-from engine.kernels.cuda.around import PLAIN, Around, Norm
 from engine.kernels.cuda.dispatch import make_product
+from engine.kernels.cuda.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.product_tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
@@ -131,7 +131,7 @@ def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
 def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
     """The factor is taken out of the product; what is left are roundings."""
     case = make("bf16", 30, 256, 1, norm=True)
-    x, norm = case.rows(5, torch.bfloat16), case.around.norm
+    x, norm = case.rows(5, torch.bfloat16), case.fusion.norm
     assert norm is not None
     normed = torch.rms_norm(x, (256,), norm.weight, norm.epsilon)
     plain = product_reference.FloatReference(case.weight, PLAIN)(normed).float()  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
 @kinds
 def test_without_a_gpu_the_reference_multiplies(kind: Kind) -> None:
     case = make(kind, 4, 64, 1)
-    assert type(make_product(case.weight, case.around)) is type(case.reference())
+    assert type(make_product(case.weight, case.fusion)) is type(case.reference())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -162,5 +162,5 @@ def test_weights_that_are_no_bf16_are_not_rounded(
 
 
 def test_surroundings_need_nothing() -> None:
-    assert Around() == PLAIN
+    assert Fusion() == PLAIN
     assert Norm(torch.ones(1), 1e-5).epsilon == 1e-5

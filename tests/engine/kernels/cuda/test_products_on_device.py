@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cuda.around import Product
 from engine.kernels.cuda.dispatch import make_product
+from engine.kernels.cuda.fusion import Product
 from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
 from engine.kernels.cuda.product_tiles import Kind
-from tests.engine.kernels.cuda.cases import KINDS, Case, around_on, make, near, weight_on
+from tests.engine.kernels.cuda.cases import KINDS, Case, fusion_on, make, near, weight_on
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 
 pytestmark = [
@@ -25,7 +25,7 @@ shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def both(case: Case) -> tuple[Product, Product]:
-    product = make_product(weight_on(DEVICE, case.weight), around_on(DEVICE, case.around))
+    product = make_product(weight_on(DEVICE, case.weight), fusion_on(DEVICE, case.fusion))
     assert not isinstance(product, FloatReference | Int8Reference)
     return product, case.reference()
 

@@ -16,7 +16,7 @@ from engine import noise
 from engine.decoding.sampling import truncated
 from engine.errors import ModelError
 from engine.kernels.cuda import arithmetic
-from engine.kernels.cuda.verdict import Rule
+from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.request import MAX_ROWS, Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples
@@ -72,7 +72,7 @@ def test_noise_and_powers_have_the_bits_of_their_torch_twins(seed: int, position
 def test_a_distribution_has_the_bits_of_its_torch_twin(
     sampling: Sampling, kind: str, rows: int, vocabulary: int, masked: bool, seed: int
 ) -> None:
-    """Penalties by the engine's sampler, cuts by sorting: the same weights, cut and mass."""
+    """Penalties by the engine's sampler, truncation by sorting: the same weights, threshold and mass."""
     prompt, output = [0, seed % vocabulary], [(seed * 7) % vocabulary, 0]
     bench = Bench(sampling, seed, vocabulary, prompt, output)
     logits = logits_like(kind, rows, vocabulary, seed)
@@ -86,21 +86,21 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
     found = on_host(bench.distribute(logits, drafted, allowed))
     expected = bench.expected(logits, drafted, allowed)
     assert torch.equal(found.weights, expected.weights)
-    assert torch.equal(found.cut, expected.cut)
+    assert torch.equal(found.threshold, expected.threshold)
     assert torch.equal(found.mass, expected.mass)
 
 
 @pytest.mark.parametrize(
-    "cuts",
+    "truncation",
     [{"top_k": 5}, {"top_p": 0.8}, {"min_p": 0.05}, {"top_k": 40, "top_p": 0.9, "min_p": 0.02}],
     ids=str,
 )
 @pytest.mark.parametrize("kind", ["ordinary", "tied"])
 def test_the_kept_tokens_are_those_of_the_engines_sampling(
-    kind: str, cuts: dict[str, float]
+    kind: str, truncation: dict[str, float]
 ) -> None:
     """Against ``engine.decoding.sampling`` itself, ties and all; no border here lies within rounding."""
-    sampling = Sampling(temperature=0.7, **cuts)  # type: ignore[arg-type]
+    sampling = Sampling(temperature=0.7, **truncation)  # type: ignore[arg-type]
     bench = Bench(sampling, 0, 501, [0], [])
     logits = logits_like(kind, 2, 501, 4)
     found = on_host(bench.distribute(logits, [1])).dense()
@@ -121,7 +121,10 @@ def test_a_row_has_the_same_bits_alone_and_in_every_slot() -> None:
         beside[1::2] = row
         found = on_host(bench.distribute(beside, [1] * (rows - 1)))
         assert torch.equal(found.weights[1::2], alone.weights.expand(rows // 2, -1))
-        assert bool((found.cut[1::2] == alone.cut).all() & (found.mass[1::2] == alone.mass).all())
+        assert bool(
+            (found.threshold[1::2] == alone.threshold).all()
+            & (found.mass[1::2] == alone.mass).all()
+        )
 
 
 def test_a_second_round_finds_nothing_of_the_first() -> None:
@@ -131,7 +134,7 @@ def test_a_second_round_finds_nothing_of_the_first() -> None:
     first = on_host(bench.distribute(logits, [5]))
     bench.distribute(logits_like("flat", 2, 100, 2), [5])
     again = on_host(bench.distribute(logits, [5]))
-    assert torch.equal(first.cut, again.cut) and torch.equal(first.mass, again.mass)
+    assert torch.equal(first.threshold, again.threshold) and torch.equal(first.mass, again.mass)
     assert not bench.scratch.arrived.any()
 
 

@@ -14,9 +14,9 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cuda.arithmetic import exponential, noise_key, uniform
-from engine.kernels.cuda.arrival import arrived_last
-from engine.kernels.cuda.cut import MASS_ONE, mass_of
+from engine.kernels.cuda.last_program import arrived_last
 from engine.kernels.cuda.state import BLOCK
+from engine.kernels.cuda.truncation import MASS_ONE, mass_of
 from engine.noise import Stream
 from engine.request import MAX_ROWS
 
@@ -46,11 +46,11 @@ _NOT_FINITE, _NOTHING_ALLOWED = tl.constexpr(NOT_FINITE), tl.constexpr(NOTHING_A
 
 
 @triton.jit
-def _p_at(weights: tl.tensor, cuts: tl.tensor, masses: tl.tensor, row: tl.tensor,
+def _p_at(weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor, row: tl.tensor,
           token: tl.tensor, vocabulary: tl.tensor, live: tl.tensor) -> tl.tensor:  # fmt: skip
     """A token's probability in a row of a ``Distribution``; float32. Any shape."""
     w = tl.load(weights + row * vocabulary + token, live, other=0.0)
-    kept = w.to(tl.int32, bitcast=True) >= tl.load(cuts + row, live, other=0)
+    kept = w.to(tl.int32, bitcast=True) >= tl.load(thresholds + row, live, other=0)
     return tl.where(kept, tl.div_rn(w, tl.load(masses + row, live, other=1.0)), 0.0)
 
 
@@ -63,12 +63,12 @@ def _scale_on(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def _draft_p_at(
-    q_weights: tl.tensor, q_cuts: tl.tensor, q_masses: tl.tensor, row: tl.tensor,
+    q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, row: tl.tensor,
     token: tl.tensor, vocabulary: tl.tensor, live: tl.tensor, HAS_Q: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """What the draft gave its own token; 1 where it drafts without chance."""
-    if HAS_Q:  # noqa: SIM108
-        q = _p_at(q_weights, q_cuts, q_masses, row, token, vocabulary, live)
+    if HAS_Q:
+        q = _p_at(q_weights, q_thresholds, q_masses, row, token, vocabulary, live)
     else:
         q = live.to(tl.float32)
     return q
@@ -76,16 +76,16 @@ def _draft_p_at(
 
 @triton.jit
 def _scale_before(
-    row: tl.tensor, drafted: tl.tensor, weights: tl.tensor, cuts: tl.tensor, masses: tl.tensor,
-    q_weights: tl.tensor, q_cuts: tl.tensor, q_masses: tl.tensor, vocabulary: tl.tensor,
+    row: tl.tensor, drafted: tl.tensor, weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor,
+    q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, vocabulary: tl.tensor,
     HAS_Q: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """``block_scales`` of the tokens drafted before a row; float64."""
     scale = tl.full([], 1.0, tl.float64)
     for node in range(0, row):
         x = tl.load(drafted + node)
-        p = _p_at(weights, cuts, masses, node, x, vocabulary, x >= 0)
-        q = _draft_p_at(q_weights, q_cuts, q_masses, node, x, vocabulary, x >= 0, HAS_Q)
+        p = _p_at(weights, thresholds, masses, node, x, vocabulary, x >= 0)
+        q = _draft_p_at(q_weights, q_thresholds, q_masses, node, x, vocabulary, x >= 0, HAS_Q)
         scale = _scale_on(scale, p, q)
     return scale
 
@@ -99,7 +99,7 @@ def _race(noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> tl.tensor:
 
 
 @triton.jit(do_not_specialize=["depth", "first"])
-def verdict_kernel(
+def accept_kernel(
     vocabulary: tl.tensor,
     depth: tl.tensor,
     first: tl.tensor,
@@ -107,10 +107,10 @@ def verdict_kernel(
     drafted: tl.tensor,
     seen: tl.tensor,
     weights: tl.tensor,
-    cuts: tl.tensor,
+    thresholds: tl.tensor,
     masses: tl.tensor,
     q_weights: tl.tensor,  # unused without HAS_Q, as the next two
-    q_cuts: tl.tensor,
+    q_thresholds: tl.tensor,
     q_masses: tl.tensor,
     peaks: tl.tensor,
     peak_tokens: tl.tensor,
@@ -131,7 +131,7 @@ def verdict_kernel(
     if RULE != _GREEDY:
         tokens = block * _BLOCK + tl.arange(0, _BLOCK)
         inside = tokens < vocabulary
-        p = _p_at(weights, cuts, masses, row + tokens * 0, tokens, vocabulary, inside)
+        p = _p_at(weights, thresholds, masses, row + tokens * 0, tokens, vocabulary, inside)
         rest = p
         stream = tl.full([], STREAM, tl.uint64)
         if RULE >= _REJECTION:  # noqa: SIM102 (one is known to the compiler)
@@ -140,13 +140,19 @@ def verdict_kernel(
                 token = tl.load(drafted + row)
                 if HAS_Q:
                     q = _p_at(
-                        q_weights, q_cuts, q_masses, row + tokens * 0, tokens, vocabulary, inside
+                        q_weights,
+                        q_thresholds,
+                        q_masses,
+                        row + tokens * 0,
+                        tokens,
+                        vocabulary,
+                        inside,
                     )
                 else:
                     q = (tokens == token).to(tl.float32)
                 if RULE == _BLOCK_RULE:
                     scale = _scale_before(
-                        row, drafted, weights, cuts, masses, q_weights, q_cuts, q_masses,
+                        row, drafted, weights, thresholds, masses, q_weights, q_thresholds, q_masses,
                         vocabulary, HAS_Q,
                     )  # fmt: skip
                     rest = rest * scale.to(tl.float32)
@@ -172,8 +178,8 @@ def verdict_kernel(
             tl.store(winners + spare, 0)
     if arrived_last(done, tl.num_programs(0) * tl.num_programs(1)):
         _conclude(
-            vocabulary, depth, first, numbers, drafted, seen, weights, cuts, masses, q_weights,
-            q_cuts, q_masses, peaks, peak_tokens, times, winners, residuals, out,
+            vocabulary, depth, first, numbers, drafted, seen, weights, thresholds, masses, q_weights,
+            q_thresholds, q_masses, peaks, peak_tokens, times, winners, residuals, out,
             RULE, HAS_Q, DRAFTING, BLOCKS,
         )  # fmt: skip
 
@@ -194,13 +200,13 @@ def _drawn(
 @triton.jit
 def _conclude(
     vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, numbers: tl.tensor,
-    drafted: tl.tensor, seen: tl.tensor, weights: tl.tensor, cuts: tl.tensor, masses: tl.tensor,
-    q_weights: tl.tensor, q_cuts: tl.tensor, q_masses: tl.tensor, peaks: tl.tensor,
+    drafted: tl.tensor, seen: tl.tensor, weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor,
+    q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, peaks: tl.tensor,
     peak_tokens: tl.tensor, times: tl.tensor, winners: tl.tensor, residuals: tl.tensor,
     out: tl.tensor, RULE: tl.constexpr, HAS_Q: tl.constexpr, DRAFTING: tl.constexpr,
     BLOCKS: tl.constexpr,
 ) -> None:  # fmt: skip
-    """The verdict, from what all programs left; run by one of them."""
+    """The round, from what all programs left; run by one of them."""
     rows = tl.arange(0, _ROWS)
     nodes = rows < depth
     blocks = tl.cdiv(vocabulary, _BLOCK)
@@ -210,8 +216,8 @@ def _conclude(
     all_peaks = tl.load(peaks + at, there, other=float("-inf"))
     highest, block = tl.max(all_peaks, 1, return_indices=True, return_indices_tie_break_left=True)
     chain = tl.load(drafted + rows, nodes, other=0)
-    p = _p_at(weights, cuts, masses, rows, chain, vocabulary, nodes)
-    q = _draft_p_at(q_weights, q_cuts, q_masses, rows, chain, vocabulary, nodes, HAS_Q)
+    p = _p_at(weights, thresholds, masses, rows, chain, vocabulary, nodes)
+    q = _draft_p_at(q_weights, q_thresholds, q_masses, rows, chain, vocabulary, nodes, HAS_Q)
     if RULE == _GREEDY:
         choices = tl.load(peak_tokens + rows * blocks + block, rows <= depth, other=0)
     else:
@@ -252,7 +258,7 @@ def _conclude(
     used = rows <= count
     broken = tl.max((used & (highest == float("inf"))).to(tl.int32), 0)
     empty = tl.max((used & (highest == float("-inf"))).to(tl.int32), 0)
-    following_p = _p_at(weights, cuts, masses, count, following, vocabulary, count >= 0)
+    following_p = _p_at(weights, thresholds, masses, count, following, vocabulary, count >= 0)
     tl.store(out, tl.where(broken != 0, _NOT_FINITE, empty * _NOTHING_ALLOWED))
     tl.store(out + 1, count)
     tl.store(out + 2, following_p.to(tl.int32, bitcast=True))

@@ -1,4 +1,4 @@
-"""What is done before and after a product in the same launch; fixed for one weight."""
+"""What is fused with a product: done before and after it in the same launch. Fixed for one weight."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Norm:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Fusion:
     """``norm`` is applied to the rows, ``bias (out,)`` added to the product.
 
     ``gated``: the weight holds a gate's outputs and as many others, the gate's first (SwiGLU, Shazeer
@@ -29,7 +29,7 @@ class Around:
     gated: bool = False
 
 
-PLAIN = Around()
+PLAIN = Fusion()
 
 
 class Product(Protocol):

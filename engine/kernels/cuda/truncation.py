@@ -1,13 +1,13 @@
-"""Where top-k, top-p and min-p cut a row, without a sort: the second launch of a round.
+"""Where top-k, top-p and min-p truncate a row, without a sort: the second launch of a round.
 
-``cut_kernel`` makes weights w = exp(x - max), and the last program of a row to finish finds the
+``truncate_kernel`` makes weights w = exp(x - max), and the last program of a row to finish finds the
 smallest weight that is left.
 
 Both top-k and top-p keep from the smallest value v on for which what lies strictly above v has not
 reached a limit: k tokens, or the share top-p of the mass. So one search serves both: a histogram
 of 2,048 bins, filled by all programs of the row, tells the bin; the weights in it are gathered, and
-the bits of v are found by halving. Cuts are by value, as in ``decoding/sampling.py``: equal tokens stay
-or go together.
+the bits of v are found by halving. Truncation is by value, as in ``decoding/sampling.py``: equal tokens
+stay or go together.
 
 Mass is summed in integers, 2^44 to the weight 1. Integer sums have no order, so neither the number
 of rows nor the order in which programs finish can change a bit, and torch makes the same sums.
@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.arithmetic import exp
-from engine.kernels.cuda.arrival import arrived_last
+from engine.kernels.cuda.last_program import arrived_last
 from engine.kernels.cuda.state import BINS, BLOCK, Distribution
 from engine.request import Sampling
 
@@ -31,7 +31,7 @@ _STEP = tl.constexpr(4096)
 _BIN_SHIFT = tl.constexpr(17)
 _BIN_WIDTH = tl.constexpr(1 << 17)
 _TOP_BIN = tl.constexpr(0x3F800000 >> 17)
-CUT_WARPS = 16
+TRUNCATION_WARPS = 16
 """With 8 the compiler spills on sm_90 and sm_120 (Triton 3.9)."""
 MASS_ONE = 2.0**44
 """The mass of weight 1: a quarter of a million of them still fit 63 bits."""
@@ -119,44 +119,46 @@ def _threshold(
 
 
 @triton.jit
-def _mass_from(weights: tl.tensor, vocabulary: tl.tensor, cut: tl.tensor) -> tl.tensor:
-    """Mass of the weights whose bits reach ``cut``; int64."""
+def _mass_from(weights: tl.tensor, vocabulary: tl.tensor, threshold: tl.tensor) -> tl.tensor:
+    """Mass of the weights whose bits reach ``threshold``; int64."""
     total = tl.zeros([_STEP], tl.int64)
     for start in range(0, vocabulary, _STEP):
         tokens = start + tl.arange(0, _STEP)
         w = tl.load(weights + tokens, tokens < vocabulary, other=0.0)
-        kept = w.to(tl.int32, bitcast=True) >= cut
+        kept = w.to(tl.int32, bitcast=True) >= threshold
         total += tl.where(kept, mass_of(w), 0)
     return tl.sum(total, 0)
 
 
 @triton.jit
-def _cut(
+def _smallest_kept(
     numbers: tl.tensor, settings: tl.tensor, bins: tl.tensor, rows: tl.tensor,
     weights: tl.tensor, found: tl.tensor, gathered: tl.tensor, vocabulary: tl.tensor,
     total: tl.tensor,
 ) -> tl.tensor:  # fmt: skip
     """What top-k, top-p and min-p leave of one row: bits of the smallest weight, and the mass."""
     top_k, top_p = tl.load(numbers + 2), tl.load(settings + 1)
-    cut = tl.zeros([], tl.int32)
+    threshold = tl.zeros([], tl.int32)
     mass = total
     if (top_k > 0) & (top_k < vocabulary):
-        cut = _threshold(bins, weights, found, gathered, vocabulary, top_k, False)
-        mass = _mass_from(weights, vocabulary, cut)
+        threshold = _threshold(bins, weights, found, gathered, vocabulary, top_k, False)
+        mass = _mass_from(weights, vocabulary, threshold)
     if top_p < 1:
         limit = tl.ceil(mass.to(tl.float64) * top_p).to(tl.int64)
         mass_bins = bins + rows * _BINS
         held = _threshold(mass_bins, weights, found, gathered, vocabulary, limit, True)
-        cut = tl.maximum(cut, held)
+        threshold = tl.maximum(threshold, held)
     # The likeliest weighs 1, so its share min-p is min-p.
-    cut = tl.maximum(cut, tl.load(settings + 2).to(tl.float32).to(tl.int32, bitcast=True))
-    if cut > 0:
-        mass = _mass_from(weights, vocabulary, cut)
-    return cut, mass
+    threshold = tl.maximum(
+        threshold, tl.load(settings + 2).to(tl.float32).to(tl.int32, bitcast=True)
+    )
+    if threshold > 0:
+        mass = _mass_from(weights, vocabulary, threshold)
+    return threshold, mass
 
 
 @triton.jit
-def cut_kernel(
+def truncate_kernel(
     vocabulary: tl.tensor,
     numbers: tl.tensor,
     settings: tl.tensor,
@@ -167,11 +169,11 @@ def cut_kernel(
     found: tl.tensor,
     gathered: tl.tensor,
     arrived: tl.tensor,
-    cuts: tl.tensor,  # int32 (rows,), written
+    thresholds: tl.tensor,  # int32 (rows,), written
     masses: tl.tensor,  # float32 (rows,), written
     BLOCKS: tl.constexpr,  # a power of two, no less than the programs of a row
 ) -> None:
-    """Weights, and where the row is cut; grid (rows, blocks)."""
+    """Weights, and the least of each row that is kept; grid (rows, blocks)."""
     row, block, rows = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
     blocks = tl.num_programs(1)
     each = tl.arange(0, BLOCKS)
@@ -190,30 +192,30 @@ def cut_kernel(
     if tl.load(settings + 1) < 1:
         tl.atomic_add(at + rows * _BINS, mass, inside & (mass > 0), sem="relaxed")
     if arrived_last(arrived + row, blocks):
-        bits, kept = _cut(
+        bits, kept = _smallest_kept(
             numbers, settings, bins + row * _BINS, rows, weights + row * vocabulary,
             found + row * vocabulary, gathered + row, vocabulary, tl.load(totals + row),
         )  # fmt: skip
-        tl.store(cuts + row, bits)
+        tl.store(thresholds + row, bits)
         # Only a row that is refused has no mass; it must not make NaN of what is read beside it.
         tl.store(masses + row, tl.where(kept > 0, kept.to(tl.float32) * (1.0 / _MASS_ONE), 1.0))
 
 
 def truncated_reference(weights: Tensor, sampling: Sampling) -> Distribution:
-    """The cuts that ``cut_kernel`` makes, by sorting; ``weights`` float32 (rows, vocabulary)."""
-    cuts = [_cut_reference(row, sampling) for row in weights]
+    """What ``truncate_kernel`` leaves, by sorting; ``weights`` float32 (rows, vocabulary)."""
+    thresholds = [_smallest_kept_reference(row, sampling) for row in weights]
     masses = [
-        _mass_reference(row[row.view(torch.int32) >= cut]).sum()
-        for row, cut in zip(weights, cuts, strict=True)
+        _mass_reference(row[row.view(torch.int32) >= threshold]).sum()
+        for row, threshold in zip(weights, thresholds, strict=True)
     ]
     return Distribution(
         weights,
-        torch.tensor(cuts, dtype=torch.int32),
+        torch.tensor(thresholds, dtype=torch.int32),
         torch.stack(masses).float() / MASS_ONE,
     )
 
 
-def _cut_reference(row: Tensor, sampling: Sampling) -> int:
+def _smallest_kept_reference(row: Tensor, sampling: Sampling) -> int:
     ranked = row.sort(descending=True).values
     smallest = ranked.new_tensor(0.0)
     if 0 < sampling.top_k < len(row):

@@ -24,5 +24,5 @@ def sample(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
     rows, vocabulary = weights.shape
     weights = weights.contiguous()
     tokens = (ctypes.c_int64 * rows)()
-    library.race(weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens)
+    library.sample(weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens)
     return list(tokens)
