@@ -57,7 +57,7 @@ class LstmTrainer(UnrolledTrainer):
         parts = self._speculator
         return LstmHead(
             projects=list(parts.projs),
-            table=parts.forget_emb.weight,
+            embedding=parts.forget_emb.weight,
             cell_norm=parts.cell_ln.norm,
             state_norm=parts.state_ln.norm,
             output=partial(F.linear, weight=parts.head.weight),

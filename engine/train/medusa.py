@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from engine.drafting.heads.eager import EagerArithmetic
+from engine.drafting.heads.medusa import residual
 from engine.models.hidden_states import NORMED, Tap
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
@@ -26,7 +27,7 @@ _DECAY = 0.8
 
 @dataclass(frozen=True, slots=True)
 class MedusaShape:
-    """``heads`` tokens drafted at once; ``layers`` residual blocks before each output matrix."""
+    """``heads`` tokens drafted at once; ``layers`` residual layers before each output matrix."""
 
     heads: int = 3
     layers: int = 1
@@ -41,20 +42,20 @@ class MedusaHeads(nn.Module):
         for head in range(shape.heads):
             parts: list[nn.Module] = []
             for _ in range(shape.layers):
-                block = nn.Module()
-                block.linear = nn.Linear(width, width)
-                nn.init.zeros_(block.linear.weight)  # the block begins as the identity
-                nn.init.zeros_(block.linear.bias)
-                parts.append(block)
+                layer = nn.Module()
+                layer.linear = nn.Linear(width, width)
+                nn.init.zeros_(layer.linear.weight)  # the layer begins as the identity
+                nn.init.zeros_(layer.linear.bias)
+                parts.append(layer)
             last = nn.Linear(width, output.shape[0], bias=False)
             last.weight.data.copy_(output)
             self.add_module(str(head), nn.ModuleList([*parts, last]))
 
     def states(self, head: int, hidden: Tensor) -> Tensor:
-        """(rows, hidden) behind the residual blocks: x + SiLU(W x + b)."""
-        *blocks, _ = self.get_submodule(str(head)).children()
-        for block in blocks:
-            hidden = hidden + F.silu(block.get_submodule("linear")(hidden))
+        """(rows, hidden) behind the residual layers: x + SiLU(W x + b)."""
+        *layers, _ = self.get_submodule(str(head)).children()
+        for layer in layers:
+            hidden = residual(EagerArithmetic(), layer.get_submodule("linear"), hidden)
         return hidden
 
     def output(self, head: int) -> Tensor:

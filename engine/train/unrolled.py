@@ -18,7 +18,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from engine.drafting.heads.eager import EagerArithmetic
 from engine.drafting.heads.mlp import Norm, State
+from engine.drafting.heads.operations import Arithmetic
 from engine.models.hidden_states import NORMED, Tap
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss
@@ -30,9 +32,11 @@ from engine.train.windows import Window
 class Recurrence(Protocol):
     """What a speculator's head computes up to its output matrix; here with weights that are trained."""
 
-    def start(self, normed: Tensor) -> State: ...
+    def start(self, ops: Arithmetic, normed: Tensor) -> State: ...
 
-    def advance(self, state: State, token: int | Tensor, step: int) -> State: ...
+    def table(self, step: int) -> Tensor: ...
+
+    def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State: ...
 
 
 class Affine(nn.Module):
@@ -100,13 +104,13 @@ class UnrolledTrainer(ABC):
 
     def loss(self, window: Window) -> Loss:
         pairs = window.pairs(ahead=self._steps)  # goals that every step has a place to draft from
-        recurrence = self.recurrence()
-        state = recurrence.start(window.features[NORMED].flatten(0, 1))
+        recurrence, ops = self.recurrence(), EagerArithmetic()
+        state = recurrence.start(ops, window.features[NORMED].flatten(0, 1))
         states = []
         for step in range(self._steps):
             # What wraps around at the end of a row, no goal refers to.
             token = window.tokens.roll(-(step + 1), dims=1).flatten()
-            state = recurrence.advance(state, token, step)
+            state = recurrence.advance(ops, state, recurrence.table(step)[token], step)
             states.append(state[0][pairs.goals - (step + 1)])
         goal = _Repeated.of(self._origin.teacher(window, pairs), self._steps)
         total = head_loss(torch.stack(states, dim=1).flatten(0, 1), self.output(), goal)

@@ -7,26 +7,35 @@ each, so that a new kind cannot go untested.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
+import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.decoding.target import Target
 from engine.drafting import heads
+from engine.drafting.heads import executors
 from engine.drafting.heads.base import Head, TargetShape
+from engine.drafting.heads.block import BlockDraft, BlockHead
+from engine.drafting.heads.eager import Eager
+from engine.drafting.heads.operations import tokens
 from engine.drafting.heads.products import Products
+from engine.drafting.heads.stateless import StatelessHead
 from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import TappableModel
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.hidden_states import NORMED
+from engine.models.hidden_states import NORMED, Backbone
 
+EAGER = Eager(cast(Backbone, None))
+"""Torch's executor without a target, for heads that need nothing of it but a hidden state."""
 PICKLE = "medusa_lm_head.pt"
 _RIDGE, _SHARPNESS = 1e-2, 20.0
 
@@ -72,6 +81,32 @@ def write_head(
     return folder
 
 
+@contextmanager
+def in_torch() -> Iterator[None]:
+    """Proposers that are made meanwhile compute their heads in torch, also where these are compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "Recorded", Eager)
+        yield
+
+
+def logits_behind(head: StatelessHead, normed: Tensor, chain: Sequence[int]) -> Tensor:
+    """(steps, vocabulary): the logits of a step behind each token of ``chain``, in torch.
+
+    ``normed (hidden,)`` is the target's hidden state of the token before.
+    """
+    held = tokens(len(chain))
+    held[:] = list(chain)
+    steps = head.draft(EAGER, held, normed[None])
+    return torch.cat([next(steps) for _ in chain])
+
+
+def block_pass(head: BlockHead, target: Backbone, pending: int) -> BlockDraft:
+    """A draft in torch behind all that ``target`` has read, with its states and logits."""
+    drafts = BlockDraft(head, Eager(target))
+    drafts.begin(0, target.length, pending, head.shape.depth).logits(0)
+    return drafts
+
+
 def noise(generator: torch.Generator, *shape: int) -> Tensor:
     """A weight that neither shrinks nor grows what it multiplies."""
     drawn = torch.randn(shape, generator=generator)
@@ -79,20 +114,20 @@ def noise(generator: torch.Generator, *shape: int) -> Tensor:
 
 
 def medusa(
-    target: TargetShape, *, count: int = 3, blocks: int = 1, seed: int = 0
+    target: TargetShape, *, count: int = 3, layers: int = 1, seed: int = 0
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and random tensors in FasterDecoding's layout."""
     generator, width = torch.Generator().manual_seed(seed), target.hidden
     tensors = {}
     for head in range(count):
-        for block in range(blocks):
-            tensors[f"{head}.{block}.linear.weight"] = noise(generator, width, width)
-            tensors[f"{head}.{block}.linear.bias"] = noise(generator, width)
-        tensors[f"{head}.{blocks}.weight"] = noise(generator, target.vocabulary, width)
+        for layer in range(layers):
+            tensors[f"{head}.{layer}.linear.weight"] = noise(generator, width, width)
+            tensors[f"{head}.{layer}.linear.bias"] = noise(generator, width)
+        tensors[f"{head}.{layers}.weight"] = noise(generator, target.vocabulary, width)
     config = {
         "base_model_name_or_path": target.folder.name,
         "medusa_num_heads": count,
-        "medusa_num_layers": blocks,
+        "medusa_num_layers": layers,
     }
     return config, tensors
 

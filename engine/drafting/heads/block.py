@@ -16,6 +16,7 @@ Checked against the sources named above, not against published weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Self
@@ -31,64 +32,18 @@ from engine.drafting.heads.block_layout import (
     parameters,
     read_shape,
 )
+from engine.drafting.heads.decoder_layer import decoder_layer, norm
+from engine.drafting.heads.operations import Draft, Memory, Operations, tokens
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
-from engine.models.activations import Activation, activation
+from engine.kernels.native.program import Number, Rows, Tokens
+from engine.models.activations import activation
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Backbone, Tap, joined
-from engine.models.rotation import rotations, side_by_side
+from engine.models.hidden_states import Tap, joined
+from engine.models.rotation import side_by_side
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer, make_norm
-
-_FIRST_ROOM = 256
-_HEAD_ROWS = 16
-"""As many as a target's output head takes at once."""
-
-
-class ContextMemory:
-    """Keys and values of all layers for the text, and behind them those of a block; grows as they come.
-
-    keys, values (layers, kv_heads, room, head_dim) float32; turns (room, 1, head_dim / 2) complex.
-    """
-
-    def __init__(self, architecture: Architecture, device: torch.device) -> None:
-        a = self._architecture = architecture
-        self._device = device
-        self.keys = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim, device=device)
-        self.values = self.keys.clone()
-        self.turns = torch.zeros(0, 1, a.head_dim // 2, dtype=torch.complex64, device=device)
-
-    def write_text(self, start: int, keys: Tensor, values: Tensor) -> None:
-        """Stores (rows, layers, kv_heads, head_dim) of tokens from ``start`` on."""
-        end = start + len(keys)
-        self.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
-        self.values[:, :, start:end] = values.permute(1, 2, 0, 3)
-
-    def write_block(
-        self, layer: int, start: int, keys: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Stores (rows, kv_heads, head_dim) behind the text, which ends at ``start``; returns all.
-
-        The next block, or the text once it is longer, overwrites them.
-        """
-        end = start + len(keys)
-        self.keys[layer, :, start:end] = keys.transpose(0, 1)
-        self.values[layer, :, start:end] = values.transpose(0, 1)
-        return self.keys[layer, :, :end], self.values[layer, :, :end]
-
-    def reserve(self, rows: int) -> None:
-        """Makes room for ``rows`` in all, keeping what is there."""
-        held, a = self.keys.shape[2], self._architecture
-        if rows <= held:
-            return
-        room = max(_FIRST_ROOM, 1 << (rows - 1).bit_length())
-        more = torch.zeros(len(a.layers), a.kv_heads, room - held, a.head_dim, device=self._device)
-        self.keys = torch.cat([self.keys, more], dim=2)
-        self.values = torch.cat([self.values, more], dim=2)
-        rope = a.layers[0].rope
-        assert rope is not None
-        self.turns = rotations(rope, a.head_dim, room)[:, None].to(self._device)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,11 +57,6 @@ class MarkovHead:
         """(1, rank)."""
         return self.before[token : token + 1].float()
 
-    @torch.inference_mode()
-    def bias(self, token: int) -> Tensor:
-        """float32 (1, vocabulary): what ``token`` adds to the logits of the one behind it."""
-        return self.after(self.row(token))
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockHead:
@@ -118,7 +68,6 @@ class BlockHead:
     context: Linear
     key_norms: Tensor  # (layers, kv_heads, head_dim)
     layers: tuple[Layer, ...]
-    activation: Activation
     norm: RmsNorm
     markov: MarkovHead | None
     confidence_weight: Tensor | None  # (1, inputs)
@@ -157,6 +106,7 @@ class BlockHead:
         layers = tuple(load_layer(a, a.layers[0], at, kernels) for at in sources)
         pairs = [_keys_values(a, at, "weight") for at in sources]
         biases = [_keys_values(a, at, "bias") for at in sources] if a.qkv_bias else None
+        activation(a.activation)  # refuses one that is not known
         confidence = stored(CONFIDENCE[0]) if shape.confidence else None
         return cls(
             shape=shape,
@@ -165,7 +115,6 @@ class BlockHead:
             context=products.linear(torch.cat(pairs), torch.cat(biases) if biases else None),
             key_norms=torch.stack([_key_norm(a, layer) for layer in layers]),
             layers=layers,
-            activation=activation(a.activation),
             norm=make_norm(a, products.vector(stored("norm.weight"))),
             markov=_markov(stored, products) if shape.rank else None,
             confidence_weight=None if confidence is None else products.vector(confidence),
@@ -173,47 +122,37 @@ class BlockHead:
             device=products.device,
         )
 
-    def new_memory(self) -> ContextMemory:
-        return ContextMemory(self.shape.architecture, self.device)
+    def new_memory(self, ops: Operations) -> Memory:
+        """For the text, and behind it a block, which the next one or the text overwrites."""
+        return ops.new_memory(self.shape.architecture, self.device)
 
-    @torch.inference_mode()
-    def read(self, target: Backbone, memory: ContextMemory, start: int, end: int) -> None:
-        """Keeps the text's tokens ``start`` .. ``end - 1``, which the target has read."""
-        a = self.shape.architecture
-        memory.reserve(end + self.shape.block)
-        states = [target.features(tap, start, end) for tap in self.shape.read]
-        x = self.hidden_norm(self.fc(torch.cat(states, dim=1)))
-        made = self.context(x).view(end - start, len(a.layers), 2, a.kv_heads, a.head_dim)
-        keys = torch.rms_norm(made[:, :, 0], (a.head_dim,), None, a.epsilon) * self.key_norms
-        keys = _turned(keys, memory.turns[start:end, None])
-        memory.write_text(start, keys, made[:, :, 1])
+    def read(self, ops: Operations, memory: Memory, rows: Rows) -> None:
+        """Keeps keys and values of the text's tokens at ``rows``, which the target has read."""
+        x = ops.product(self.fc, ops.join(*(ops.features(tap, rows) for tap in self.shape.read)))
+        made = ops.product(self.context, norm(ops, self.hidden_norm, x))
+        ops.remember(made, memory, self.key_norms, self.shape.architecture.epsilon, rows)
 
-    @torch.inference_mode()
-    def states(self, target: Backbone, pending: int, memory: ContextMemory, start: int) -> Tensor:
-        """(depth, hidden): a normed row for each token to be drafted behind ``pending``.
+    def states(self, ops: Operations, memory: Memory, block: Tokens, rows: Rows) -> Tensor:
+        """(depth, hidden): a normed row for each token to be drafted.
 
-        ``start`` is the pending token's position; the text before it is in ``memory``.
+        ``block`` is the pending token and masks behind it; the text before ``rows`` is in ``memory``.
         """
-        shape, a = self.shape, self.shape.architecture
-        turned = a.heads + a.kv_heads
-        memory.reserve(start + shape.block)
-        turns = memory.turns[start : start + shape.block]
-        x = target.embed([pending, *[shape.mask] * (shape.block - 1)])
+        x = ops.embed(None, block, 0, rows)
         for number, layer in enumerate(self.layers):
-            qkv = layer.qkv(layer.attention_norm(x)).view(shape.block, -1, a.head_dim)
-            assert layer.qk_norm is not None
-            qk = torch.rms_norm(qkv[:, :turned], (a.head_dim,), None, a.epsilon) * layer.qk_norm
-            qk = _turned(qk, turns)
-            seen = memory.write_block(number, start, qk[:, a.heads :], qkv[:, turned:])
-            x = x + layer.output(_attend(qk[:, : a.heads], *seen))
-            gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=1)
-            x = x + layer.down(self.activation(gate) * up)
-        return self.norm(x[shape.first :])
+            normed = norm(ops, layer.attention_norm, x)
+            x = decoder_layer(
+                ops, self.shape.architecture, layer, normed, x, memory, number, rows, causal=False
+            )
+        return norm(ops, self.norm, x)[self.shape.first :]
 
-    def logits(self, target: Backbone, states: Tensor) -> Tensor:
-        """float32 (rows, vocabulary), without what the Markov head adds."""
-        parts = [target.logits(part) for part in states.split(_HEAD_ROWS)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+    def rows(self, ops: Operations, chain: Tokens, logits: Tensor) -> Iterator[Tensor]:
+        """``logits`` (depth, vocabulary) row by row, with what the Markov head adds behind a token."""
+        for step, row in enumerate(logits.split(1)):
+            if self.markov is None:
+                yield row
+            else:
+                before = ops.embed(self.markov.before, chain, step)
+                yield ops.add(row, ops.product(self.markov.after, before))
 
     @torch.inference_mode()
     def confidence(self, state: Tensor, before: int) -> float:
@@ -229,23 +168,54 @@ class BlockHead:
         return float(torch.sigmoid((x * self.confidence_weight).sum() + self.confidence_bias))
 
 
-def _turned(x: Tensor, turns: Tensor) -> Tensor:
-    """Rotates the pairs of ``x (..., head_dim)``, which lie side by side."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-    return torch.view_as_real(pairs * turns).flatten(-2)
+class BlockDraft:
+    """What drafts for one sequence: keys and values of its text, and a pass over a block behind it.
 
-
-def _attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Scaled queries (rows, heads, head_dim) that see everything -> (rows, heads * head_dim).
-
-    keys, values (kv_heads, seen, head_dim). Not row-independent: a head only proposes.
+    ``states`` (depth, hidden) are the normed rows of the last draft; ``logits`` (depth, vocabulary)
+    theirs, without what the Markov head adds. Both are there once the first step is.
     """
-    rows, _, width = query.shape
-    shared = len(keys)
-    grouped = query.view(rows, shared, -1, width).transpose(0, 1).reshape(shared, -1, width)
-    weights = torch.softmax(torch.bmm(grouped, keys.transpose(1, 2)), dim=-1)
-    mixed = torch.bmm(weights, values).view(shared, rows, -1, width)
-    return mixed.transpose(0, 1).reshape(rows, -1)
+
+    states: Tensor
+    logits: Tensor
+
+    def __init__(self, head: BlockHead, ops: Operations) -> None:
+        self._head, self._ops = head, ops
+        self.memory = head.new_memory(ops)
+        self._count, self._start, self._end, self._depth = (Number() for _ in range(4))
+        self._tokens = tokens(head.shape.block, head.shape.mask)
+        rows = Rows(self._count, self._start, most=ops.chunk)
+        self.draft = ops.unroll(
+            head.shape.depth, lambda: head.read(ops, self.memory, rows), self._steps
+        )
+
+    def read(self, start: int, end: int) -> None:
+        """Keeps the text's tokens ``start`` .. ``end - 1``, which the target has read."""
+        for part in range(start, end, self._ops.chunk):
+            self._place(part, min(part + self._ops.chunk, end))
+            self.draft.read()
+
+    def begin(self, start: int, end: int, pending: int, depth: int) -> Draft:
+        """Keeps them likewise; ``depth`` tokens behind ``pending``, which stands at ``end``."""
+        before = max(start, end - self._ops.chunk)
+        self.read(start, before)
+        self._place(before, end)
+        self._tokens[0], self._depth.value = pending, depth
+        self.draft.begin(pending, read=before < end)
+        return self.draft
+
+    def close(self) -> None:
+        self.memory.clear()
+
+    def _steps(self, chain: Tokens, _: None) -> Iterator[Tensor]:
+        head, ops, size = self._head, self._ops, self._head.shape.block
+        rows = Rows(Number(size), self._end, most=size)
+        self.states = head.states(ops, self.memory, self._tokens, rows)
+        self.logits = ops.target_logits(self.states, self._depth)
+        yield from head.rows(ops, chain, self.logits)
+
+    def _place(self, start: int, end: int) -> None:
+        self._count.value, self._start.value, self._end.value = end - start, start, end
+        self.memory.reserve(end + self._head.shape.block)
 
 
 def _tensor(stored: Stored, products: Products, layer: int, name: str) -> Tensor:

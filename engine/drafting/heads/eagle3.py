@@ -13,7 +13,7 @@ under ``transformer_layer_config``). An embedding that is not in the file is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -22,23 +22,25 @@ import torch
 from torch import Tensor
 
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
+from engine.drafting.heads.decoder_layer import decoder_layer, norm
 from engine.drafting.heads.layers import read_layers
+from engine.drafting.heads.operations import Draft, Memory, Operations, tokens
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
-from engine.models.activations import Activation, activation
+from engine.kernels.native.program import Number, Rows, Tokens
+from engine.models.activations import activation
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Backbone, Tap, entering, joined
-from engine.models.rotation import rotations
+from engine.models.hidden_states import Tap, entering, joined
 from engine.models.weights import Layer, RmsNorm, layer_shapes, load_layer, make_norm
+from engine.request import MAX_DEPTH
 
 _EMBEDDING, _HEAD, _FC_NORM = "embed_tokens.weight", "lm_head.weight", "input_norm.weight"
 _TARGETS, _MARKED = "d2t", "t2d"
 _ATTENTION, _CONTEXT = 32, 2048
 """Transformers' defaults, which speculators leave out of a ``transformer_layer_config``."""
-_FIRST_ROOM = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,48 +59,11 @@ class _Shape:
     norm_output: bool
 
 
-class Memory:
-    """Keys and values of the layer's rows for one sequence; grows as they come.
-
-    keys, values (kv_heads, room, head_dim); turns (room, 1, head_dim / 2), complex.
-    """
-
-    def __init__(self, architecture: Architecture, device: torch.device) -> None:
-        self._architecture, self._device = architecture, device
-        empty = torch.zeros(architecture.kv_heads, 0, architecture.head_dim, device=device)
-        self.keys, self.values = empty, empty
-        self.turns = torch.zeros(0, 1, architecture.head_dim // 2, dtype=torch.complex64)
-
-    def write(self, start: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Stores (rows, kv_heads, head_dim) from ``start`` on, and returns all that they may see.
-
-        Rows that stood there are overwritten, so what was drafted and rejected needs no removal.
-        """
-        end = start + len(keys)
-        self.keys[:, start:end] = keys.transpose(0, 1)
-        self.values[:, start:end] = values.transpose(0, 1)
-        return self.keys[:, :end], self.values[:, :end]
-
-    def reserve(self, rows: int) -> None:
-        """Makes room for ``rows`` in all, keeping what is there."""
-        held, a = self.keys.shape[1], self._architecture
-        if rows <= held:
-            return
-        room = max(_FIRST_ROOM, 1 << (rows - 1).bit_length())
-        shape = a.kv_heads, room - held, a.head_dim
-        more = torch.zeros(shape, device=self._device)
-        self.keys = torch.cat([self.keys, more], dim=1)
-        self.values = torch.cat([self.values, more], dim=1)
-        rope = a.layers[0].rope
-        assert rope is not None
-        self.turns = rotations(rope, a.head_dim, room)[:, None].to(self._device)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Eagle3Head:
     """See the module. ``input_norms`` (2, hidden): weights for the embedding and for the state.
 
-    ``targets`` (draft vocabulary,), and as ``numbers``: its tokens as the target's, None if they are.
+    ``targets`` (draft vocabulary,): its tokens as the target's, None if they are.
     """
 
     shape: _Shape
@@ -106,11 +71,9 @@ class Eagle3Head:
     fc: Linear
     input_norms: Tensor
     layer: Layer
-    activation: Activation
     norm: RmsNorm
     output: Linear
     targets: Tensor | None
-    numbers: tuple[int, ...] | None
     embedding: Tensor | None
     device: torch.device
 
@@ -135,7 +98,7 @@ class Eagle3Head:
         assert isinstance(shape, _Shape)
         a, at = shape.architecture, partial(_tensor, stored, products, shape.prefix)
         kernels = Kernels(products.linear, plain_embedding)
-        targets = _targets(stored, shape, products.device)
+        activation(a.activation)  # refuses one that is not known
 
         def norm(name: str) -> RmsNorm:
             return make_norm(a, products.vector(stored(name)))
@@ -146,55 +109,54 @@ class Eagle3Head:
             fc=products.linear(stored("fc.weight")),
             input_norms=torch.stack([at("input_layernorm.weight"), at("hidden_norm.weight")]),
             layer=load_layer(a, a.layers[0], at, kernels),
-            activation=activation(a.activation),
             norm=norm("norm.weight"),
             output=products.linear(stored(_HEAD)),
-            targets=targets,
-            numbers=None if targets is None else tuple(targets.tolist()),
+            targets=_targets(stored, shape, products.device),
             embedding=_embedding(stored, products.device),
             device=products.device,
         )
 
-    def new_memory(self) -> Memory:
-        return Memory(self.shape.architecture, self.device)
+    def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
+        """What the layer puts out (rows, hidden) where the target has read the tokens at ``rows``.
 
-    @torch.inference_mode()
-    def fuse(self, target: Backbone, start: int, end: int) -> Tensor:
-        """(end - start, hidden): the states of tokens that the target has read."""
-        x = torch.cat([target.features(tap, start, end) for tap in self.shape.read], dim=1)
-        return self.fc(x if self.fc_norm is None else self.fc_norm(x))
-
-    @torch.inference_mode()
-    def extend(
-        self, target: Backbone, tokens: Sequence[int], states: Tensor, memory: Memory, start: int
-    ) -> Tensor:
-        """Runs the layer on rows from ``start`` on, each of which sees itself and all before it.
-
-        Row ``start + i`` has ``tokens[i]``, the one behind it, and ``states[i]`` (rows, hidden), as
-        ``fuse`` gives them or as this gave them for the row before. Writes their keys and values.
+        ``behind`` are the tokens one further on each. Writes the rows' keys and values.
         """
-        a, rows = self.shape.architecture, len(tokens)
-        memory.reserve(start + rows)
-        both = torch.stack([self._embed(target, tokens), states], dim=1)  # (rows, 2, hidden)
-        both = torch.rms_norm(both, (a.hidden,), None, a.epsilon) * self.input_norms
-        x = both[:, 1] if self.shape.norm_before_residual else states
-        qkv = self.layer.qkv(both.flatten(1)).view(rows, a.heads + 2 * a.kv_heads, a.head_dim)
-        turned = a.heads + a.kv_heads
-        qk = qkv[:, :turned]
-        if self.layer.qk_norm is not None:
-            qk = torch.rms_norm(qk, (a.head_dim,), None, a.epsilon) * self.layer.qk_norm
-        pairs = torch.view_as_complex(qk.unflatten(2, (-1, 2)).contiguous())
-        qk = torch.view_as_real(pairs * memory.turns[start : start + rows]).flatten(2)
-        seen = memory.write(start, qk[:, a.heads :], qkv[:, turned:])
-        x = x + self.layer.output(_attend(qk[:, : a.heads], *seen))
-        gate, up = self.layer.gate_up(self.layer.mlp_norm(x)).chunk(2, dim=1)
-        x = x + self.layer.down(self.activation(gate) * up)
-        return self.norm(x) if self.shape.norm_output else x
+        states = ops.join(*(ops.features(tap, rows) for tap in self.shape.read))
+        if self.fc_norm is not None:
+            states = norm(ops, self.fc_norm, states)
+        return self._layer(ops, memory, behind, 0, ops.product(self.fc, states), rows)
 
-    @torch.inference_mode()
-    def logits(self, states: Tensor) -> Tensor:
-        """float32 (rows, draft vocabulary), for what ``extend`` returned."""
-        return self.output(states if self.shape.norm_output else self.norm(states))
+    def draft(
+        self, ops: Operations, memory: Memory, end: Number, chain: Tokens, state: Tensor
+    ) -> Iterator[Tensor]:
+        """Logits (1, draft vocabulary) of each token behind ``chain[0]``.
+
+        ``state (1, hidden)`` is what the layer put out at position ``end - 1``. From there on it
+        reads its own states.
+        """
+        one = Number(1)
+        for step in range(MAX_DEPTH):
+            if step:
+                state = self._layer(ops, memory, chain, step, state, Rows(one, end, step - 1))
+            normed = state if self.shape.norm_output else norm(ops, self.norm, state)
+            yield ops.product(self.output, normed)
+
+    def _layer(
+        self, ops: Operations, memory: Memory, tokens: Tokens, first: int, state: Tensor, rows: Rows
+    ) -> Tensor:
+        """What the layer puts out for ``state (rows, hidden)`` and the tokens from ``first`` on."""
+        a = self.shape.architecture
+        of_token, of_state = self.input_norms
+        embedded = ops.embed(self.embedding, tokens, first, rows)
+        normed = ops.norm(state, a.epsilon, weight=of_state)
+        both = ops.join(ops.norm(embedded, a.epsilon, weight=of_token), normed)
+        residual = normed if self.shape.norm_before_residual else state
+        x = decoder_layer(ops, a, self.layer, both, residual, memory, 0, rows, causal=True)
+        return norm(ops, self.norm, x) if self.shape.norm_output else x
+
+    def new_memory(self, ops: Operations) -> Memory:
+        """For the layer's rows of one sequence."""
+        return ops.new_memory(self.shape.architecture, self.device)
 
     def on_target(self, logits: Tensor) -> Tensor:
         """(rows, vocabulary of the target): minus infinity for what the head cannot say."""
@@ -203,31 +165,45 @@ class Eagle3Head:
         wide = logits.new_full((len(logits), self.shape.vocabulary), float("-inf"))
         return wide.index_copy_(1, self.targets, logits)
 
-    def token(self, drafted: int) -> int:
-        """The target's number of a draft token."""
-        return drafted if self.numbers is None else self.numbers[drafted]
 
-    def _embed(self, target: Backbone, tokens: Sequence[int]) -> Tensor:
-        if self.embedding is None:
-            return target.embed(tokens)
-        return self.embedding[torch.tensor(tokens, device=self.device)].float()
+class Eagle3Draft:
+    """What drafts for one sequence: a row for each token that the target has read, then a draft."""
 
+    def __init__(self, head: Eagle3Head, ops: Operations) -> None:
+        self._chunk, self.memory = ops.chunk, head.new_memory(ops)
+        self._count, self._start, self._last, self._end = (Number() for _ in range(4))
+        self._behind = tokens(ops.chunk)
+        rows = Rows(self._count, self._start, most=ops.chunk)
+        self.draft = ops.unroll(
+            MAX_DEPTH,
+            lambda: ops.pick(head.read(ops, self.memory, self._behind, rows), self._last),
+            partial(head.draft, ops, self.memory, self._end),
+            head.targets,
+        )
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Scaled queries (rows, heads, head_dim) of the last rows -> (rows, heads * head_dim).
+    def read(self, behind: Sequence[int], start: int) -> None:
+        """Makes rows from ``start`` on from the target's states; ``behind[i]`` is token start + i + 1."""
+        for part in range(0, len(behind), self._chunk):
+            self._place(behind[part : part + self._chunk], start + part)
+            self.draft.read()
 
-    keys, values (kv_heads, seen, head_dim). Not row-independent: a head only proposes.
-    """
-    rows, heads, width = query.shape
-    shared, seen, _ = keys.shape
-    grouped = query.view(rows, shared, -1, width).permute(1, 2, 0, 3).reshape(shared, -1, width)
-    scores = torch.bmm(grouped, keys.transpose(1, 2))  # (kv_heads, group * rows, seen)
-    if rows > 1:
-        future = torch.ones(rows, seen, dtype=torch.bool, device=query.device)
-        future = future.triu(seen - rows + 1).repeat(heads // shared, 1)
-        scores = scores.masked_fill(future, float("-inf"))
-    mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
-    return mixed.view(shared, -1, rows, width).permute(2, 0, 1, 3).reshape(rows, -1)
+    def begin(self, behind: Sequence[int], start: int) -> Draft:
+        """Reads likewise; a draft behind the last of these rows."""
+        before = max(0, len(behind) - self._chunk)
+        self.read(behind[:before], start)
+        self._place(behind[before:], start + before)
+        self.draft.begin(behind[-1])
+        return self.draft
+
+    def close(self) -> None:
+        self.memory.clear()
+
+    def _place(self, behind: Sequence[int], start: int) -> None:
+        count = len(behind)
+        self._behind[:count] = list(behind)
+        self._count.value, self._start.value = count, start
+        self._last.value, self._end.value = count - 1, start + count
+        self.memory.reserve(start + count + MAX_DEPTH)
 
 
 def _embedding(stored: Stored, device: torch.device) -> Tensor | None:

@@ -18,12 +18,11 @@ the other gates unless ``tie_lstm_embs``; ``{gate}_proj.{0,1}``, or all four gat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
@@ -37,10 +36,12 @@ from engine.drafting.heads.mlp import (
     prefix_of,
     read_norm,
 )
+from engine.drafting.heads.operations import Arithmetic, Operations
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.cpu.linear import Linear
+from engine.kernels.native.program import Tokens
 from engine.models.hidden_states import NORMED, Tap
 
 GATES = ("forget", "input", "output", "cell")
@@ -70,11 +71,11 @@ class _Shape:
 class LstmHead:
     """``projects``: P of the first step (hidden -> 4 width), then that of the others (width -> 4 width).
 
-    ``table (vocabulary, width)``, or (vocabulary, 4 width) where each gate has an embedding of its own.
+    ``embedding (vocabulary, width)``, or (vocabulary, 4 width) where each gate has one of its own.
     """
 
     projects: Sequence[Linear]
-    table: Tensor
+    embedding: Tensor
     cell_norm: Norm
     state_norm: Norm
     output: Linear
@@ -114,7 +115,7 @@ class LstmHead:
         ]
         return cls(
             projects=projects,
-            table=torch.cat([stored(name) for name in shape.tables], dim=1).to(products.device),
+            embedding=torch.cat([stored(name) for name in shape.tables], dim=1).to(products.device),
             cell_norm=read_norm(stored, products, shape.name("cell_ln.0")),
             state_norm=read_norm(stored, products, shape.name("state_ln.0")),
             output=products.linear(stored(shape.name("head.0.weight"))),
@@ -122,27 +123,33 @@ class LstmHead:
             scaled=shape.scaled,
         )
 
-    def start(self, normed: Tensor) -> State:
-        """State and cell before the first step, for the target's ``normed (rows, hidden)``."""
-        cell = normed.new_zeros(len(normed), len(self.cell_norm.bias))
-        return first_state(normed, self.scaled), cell
+    def start(self, ops: Arithmetic, normed: Tensor) -> State:
+        """The state before the first step, for the target's ``normed (rows, hidden)``; no cell yet."""
+        return (first_state(ops, normed, self.scaled),)
 
-    def advance(self, state: State, token: int | Tensor, step: int) -> State:
-        """State and cell behind ``token``, which is one for all rows, or a row's own in (rows,)."""
-        before, cell = state
-        width = cell.shape[-1]
-        product = self.projects[min(step, 1)](before).view(-1, len(GATES), width)
-        told = self.table[token].view(-1, self.table.shape[1] // width, width)  # 1 or 4 of them
-        gates = torch.add(product, told, alpha=emphasis(self.steps, width))
-        forget, let_in, let_out = torch.sigmoid(gates[:, :3]).unbind(1)
-        cell = cell * forget + F.gelu(self.cell_norm(gates[:, 3])) * let_in
-        return F.gelu(self.state_norm(cell)) * let_out, cell
+    def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State:
+        """State and cell behind tokens whose rows of the table are ``embedded``."""
+        before, *cells = state
+        width = len(self.cell_norm.weight)
+        weight = emphasis(self.steps, width)
+        gates = ops.add(ops.product(self.projects[min(step, 1)], before), embedded, weight)
+        opened = ops.activate("sigmoid", gates[:, : 3 * width])
+        forget, let_in, let_out = opened.split(width, dim=1)
+        cell = ops.activate("gelu", self.cell_norm(ops, gates[:, 3 * width :]), times=let_in)
+        for old in cells:  # at first there is none, as if it were zero
+            cell = ops.add(ops.multiply(old, forget), cell)
+        return ops.activate("gelu", self.state_norm(ops, cell), times=let_out), cell
 
-    @torch.inference_mode()
-    def step(self, state: State, token: int, step: int) -> tuple[State, Tensor]:
-        """What ``advance`` gives, and float32 (1, vocabulary): logits of what follows ``token``."""
-        state = self.advance(state, token, step)
-        return state, self.output(state[0])
+    def table(self, step: int) -> Tensor:
+        """(vocabulary, width or 4 width), the same for all steps."""
+        return self.embedding
+
+    def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
+        """See ``StatelessHead``."""
+        state = self.start(ops, normed)
+        for step in range(self.steps):
+            state = self.advance(ops, state, ops.embed(self.embedding, chain, step), step)
+            yield ops.product(self.output, state[0])
 
 
 def _shape_of(stored: Stored) -> _Shape:

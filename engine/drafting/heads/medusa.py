@@ -1,28 +1,28 @@
 """Medusa (Cai et al. 2024, arXiv 2401.10774): heads beside the output head, each a token further on.
 
-Head k reads the target's last hidden state, behind the final norm, passes it through blocks
+Head k reads the target's last hidden state, behind the final norm, passes it through layers
 x + SiLU(W x + b), and through an output head of its own. Where the target's own head says what comes
 next, head k says what comes k + 1 tokens after that. Heads do not see each other's choices.
 
 The published layout is FasterDecoding's: config.json with ``medusa_num_heads`` and
 ``medusa_num_layers``, and ``medusa_lm_head.pt`` (or the same tensors as safetensors) with
-``{head}.{block}.linear.weight``, ``.bias`` and ``{head}.{blocks}.weight``.
+``{head}.{layer}.linear.weight``, ``.bias`` and ``{head}.{layers}.weight``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
+from engine.drafting.heads.operations import Arithmetic, Operations
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
+from engine.kernels.native.program import Tokens
 from engine.models.hidden_states import NORMED, Tap
 
 
@@ -31,12 +31,12 @@ class _Shape:
     """What config.json says."""
 
     heads: int
-    blocks: int
+    layers: int
 
 
 @dataclass(frozen=True, slots=True)
 class MedusaHead:
-    """``heads[k]``: the blocks' products, then that of its output head."""
+    """``heads[k]``: the layers' products, then that of its output head."""
 
     heads: Sequence[Sequence[Linear]]
 
@@ -46,16 +46,21 @@ class MedusaHead:
     def taps(self) -> tuple[Tap, ...]:
         return (NORMED,)
 
+    @property
+    def steps(self) -> int:
+        """Most tokens it drafts."""
+        return len(self.heads)
+
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = _Shape(stored.size("medusa_num_heads"), stored.size("medusa_num_layers", 1))
-        first = f"0.{shape.blocks}.weight"
+        first = f"0.{shape.layers}.weight"
         vocabulary, hidden = stored.matrix(first)
         for head in range(shape.heads):
-            stored.expect({f"{head}.{shape.blocks}.weight": (vocabulary, hidden)})
-            for block in range(shape.blocks):
-                name = f"{head}.{block}.linear"
+            stored.expect({f"{head}.{shape.layers}.weight": (vocabulary, hidden)})
+            for layer in range(shape.layers):
+                name = f"{head}.{layer}.linear"
                 stored.expect({f"{name}.weight": (hidden, hidden), f"{name}.bias": (hidden,)})
         check_fits(stored, target, hidden=hidden, vocabulary=vocabulary)
         return HeadPlan(cls.kind, stored, (NORMED,), stored.parameters, shape=shape)
@@ -66,20 +71,22 @@ class MedusaHead:
         stored, shape = plan.stored, plan.shape
         heads = []
         for head in range(shape.heads):
-            names = [f"{head}.{block}.linear" for block in range(shape.blocks)]
-            blocks = [
+            names = [f"{head}.{layer}.linear" for layer in range(shape.layers)]
+            layers = [
                 products.linear(stored(f"{name}.weight"), stored(f"{name}.bias")) for name in names
             ]
-            heads.append((*blocks, products.linear(stored(f"{head}.{shape.blocks}.weight"))))
+            heads.append((*layers, products.linear(stored(f"{head}.{shape.layers}.weight"))))
         return cls(tuple(heads))
 
-    @torch.inference_mode()
-    def __call__(self, normed: Tensor, depth: int) -> Tensor:
-        """float32 (depth, vocabulary): logits of the first ``depth`` heads for ``normed (1, hidden)``."""
-        rows = []
-        for *blocks, output in self.heads[:depth]:
+    def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
+        """See ``StatelessHead``; no step depends on the tokens named."""
+        for *layers, output in self.heads:
             x = normed
-            for block in blocks:
-                x = x + F.silu(block(x))
-            rows.append(output(x))
-        return torch.cat(rows)
+            for layer in layers:
+                x = residual(ops, layer, x)
+            yield ops.product(output, x)
+
+
+def residual(ops: Arithmetic, layer: Linear, x: Tensor) -> Tensor:
+    """x + SiLU(W x + b)."""
+    return ops.add(x, ops.activate("silu", ops.product(layer, x)))

@@ -17,19 +17,19 @@ mlp_speculator with ``n_predict``, ``tie_weights`` and ``scale_input``; tensors 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Self
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
+from engine.drafting.heads.operations import Arithmetic, Operations
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
+from engine.kernels.native.program import Tokens
 from engine.models.hidden_states import NORMED, Tap
 
 EPSILON = 1e-6
@@ -45,8 +45,8 @@ class Norm:
     weight: Tensor
     bias: Tensor
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, EPSILON) + self.bias
+    def __call__(self, ops: Arithmetic, x: Tensor) -> Tensor:
+        return ops.norm(x, EPSILON, weight=self.weight, bias=self.bias)
 
 
 def emphasis(steps: int, width: int) -> float:
@@ -58,9 +58,9 @@ def emphasis(steps: int, width: int) -> float:
     return math.sqrt((1 - kept**2) * width / 2) / kept
 
 
-def first_state(normed: Tensor, scaled: bool) -> Tensor:
+def first_state(ops: Arithmetic, normed: Tensor, scaled: bool) -> Tensor:
     """The target's hidden state as a speculator takes it: with ``scale_input`` at a length of its own."""
-    return F.rms_norm(normed, normed.shape[-1:], None, EPSILON) / 2**0.5 if scaled else normed
+    return ops.norm(normed, EPSILON, scale=2**-0.5) if scaled else normed
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,22 +147,27 @@ class MlpHead:
             stages.append(Stage(project, table(names["table"]), norm(names["norm"]), output))
         return cls(tuple(stages), shape.scaled)
 
-    def start(self, normed: Tensor) -> State:
+    def start(self, ops: Arithmetic, normed: Tensor) -> State:
         """The state before the first step, for the target's ``normed (rows, hidden)``."""
-        return (first_state(normed, self.scaled),)
+        return (first_state(ops, normed, self.scaled),)
 
-    def advance(self, state: State, token: int | Tensor, step: int) -> State:
-        """The state behind ``token``, which is one for all rows, or a row's own in (rows,)."""
+    def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State:
+        """The state behind tokens whose rows of the step's table are ``embedded (rows, width)``."""
         stage = self.stages[step]
-        moved = stage.project(state[0])
-        weight = emphasis(self.steps, moved.shape[-1])
-        return (F.gelu(stage.norm(torch.add(moved, stage.table[token], alpha=weight))),)
+        weight = emphasis(self.steps, embedded.shape[1])
+        mixed = ops.add(ops.product(stage.project, state[0]), embedded, weight)
+        return (ops.activate("gelu", stage.norm(ops, mixed)),)
 
-    @torch.inference_mode()
-    def step(self, state: State, token: int, step: int) -> tuple[State, Tensor]:
-        """The state behind ``token``, and float32 (1, vocabulary): logits of what follows it."""
-        state = self.advance(state, token, step)
-        return state, self.stages[step].output(state[0])
+    def table(self, step: int) -> Tensor:
+        """(vocabulary, width)."""
+        return self.stages[step].table
+
+    def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
+        """See ``StatelessHead``."""
+        state = self.start(ops, normed)
+        for step, stage in enumerate(self.stages):
+            state = self.advance(ops, state, ops.embed(stage.table, chain, step), step)
+            yield ops.product(stage.output, state[0])
 
 
 def prefix_of(stored: Stored) -> str:

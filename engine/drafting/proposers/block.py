@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from engine.decoding.acceptance import Acceptance
@@ -14,10 +14,10 @@ from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.block import BlockHead
-from engine.drafting.heads.compiled import compiled
-from engine.drafting.heads.compiled.block import BlockDraft
-from engine.drafting.proposers.drawing import Chain, count_of, draws_of, floor_of
+from engine.drafting.heads.block import BlockDraft, BlockHead
+from engine.drafting.heads.executors import executed
+from engine.drafting.heads.operations import Draft
+from engine.drafting.proposers.drawing import Chain, draws_of, floor_of, writes
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
@@ -52,8 +52,7 @@ class BlockProposer:
     def __init__(self, options: Options, resources: Resources) -> None:
         self.options = options
         self.head, self.target = resources.head(BlockHead)
-        self.memory = self.head.new_memory()
-        self.compiled = compiled(BlockDraft, self.head, self.target)
+        self.drafts = executed(partial(BlockDraft, self.head), self.target)
         self.text: list[int] = []  # the tokens whose keys and values are kept
 
     def begin(self, context: Context, sampler: Sampler) -> None:
@@ -63,31 +62,31 @@ class BlockProposer:
     def prepare(self, context: Context) -> Iterator[None]:
         for chunk in chunks(range(len(self.text), self.target.length)):
             yield
-            self._read(context, chunk[0], chunk[-1] + 1)
+            self.drafts.read(chunk[0], chunk[-1] + 1)
+            self.text += context.tokens[chunk[0] : chunk[-1] + 1]
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
         if depth < 1 or read < 1:
             return NOTHING
-        floor = floor_of(self.sampler, budget)
-        if self.compiled is not None:
-            return self._compiled(self.compiled, context, depth, floor)
-        for chunk in chunks(range(len(self.text), read)):
-            self._read(context, chunk[0], chunk[-1] + 1)
-        pending = context.tokens[-1]
-        states = self.head.states(self.target, pending, self.memory, read)[:depth]
-        logits = self.head.logits(self.target, states)
-        if self.sampler.takes_likeliest:
-            return self._likeliest(states, logits, pending, floor)
+        floor, known = floor_of(self.sampler, budget), len(self.text)
+        self.text += context.tokens[known:read]
+        draft = self.drafts.begin(known, read, context.tokens[-1], depth)
+        if draft.draws and self.sampler.reads:
+            return self._written(draft, read + 1, depth, floor)
         chain = Chain(self.sampler, len(context.tokens), floor)
         if self.head.markov is None and not self._cuts:
-            chain.draw_all(logits)
+            draft.logits(0)  # one pass makes those of all steps
+            chain.draw_all(self.drafts.logits[:depth])
             return chain.proposal()
+        if writes(draft, self.sampler):
+            return self._written(draft, read + 1, depth, floor)
         # Whether a token is drafted is settled by the tokens before it, so no rule is broken.
-        for state, row in zip(states.split(1), logits.split(1), strict=True):
-            if self._cuts and self._doubted(state, pending):
+        for step in range(depth):
+            logits = draft.logits(step)
+            if self._cuts and self._doubted(self.drafts.states[step : step + 1], draft.chain[step]):
                 break
-            pending = chain.draw(self._behind(row, pending))
+            draft.choose(step, chain.draw(logits))
             if chain.ended:
                 break
         return chain.proposal()
@@ -96,9 +95,7 @@ class BlockProposer:
 
     def close(self) -> None:
         self.text.clear()
-        self.memory = self.head.new_memory()
-        if self.compiled is not None:
-            self.compiled.close()
+        self.drafts.close()
 
     @property
     def _cuts(self) -> bool:
@@ -107,58 +104,12 @@ class BlockProposer:
     def _doubted(self, state: Tensor, before: int) -> bool:
         return self.head.confidence(state, before) < self.options.min_confidence
 
-    def _behind(self, logits: Tensor, before: int) -> Tensor:
-        """A row's logits once the token before it is known."""
-        markov = self.head.markov
-        return logits if markov is None else logits + markov.bias(before)
-
-    def _read(self, context: Context, start: int, end: int) -> None:
-        if self.compiled is None:
-            self.head.read(self.target, self.memory, start, end)
-        else:
-            self.compiled.read(start, end)
-        self.text += context.tokens[start:end]
-
-    def _compiled(
-        self, block: BlockDraft, context: Context, depth: int, floor: float
-    ) -> DraftProposal:
-        """What ``propose`` drafts in a program."""
-        start, read, pending = len(self.text), self.target.length, context.tokens[-1]
-        self.text += context.tokens[start:read]
-        draft = block.begin(start, read, pending, depth)
-        if self.sampler.reads:
-            tokens, likely = draft.write(depth, draws_of(self.sampler, read + 1, depth), floor)
-            kept = self._confident(block.states[: len(tokens)], [pending, *tokens])
-            return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
-        chain = Chain(self.sampler, len(context.tokens), floor)
-        if self.head.markov is None and not self._cuts:
-            chain.draw_all(block.all_logits(depth))
-            return chain.proposal()
-        for step, state in enumerate(block.states[:depth].split(1)):
-            logits = draft.logits(step)
-            if self._cuts and self._doubted(state, draft.chain[step]):
-                break
-            draft.choose(step, chain.draw(logits))
-            if chain.ended:
-                break
-        return chain.proposal()
-
-    @torch.inference_mode()
-    def _likeliest(
-        self, states: Tensor, logits: Tensor, pending: int, floor: float
-    ) -> DraftProposal:
-        """What ``propose`` drafts where nothing is drawn and nothing penalised; changes ``logits``."""
-        markov, tokens = self.head.markov, [pending]
-        if markov is None:
-            tokens += logits.argmax(dim=1).tolist()
-        else:
-            for row in logits.split(1):
-                row.add_(markov.bias(tokens[-1]))
-                tokens.append(int(row.argmax()))
-        drafted = tokens[1 : 1 + self._confident(states, tokens)]
-        likely = torch.softmax(logits[: len(drafted)], dim=1).amax(dim=1).tolist()
-        kept = count_of(likely, floor)
-        return DraftProposal(Tree.chain(drafted[:kept]), None, tuple(likely[:kept]))
+    def _written(self, draft: Draft, known: int, depth: int, floor: float) -> DraftProposal:
+        """What ``propose`` drafts where the executor chooses the tokens."""
+        draws = draws_of(self.sampler, known, depth)
+        tokens, likely = draft.write(depth, draws, floor)
+        kept = self._confident(self.drafts.states[: len(tokens)], [draft.chain[0], *tokens])
+        return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:
         """How many of the tokens behind the first of ``tokens`` are drafted."""

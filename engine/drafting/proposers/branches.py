@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.compiled.unrolled import Unrolled
+from engine.drafting.heads.operations import Draft
 from engine.drafting.proposers.drawing import count_of, stream_of
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
@@ -72,7 +72,7 @@ def candidates(sampler: Sampler, logits: Tensor, drafted: Sequence[int], positio
 
 
 def branched_out(
-    draft: Unrolled,
+    draft: Draft,
     sampler: Sampler,
     known: int,
     budget: Budget,

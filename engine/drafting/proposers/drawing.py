@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.compiled.unrolled import Unrolled
+from engine.drafting.heads.operations import Draft
 from engine.events import Budget, Tree
 from engine.noise import Draws, Stream
 
@@ -95,19 +95,24 @@ class Chain:
         return DraftProposal(Tree.chain(self.tokens[:count]), q, tuple(self._likely[:count]))
 
 
+def writes(draft: Draft, sampler: Sampler) -> bool:
+    """Whether a head's executor chooses the tokens itself."""
+    return sampler.reads and (draft.draws or sampler.takes_likeliest)
+
+
 def written_out(
-    draft: Unrolled,
+    draft: Draft,
     sampler: Sampler,
     known: int,
     depth: int,
     floor: float,
     on_target: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> DraftProposal:
-    """What a compiled head drafts behind ``known`` tokens of text, as far as ``floor`` allows.
+    """What a head drafts behind ``known`` tokens of text, as far as ``floor`` allows.
 
     ``on_target`` widens a head's logits to the target's vocabulary.
     """
-    if sampler.reads:
+    if writes(draft, sampler):
         tokens, likely = draft.write(depth, draws_of(sampler, known, depth), floor)
         return DraftProposal(Tree.chain(tokens), None, tuple(likely))
     chain = Chain(sampler, known, floor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import ClassVar
 
 from torch import Tensor
@@ -11,14 +12,13 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.compiled import compiled
-from engine.drafting.heads.compiled.stateless import record_medusa
+from engine.drafting.heads.executors import executed
 from engine.drafting.heads.medusa import MedusaHead
+from engine.drafting.heads.stateless import StatelessDraft
 from engine.drafting.proposers.branches import BranchOptions, Level, candidates, grow
 from engine.drafting.proposers.drawing import Chain, floor_of, written_out
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.models.hidden_states import NORMED
 
 
 class MedusaProposer:
@@ -35,7 +35,7 @@ class MedusaProposer:
     def __init__(self, options: BranchOptions, resources: Resources) -> None:
         self.options = options
         self.head, self.target = resources.head(MedusaHead)
-        self.compiled = compiled(record_medusa, self.head, self.target)
+        self.drafts = executed(partial(StatelessDraft, self.head), self.target)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -44,22 +44,18 @@ class MedusaProposer:
         return iter(())
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        read, depth = self.target.length, min(budget.depth, len(self.head.heads))
+        read, depth = self.target.length, min(budget.depth, self.head.steps)
         if depth < 1 or read < 1:
             return NOTHING
         known, floor = len(context.tokens), floor_of(self.sampler, budget)
         nodes = self.options.nodes(self.sampler, self.target, budget)
-        if self.compiled is None:
-            logits = self.head(self.target.features(NORMED, read - 1, read), depth)
-        else:
-            draft = self.compiled.begin(read, context.tokens[-1])
-            if self.sampler.reads and not nodes:
-                return written_out(draft, self.sampler, known, depth, floor)
-            logits = self.compiled.all_logits(depth)
+        draft = self.drafts.begin(read, context.tokens[-1])
         if nodes:
-            return self._branched(logits, known, nodes, floor)
+            return self._branched(draft.all_logits(depth), known, nodes, floor)
+        if draft.draws and self.sampler.reads:
+            return written_out(draft, self.sampler, known, depth, floor)
         chain = Chain(self.sampler, known, floor)
-        chain.draw_all(logits)
+        chain.draw_all(draft.all_logits(depth))
         return chain.proposal()
 
     def observe(self, acceptance: Acceptance) -> None: ...

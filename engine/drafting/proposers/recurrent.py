@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.compiled import compiled
-from engine.drafting.heads.compiled.stateless import record_lstm, record_mlp
+from engine.drafting.heads.executors import executed
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
-from engine.drafting.proposers.drawing import Chain, floor_of, written_out
+from engine.drafting.heads.stateless import StatelessDraft
+from engine.drafting.proposers.drawing import floor_of, written_out
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.models.hidden_states import NORMED
 
 
 class _Recurrent:
@@ -32,11 +32,10 @@ class _Recurrent:
         """Nothing to choose: the head comes with the loaded pair."""
 
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
-    record: ClassVar[Any]  # (its head, a Backbone) -> Stateless
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.head, self.target = resources.head(self.Head)
-        self.compiled = compiled(self.record, self.head, self.target)
+        self.drafts = executed(partial(StatelessDraft, self.head), self.target)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -49,18 +48,8 @@ class _Recurrent:
         if depth < 1 or read < 1:
             return NOTHING
         known, floor = len(context.tokens), floor_of(self.sampler, budget)
-        if self.compiled is not None:
-            draft = self.compiled.begin(read, context.tokens[-1])
-            return written_out(draft, self.sampler, known, depth, floor)
-        chain = Chain(self.sampler, known, floor)
-        state = self.head.start(self.target.features(NORMED, read - 1, read))
-        token = context.tokens[-1]
-        for step in range(depth):
-            state, logits = self.head.step(state, token, step)
-            token = chain.draw(logits)
-            if chain.ended:
-                break
-        return chain.proposal()
+        draft = self.drafts.begin(read, context.tokens[-1])
+        return written_out(draft, self.sampler, known, depth, floor)
 
     def observe(self, acceptance: Acceptance) -> None: ...
 
@@ -71,11 +60,11 @@ class MlpProposer(_Recurrent):
     """IBM's speculator: each step mixes a token into the state (see engine.drafting.heads.mlp)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({MlpHead.kind})
-    Head, record = MlpHead, staticmethod(record_mlp)
+    Head = MlpHead
 
 
 class LstmProposer(_Recurrent):
     """Arctic's speculator: each step is an LSTM cell (see engine.drafting.heads.lstm)."""
 
     needs: ClassVar[frozenset[str]] = frozenset({LstmHead.kind})
-    Head, record = LstmHead, staticmethod(record_lstm)
+    Head = LstmHead

@@ -103,8 +103,8 @@ class Step(c.Structure):
     ]
 
 
-class Store(c.Structure):
-    """See tape.h."""
+class LayerCache(c.Structure):
+    """See program.h."""
 
     _fields_ = [
         *((name, c.c_void_p) for name in ("keys", "values", "rotation")),
@@ -113,7 +113,7 @@ class Store(c.Structure):
 
 
 class Draws(c.Structure):
-    """See tape.h."""
+    """See program.h."""
 
     _fields_ = [
         ("keys", c.c_void_p), ("sharpness", c.c_float), ("floor", c.c_float), ("count", c.c_int32),
@@ -121,14 +121,14 @@ class Draws(c.Structure):
 
 
 class Op(c.Structure):
-    """See tape.h."""
+    """See program.h."""
 
     _fields_ = [
-        *((name, c.c_int32) for name in ("code", "width", "choice", "across", "barrier", "ahead")),
+        *((name, c.c_int32) for name in ("code", "width", "choice", "by_columns", "barrier", "offset")),
         *((name, c.c_void_p) for name in ("rows", "start", "source", "second", "to")),
         *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
         *((name, c.c_int32) for name in ("heads", "kv_heads")),
-        *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "store")),
+        *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "cache")),
         *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability", "draws")),
         *((name, c.c_float) for name in ("scale", "epsilon")),
     ]
@@ -173,8 +173,8 @@ class Library:
         self.sample = _typed(
             brief.foretoken_sample, None, pointer, number, number, pointer, pointer
         )
-        self.new_tape = _typed(found.foretoken_tape, pointer, c.POINTER(Op), number, pointer)
-        self.free_tape = _typed(found.foretoken_free_tape, None, pointer)
+        self.new_program = _typed(found.foretoken_program, pointer, c.POINTER(Op), number, pointer)
+        self.free_program = _typed(found.foretoken_free_program, None, pointer)
         self.run = _typed(found.foretoken_run, None, pointer, number, number)
         # Never freed: decoders of any age refer to it, and threads end with the process.
         self.pool = _typed(found.foretoken_pool, pointer, number)(

@@ -4,8 +4,8 @@
 
 #include "decoder.h"
 #include "likeliest.h"
+#include "program.h"
 #include "sampling.h"
-#include "tape.h"
 
 using namespace foretoken;
 
@@ -136,14 +136,14 @@ void foretoken_sample(const float* weights, int rows, int width, const uint64_t*
     for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, 0, width, keys[r]).place;
 }
 
-Tape* foretoken_tape(const Op* ops, int count, Pool* pool) {
+Program* foretoken_program(const Op* ops, int count, Pool* pool) {
     try {
-        return new Tape(ops, count, *pool);
+        return new Program(ops, count, *pool);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
 }
-void foretoken_free_tape(Tape* tape) { delete tape; }
+void foretoken_free_program(Program* program) { delete program; }
 // Operations first .. end - 1.
-void foretoken_run(Tape* tape, int first, int end) { tape->run(first, end); }
+void foretoken_run(Program* program, int first, int end) { program->run(first, end); }
 }

@@ -37,6 +37,7 @@ from engine.train.schema import RecipeError
 from engine.train.trainer import Origin
 from engine.train.windows import Window, window_of
 from tests.support.checkpoints import LLAMA, write_random
+from tests.support.heads import block_pass
 
 CPU = torch.device("cpu")
 LAST = LLAMA["num_hidden_layers"] - 1
@@ -136,9 +137,7 @@ def test_what_is_exported_drafts_what_was_trained(
     for states, anchor in zip(trained, anchors, strict=True):
         _, target = drafting(head, model)
         target.extend(tokens[:anchor])
-        memory = head.new_memory()
-        head.read(target, memory, 0, anchor)
-        found = head.states(target, tokens[anchor], memory, anchor)
+        found = block_pass(head, target, tokens[anchor]).states
         assert torch.allclose(found, states, atol=1e-3)
         expected = likeliest(trainer, states, tokens[anchor])
         assert draft(head, model, tokens[: anchor + 1]) == expected

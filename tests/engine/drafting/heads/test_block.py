@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as c
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from torch import Tensor
 
 from engine.decoding.target import Target
 from engine.drafting import heads
-from engine.drafting.heads.block import BlockHead
+from engine.drafting.heads.block import BlockDraft, BlockHead
+from engine.drafting.heads.eager import Eager, EagerMemory
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED, Tap
 from tests.support.fakes import TableModel
-from tests.support.heads import BLOCK, FakeShape, block, write_head
+from tests.support.heads import BLOCK, EAGER, FakeShape, block, block_pass, write_head
 
 TARGET = FakeShape(
     hidden=TableModel.HIDDEN, vocabulary=40, layers=TableModel.LAYERS, folder=Path("ours")
@@ -103,44 +105,48 @@ def test_states_are_those_of_the_papers_equations(tmp_path: Path, rank: int) -> 
     config, tensors = block(TARGET, rank=rank, read=READ)
     head, target = load(write_head(tmp_path, config, tensors)), backbone()
     assert head.taps == TAPS
-    memory = head.new_memory()
-    head.read(target, memory, 0, target.length)
     expected = by_the_papers(config, tensors, target, PENDING)
-    found = head.states(target, PENDING, memory, target.length)
+    drafts = block_pass(head, target, PENDING)
+    found = drafts.states
     # In DFlash the pending token's own row names nothing.
     assert torch.allclose(found, expected if rank else expected[1:], atol=1e-4)
     assert len(found) == head.shape.depth
-    assert torch.allclose(head.logits(target, found), target.logits(found))
+    assert torch.allclose(drafts.logits, target.logits(found))
 
 
 def test_more_rows_than_an_output_head_takes_at_once_are_split(tmp_path: Path) -> None:
     head, target = load(write_head(tmp_path, *block(TARGET, size=24, read=READ))), backbone()
-    memory = head.new_memory()
-    head.read(target, memory, 0, target.length)
-    states = head.states(target, PENDING, memory, target.length)
-    assert len(states) == 23
-    assert torch.allclose(head.logits(target, states), target.logits(states), atol=1e-6)
+    drafts = block_pass(head, target, PENDING)
+    assert len(drafts.states) == 23
+    assert torch.allclose(drafts.logits, target.logits(drafts.states), atol=1e-6)
+
+
+def held(drafts: BlockDraft) -> tuple[Tensor, Tensor]:
+    """Keys and values of TEXT."""
+    memory = drafts.memory
+    assert isinstance(memory, EagerMemory)
+    return memory.keys[:, :, :8], memory.values[:, :, :8]
 
 
 def test_the_text_is_kept_as_if_read_at_once_whatever_was_drafted(tmp_path: Path) -> None:
     head, target = load(write_head(tmp_path, *block(TARGET, read=READ))), backbone()
-    whole, parts = head.new_memory(), head.new_memory()
-    head.read(target, whole, 0, 8)
+    whole, parts = (BlockDraft(head, Eager(target)) for _ in range(2))
+    whole.read(0, 8)
     for start, end in ((0, 3), (3, 4), (4, 8)):
-        head.read(target, parts, start, end)
-        head.states(target, PENDING, parts, end)
-    assert torch.allclose(whole.keys[:, :, :8], parts.keys[:, :, :8], atol=1e-6)
-    assert torch.allclose(whole.values[:, :, :8], parts.values[:, :, :8], atol=1e-6)
+        parts.begin(start, end, PENDING, 1).logits(0)
+    for one, other in zip(held(whole), held(parts), strict=True):
+        assert torch.allclose(one, other, atol=1e-6)
 
 
 def test_memory_grows_and_keeps_what_it_holds(tmp_path: Path) -> None:
     head, target = load(write_head(tmp_path, *block(TARGET, read=READ))), backbone()
-    memory = head.new_memory()
-    head.read(target, memory, 0, 8)
-    before = head.states(target, PENDING, memory, 8)
+    drafts = block_pass(head, target, PENDING)
+    before, memory = drafts.states, drafts.memory
+    assert isinstance(memory, EagerMemory)
     memory.reserve(memory.keys.shape[2] + 1)
     assert memory.keys.shape[2] == len(memory.turns) == 512
-    assert torch.equal(head.states(target, PENDING, memory, 8), before)
+    drafts.begin(8, 8, PENDING, 1).logits(0)
+    assert torch.equal(drafts.states, before)
 
 
 def test_the_markov_head_adds_what_the_token_before_makes_likely(tmp_path: Path) -> None:
@@ -150,7 +156,9 @@ def test_the_markov_head_adds_what_the_token_before_makes_likely(tmp_path: Path)
     head = load(write_head(tmp_path, config, tensors))
     assert head.markov is not None
     before, after = (tensors[f"markov_head.markov_{name}.weight"] for name in ("w1", "w2"))
-    assert torch.allclose(head.markov.bias(7)[0], after @ before[7], atol=1e-5)
+    chain = (c.c_int64 * 1)(7)
+    (row,) = head.rows(EAGER, chain, torch.ones(1, TARGET.vocabulary))
+    assert torch.allclose(row[0], 1 + after @ before[7], atol=1e-5)
     state = torch.randn(1, TARGET.hidden, generator=torch.Generator().manual_seed(3))
     line = tensors["confidence_head.proj.weight"][0] @ torch.cat([state[0], before[7]]) + 0.25
     assert head.confidence(state, 7) == pytest.approx(float(torch.sigmoid(line)), abs=1e-5)
@@ -197,10 +205,7 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     folder, target = write_head(tmp_path, *block(TARGET, rank=8, read=READ)), backbone()
 
     def states(products: Products) -> Tensor:
-        head = load(folder, products)
-        memory = head.new_memory()
-        head.read(target, memory, 0, 8)
-        return head.states(target, PENDING, memory, 8)
+        return block_pass(load(folder, products), target, PENDING).states
 
     expected = states(Products("fp32", CPU))
     kinds = [Products("bf16", CPU)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as c
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,13 @@ import torch
 from torch import Tensor
 
 from engine.drafting import heads
+from engine.drafting.heads.eager import Eager
 from engine.drafting.heads.eagle3 import Eagle3Head
+from engine.drafting.heads.operations import Memory
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
+from engine.kernels.native.program import Number, Rows
 from engine.models.hidden_states import Tap, entering
 from tests.support.heads import FakeShape, eagle3, write_head
 
@@ -136,6 +140,19 @@ def load(folder: Path, products: Products = PLAIN, target: FakeShape = TARGET) -
     return head
 
 
+def read(head: Eagle3Head, target: Shown, memory: Memory, start: int, end: int) -> Tensor:
+    """What the layer puts out where the target has read TEXT[start:end], in torch."""
+    behind = (c.c_int64 * (end - start))(*TEXT[start:end])
+    rows = Rows(Number(end - start), Number(start))
+    return head.read(Eager(target), memory, behind, rows)
+
+
+def read_all(head: Eagle3Head, target: Shown) -> Tensor:
+    memory = head.new_memory(Eager(target))
+    memory.reserve(len(TEXT))
+    return read(head, target, memory, 0, len(TEXT))
+
+
 @pytest.mark.parametrize("pickle", ["pytorch_model.bin", ""], ids=["pickle", "safetensors"])
 @pytest.mark.parametrize("form", FORMS)
 def test_states_and_logits_are_those_of_the_papers_equations(
@@ -159,15 +176,14 @@ def test_states_and_logits_are_those_of_the_papers_equations(
         g = torch.cat([g, states[-1:]])
     states, logits = by_the_paper(config, tensors, g, table, tokens)
 
-    memory = head.new_memory()
-    found = [
-        head.extend(target, tokens[start:end], head.fuse(target, start, end), memory, start)
-        for start, end in ((0, 3), (3, 4), (4, 5))
-    ]
-    for row in range(5, 8):
-        found.append(head.extend(target, [tokens[row]], found[-1][-1:], memory, row))
-    assert torch.allclose(torch.cat(found), states, atol=1e-4)
-    assert torch.allclose(head.logits(torch.cat(found)), logits, atol=1e-4)
+    memory = head.new_memory(Eager(target))
+    memory.reserve(len(tokens))
+    found = [read(head, target, memory, start, end) for start, end in ((0, 3), (3, 4), (4, 5))]
+    chain = (c.c_int64 * 16)(*tokens[4:])
+    steps = head.draft(Eager(target), memory, Number(5), chain, found[-1])
+    drafted = torch.cat([next(steps) for _ in range(4)])
+    assert torch.allclose(torch.cat(found), states[:5], atol=1e-4)
+    assert torch.allclose(drafted, logits[4:], atol=1e-4)
 
 
 def test_draft_tokens_are_the_targets_by_their_offsets(tmp_path: Path) -> None:
@@ -179,7 +195,7 @@ def test_draft_tokens_are_the_targets_by_their_offsets(tmp_path: Path) -> None:
     assert wide.shape == (1, TARGET.vocabulary)
     assert torch.equal(wide[0, marked], logits[0])
     assert bool((wide[0, ~tensors["t2d"]] == float("-inf")).all())
-    assert [head.token(number) for number in range(len(marked))] == marked.tolist()
+    assert head.targets is not None and torch.equal(head.targets, marked)
 
 
 def test_a_head_with_the_targets_vocabulary_needs_no_offsets(tmp_path: Path) -> None:
@@ -187,7 +203,7 @@ def test_a_head_with_the_targets_vocabulary_needs_no_offsets(tmp_path: Path) -> 
     del tensors["d2t"], tensors["t2d"]
     head = load(write_head(tmp_path, config, tensors))
     logits = torch.randn(1, TARGET.vocabulary)
-    assert head.on_target(logits) is logits and head.token(17) == 17
+    assert head.on_target(logits) is logits and head.targets is None
 
 
 def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
@@ -199,8 +215,7 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     results = []
     for products in kinds:
         head = load(folder, products)
-        state = head.extend(target, TEXT, head.fuse(target, 0, 8), head.new_memory(), 0)
-        results.append(head.logits(state))
+        results.append(head.output(head.norm(read_all(head, target))))
     for result in results[1:]:
         assert (result - results[0]).norm() < 0.05 * results[0].norm()
 
@@ -218,7 +233,7 @@ def test_queries_and_keys_may_be_normed(tmp_path: Path) -> None:
     states = []
     for number, given in enumerate((tensors, larger)):
         head = load(write_head(tmp_path / str(number), {**config, "rms_norm_eps": 1e-12}, given))
-        states.append(head.extend(target, TEXT, head.fuse(target, 0, 8), head.new_memory(), 0))
+        states.append(read_all(head, target))
     assert torch.allclose(*states, atol=1e-4)
 
 

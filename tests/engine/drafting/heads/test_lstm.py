@@ -13,11 +13,12 @@ from torch import Tensor
 
 from engine.drafting import heads
 from engine.drafting.heads.lstm import LstmHead
+from engine.drafting.heads.mlp import State
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED
-from tests.support.heads import FakeShape, lstm, write_head
+from tests.support.heads import EAGER, FakeShape, logits_behind, lstm, write_head
 
 TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, folder=Path("ours"))
 CPU = torch.device("cpu")
@@ -28,14 +29,6 @@ def load(folder: Path, products: Products) -> LstmHead:
     head = heads.load(heads.inspect(folder, TARGET), products)
     assert isinstance(head, LstmHead)
     return head
-
-
-def logits(head: LstmHead, h: Tensor) -> Tensor:
-    state, rows = head.start(h[None]), []
-    for step, token in enumerate(TOKENS):
-        state, row = head.step(state, token, step)
-        rows.append(row)
-    return torch.cat(rows)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -80,7 +73,7 @@ def test_logits_are_those_of_arctics_cell(
     config, tensors = lstm(TARGET, tied=tied)
     head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
     assert head.steps == 3
-    assert torch.allclose(logits(head, h), by_arctic(config, tensors, h), atol=1e-4)
+    assert torch.allclose(logits_behind(head, h, TOKENS), by_arctic(config, tensors, h), atol=1e-4)
 
 
 def test_joined_gates_are_read_behind_a_prefix_too(tmp_path: Path, h: Tensor) -> None:
@@ -96,7 +89,7 @@ def test_joined_gates_are_read_behind_a_prefix_too(tmp_path: Path, h: Tensor) ->
         parts.append(tensors[f"cell_proj.{number}.weight"])
         joined[f"speculator.projs.{number}.weight"] = torch.cat(parts)
     head = load(write_head(tmp_path, config, joined), Products("fp32", CPU))
-    assert torch.allclose(logits(head, h), by_arctic(config, tensors, h), atol=1e-4)
+    assert torch.allclose(logits_behind(head, h, TOKENS), by_arctic(config, tensors, h), atol=1e-4)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["one embedding", "one a gate"])
@@ -104,9 +97,16 @@ def test_rows_advance_together_as_they_do_alone(tmp_path: Path, tied: bool, h: T
     """Training takes in all positions at once."""
     head = load(write_head(tmp_path, *lstm(TARGET, tied=tied)), Products("fp32", CPU))
     both = torch.stack([h, h.flip(0)])
-    together = head.advance(head.advance(head.start(both), torch.tensor([7, 2]), 0), 3, 1)
+
+    def advanced(normed: Tensor, *tokens: Tensor) -> State:
+        state = head.start(EAGER, normed)
+        for step, token in enumerate(tokens):
+            state = head.advance(EAGER, state, head.table(step)[token], step)
+        return state
+
+    together = advanced(both, torch.tensor([7, 2]), torch.tensor([3, 3]))
     for row, token in ((0, 7), (1, 2)):
-        alone = head.advance(head.advance(head.start(both[row : row + 1]), token, 0), 3, 1)
+        alone = advanced(both[row : row + 1], torch.tensor([token]), torch.tensor([3]))
         for ours, theirs in zip(together, alone, strict=True):
             assert torch.allclose(ours[row], theirs[0], atol=1e-5)
 
@@ -119,7 +119,7 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
     if "int8" in library.kinds:
         kinds.append(Products("int8", CPU, library))
     for products in kinds:
-        found = logits(load(folder, products), h)
+        found = logits_behind(load(folder, products), h, TOKENS)
         assert (found - expected).norm() < 0.06 * expected.norm(), products.kind
 
 

@@ -16,7 +16,7 @@ from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
-from tests.support.heads import PICKLE, FakeShape, medusa, write_head
+from tests.support.heads import PICKLE, FakeShape, logits_behind, medusa, write_head
 
 TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, folder=Path("ours"))
 CPU = torch.device("cpu")
@@ -28,27 +28,31 @@ def load(folder: Path, products: Products) -> MedusaHead:
     return head
 
 
+def logits(head: MedusaHead, h: Tensor, depth: int = 3) -> Tensor:
+    return logits_behind(head, h, (0,) * depth)
+
+
 def by_the_paper(config: dict[str, Any], tensors: dict[str, Tensor], h: Tensor) -> Tensor:
     """p_k = softmax(W2_k (SiLU(W1_k h + b_k) + h)): section 2.1.1 of arXiv 2401.10774, before softmax."""
     rows = []
     for k in range(config["medusa_num_heads"]):
         x = h
-        for block in range(config["medusa_num_layers"]):
-            y = tensors[f"{k}.{block}.linear.weight"] @ x + tensors[f"{k}.{block}.linear.bias"]
+        for layer in range(config["medusa_num_layers"]):
+            y = tensors[f"{k}.{layer}.linear.weight"] @ x + tensors[f"{k}.{layer}.linear.bias"]
             x = y / (1 + torch.exp(-y)) + x
         rows.append(tensors[f"{k}.{config['medusa_num_layers']}.weight"] @ x)
     return torch.stack(rows)
 
 
 @pytest.mark.parametrize("pickle", [PICKLE, ""], ids=["pickle", "safetensors"])
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_logits_are_those_of_the_papers_equations(tmp_path: Path, blocks: int, pickle: str) -> None:
-    config, tensors = medusa(TARGET, blocks=blocks)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_logits_are_those_of_the_papers_equations(tmp_path: Path, layers: int, pickle: str) -> None:
+    config, tensors = medusa(TARGET, layers=layers)
     head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
     h = torch.randn(TARGET.hidden, generator=torch.Generator().manual_seed(5))
     expected = by_the_paper(config, tensors, h)
-    assert torch.allclose(head(h[None], 3), expected, atol=1e-5)
-    assert torch.allclose(head(h[None], 2), expected[:2], atol=1e-5)
+    assert torch.allclose(logits(head, h), expected, atol=1e-5)
+    assert torch.allclose(logits(head, h, 2), expected[:2], atol=1e-5)
 
 
 def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
@@ -60,7 +64,7 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     if "int8" in library.kinds:
         kinds.append(Products("int8", CPU, library))
     for products in kinds:
-        found = load(folder, products)(h[None], 3)
+        found = logits(load(folder, products), h)
         assert (found - expected).norm() < 0.05 * expected.norm(), products.kind
 
 
@@ -71,7 +75,7 @@ def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype) -> None:
     head = load(write_head(tmp_path, config, narrow, PICKLE), Products("fp32", CPU))
     h = torch.ones(TARGET.hidden)
     wide = {name: tensor.float() for name, tensor in narrow.items()}
-    assert torch.allclose(head(h[None], 3), by_the_paper(config, wide, h), atol=1e-4)
+    assert torch.allclose(logits(head, h), by_the_paper(config, wide, h), atol=1e-4)
 
 
 def test_a_plan_tells_what_the_head_reads_and_takes(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from engine.drafting import heads
-from engine.drafting.heads.mlp import MlpHead
+from engine.drafting.heads.mlp import MlpHead, State
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED
-from tests.support.heads import FakeShape, mlp, write_head
+from tests.support.heads import EAGER, FakeShape, logits_behind, mlp, write_head
 
 TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, folder=Path("ours"))
 CPU = torch.device("cpu")
@@ -28,14 +28,6 @@ def load(folder: Path, products: Products) -> MlpHead:
     head = heads.load(heads.inspect(folder, TARGET), products)
     assert isinstance(head, MlpHead)
     return head
-
-
-def logits(head: MlpHead, h: Tensor, tokens: tuple[int, ...] = TOKENS) -> Tensor:
-    state, rows = head.start(h[None]), []
-    for step, token in enumerate(tokens):
-        state, row = head.step(state, token, step)
-        rows.append(row)
-    return torch.cat(rows)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -77,7 +69,9 @@ def test_logits_are_those_of_the_papers_equations(
     config, tensors = mlp(TARGET, tied=tied)
     head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
     assert head.steps == 3
-    assert torch.allclose(logits(head, h), by_the_paper(config, tensors, h), atol=1e-4)
+    assert torch.allclose(
+        logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -87,8 +81,11 @@ def test_the_input_is_scaled_only_where_the_configuration_says_so(
     config, tensors = mlp(TARGET)
     config["scale_input"] = scaled
     head = load(write_head(tmp_path, config, tensors), Products("fp32", CPU))
-    assert torch.allclose(logits(head, h), by_the_paper(config, tensors, h), atol=1e-4)
-    assert torch.allclose(logits(head, 9 * h), logits(head, h), atol=1e-4) == scaled
+    assert torch.allclose(
+        logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
+    )
+    scaled_up, plain = (logits_behind(head, times * h, TOKENS) for times in (9, 1))
+    assert torch.allclose(scaled_up, plain, atol=1e-4) == scaled
 
 
 def test_names_without_the_prefix_and_copies_of_tied_tensors_are_read(
@@ -105,7 +102,9 @@ def test_names_without_the_prefix_and_copies_of_tied_tensors_are_read(
     plan = heads.inspect(folder, TARGET)
     assert plan.parameters == sum(tensor.numel() for tensor in tensors.values())
     head = load(folder, Products("fp32", CPU))
-    assert torch.allclose(logits(head, h), by_the_paper(config, tensors, h), atol=1e-4)
+    assert torch.allclose(
+        logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
+    )
 
 
 def test_a_tied_speculator_of_one_step_needs_one_projection(tmp_path: Path, h: Tensor) -> None:
@@ -113,17 +112,25 @@ def test_a_tied_speculator_of_one_step_needs_one_projection(tmp_path: Path, h: T
     assert "speculator.proj.1.weight" not in tensors
     head = load(write_head(tmp_path, config, tensors), Products("fp32", CPU))
     expected = by_the_paper(config, tensors, h)
-    assert torch.allclose(logits(head, h, TOKENS[:1]), expected, atol=1e-4)
+    assert torch.allclose(logits_behind(head, h, TOKENS[:1]), expected, atol=1e-4)
 
 
 def test_rows_advance_together_as_they_do_alone(tmp_path: Path, h: Tensor) -> None:
     """Training takes in all positions at once."""
     head = load(write_head(tmp_path, *mlp(TARGET)), Products("fp32", CPU))
     both = torch.stack([h, h.flip(0)])
-    together = head.advance(head.advance(head.start(both), torch.tensor([7, 2]), 0), 3, 1)[0]
+
+    def advanced(normed: Tensor, *tokens: Tensor) -> State:
+        state = head.start(EAGER, normed)
+        for step, token in enumerate(tokens):
+            state = head.advance(EAGER, state, head.table(step)[token], step)
+        return state
+
+    together = advanced(both, torch.tensor([7, 2]), torch.tensor([3, 3]))
     for row, token in ((0, 7), (1, 2)):
-        alone = head.advance(head.advance(head.start(both[row : row + 1]), token, 0), 3, 1)[0]
-        assert torch.allclose(together[row], alone[0], atol=1e-5)
+        alone = advanced(both[row : row + 1], torch.tensor([token]), torch.tensor([3]))
+        for ours, theirs in zip(together, alone, strict=True):
+            assert torch.allclose(ours[row], theirs[0], atol=1e-5)
 
 
 def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Tensor) -> None:
@@ -134,7 +141,7 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
     if "int8" in library.kinds:
         kinds.append(Products("int8", CPU, library))
     for products in kinds:
-        found = logits(load(folder, products), h)
+        found = logits_behind(load(folder, products), h, TOKENS)
         assert (found - expected).norm() < 0.06 * expected.norm(), products.kind
 
 
@@ -143,7 +150,9 @@ def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype, h: Tensor
     config, tensors = mlp(TARGET)
     narrow = {name: tensor.to(dtype) for name, tensor in tensors.items()}
     head = load(write_head(tmp_path, config, narrow), Products("fp32", CPU))
-    assert torch.allclose(logits(head, h), by_the_paper(config, narrow, h), atol=1e-4)
+    assert torch.allclose(
+        logits_behind(head, h, TOKENS), by_the_paper(config, narrow, h), atol=1e-4
+    )
 
 
 def test_a_plan_tells_what_the_head_reads_and_takes(tmp_path: Path) -> None:

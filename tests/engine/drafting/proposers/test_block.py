@@ -21,7 +21,7 @@ from engine.events import Budget, Tree
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
-from tests.support.heads import FakeShape, block, write_head
+from tests.support.heads import FakeShape, block, block_pass, write_head
 
 VOCABULARY, SIZE = 9, 5
 GREEDY = Sampling(), AcceptanceRule.GREEDY
@@ -80,13 +80,11 @@ def by_hand(head: BlockHead, text: Sequence[int]) -> list[int]:
     """The likeliest token of each row, each behind the one before."""
     reader = Reader(head)
     reader.begin(text)
-    memory, target = head.new_memory(), reader.target
-    head.read(target, memory, 0, len(text) - 1)
     drafted = [text[-1]]
-    for state in head.states(target, text[-1], memory, len(text) - 1).split(1):
-        logits = target.logits(state)
+    for state in block_pass(head, reader.target, text[-1]).states.split(1):
+        logits = reader.target.logits(state)
         if head.markov is not None:
-            logits = logits + head.markov.bias(drafted[-1])
+            logits = logits + head.markov.after(head.markov.row(drafted[-1]))
         drafted.append(int(logits.argmax()))
     return drafted[1:]
 
@@ -179,7 +177,7 @@ def test_a_draft_ends_before_the_first_token_that_is_doubted(head: BlockHead) ->
     whole = by_hand(head, TEXT)
     reader = Reader(head)
     reader.begin(TEXT)
-    states = head.states(reader.target, TEXT[-1], reader.proposer.memory, len(TEXT) - 1)
+    states = block_pass(head, reader.target, TEXT[-1]).states
     before = [TEXT[-1], *whole[:-1]]
     trusts = [head.confidence(s, b) for s, b in zip(states.split(1), before, strict=True)]
     for least in (0.0, *trusts, 1.0):

@@ -210,7 +210,7 @@ def test_closing_forgets(head: Eagle3Head) -> None:
     bench = Bench(head).begin()
     bench.draft()
     bench.proposer.close()
-    assert bench.proposer.rows == 0 and bench.proposer.memory.keys.shape[1] == 0
+    assert bench.proposer.rows == 0 and bench.proposer.drafts.memory.keys.shape[2] == 0
 
 
 def test_proposers_that_share_a_head_do_not_disturb_each_other(head: Eagle3Head) -> None:

@@ -16,6 +16,7 @@ from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting.heads.base import Head
+from engine.drafting.heads.operations import tokens
 from engine.drafting.proposers import create
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
@@ -23,7 +24,7 @@ from engine.models.hidden_states import NORMED, Tap
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
-from tests.support.heads import FakeShape, random_heads
+from tests.support.heads import EAGER, FakeShape, in_torch, random_heads
 
 VOCABULARY, STEPS = 9, 3
 SAMPLED = Sampling(temperature=0.9, top_p=0.95, seed=4)
@@ -43,7 +44,7 @@ class Watched(Target):
         return super().features(tap, start, end)
 
 
-class Desk:
+class Drafter:
     """A target that has read ``text`` but for its last token, and a proposer that drafts for it."""
 
     def __init__(
@@ -71,32 +72,31 @@ class Desk:
 def likeliest(kind: str, state: Tensor, pending: int) -> list[int]:
     """What the head alone says, each step fed with its own choice before."""
     head: Any = HEADS[kind]
-    known, token, drafted = head.start(state), pending, []
-    for step in range(STEPS):
-        known, logits = head.step(known, token, step)
-        token = int(logits.argmax())
-        drafted.append(token)
-    return drafted
+    chain = tokens(STEPS + 1)
+    chain[0] = pending
+    for step, logits in enumerate(head.draft(EAGER, chain, state)):
+        chain[step + 1] = int(logits.argmax())
+    return chain[1:]
 
 
 def test_steps_start_at_the_last_cached_token_and_take_in_the_pending_one(kind: str) -> None:
-    desk = Desk(kind, Sampling(), AcceptanceRule.GREEDY)
-    desk.proposer.compiled = None  # a program reads them where they lie
-    proposal = desk.propose()
-    assert desk.target.read == (NORMED, len(TEXT) - 2, len(TEXT) - 1)
-    state = desk.target.features(NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    with in_torch():  # a program reads them where they lie
+        drafter = Drafter(kind, Sampling(), AcceptanceRule.GREEDY)
+    proposal = drafter.propose()
+    assert drafter.target.read == (NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    state = drafter.target.features(NORMED, len(TEXT) - 2, len(TEXT) - 1)
     assert list(proposal.tree.tokens) == likeliest(kind, state, TEXT[-1])
     assert proposal.tree.parents == (-1, 0, 1)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 15])
 def test_no_more_is_drafted_than_asked_for_or_than_was_trained(kind: str, depth: int) -> None:
-    assert len(Desk(kind).propose(depth).tree) == min(depth, STEPS)
+    assert len(Drafter(kind).propose(depth).tree) == min(depth, STEPS)
 
 
 def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token(kind: str) -> None:
-    assert Desk(kind).propose(0).tree.tokens == ()
-    assert Desk(kind, text=(3,)).propose().tree.tokens == ()
+    assert Drafter(kind).propose(0).tree.tokens == ()
+    assert Drafter(kind, text=(3,)).propose().tree.tokens == ()
 
 
 @pytest.mark.parametrize("sampling", [SAMPLED, PENALISED], ids=["truncated", "penalised"])
@@ -104,12 +104,12 @@ def test_nothing_is_drafted_at_depth_0_or_behind_a_single_token(kind: str) -> No
 def test_q_is_what_the_tokens_were_drawn_from(
     kind: str, sampling: Sampling, rule: AcceptanceRule
 ) -> None:
-    desk = Desk(kind, sampling, rule)
-    proposal = desk.propose()
+    drafter = Drafter(kind, sampling, rule)
+    proposal = drafter.propose()
     stream = Stream.DRAFT if rule is AcceptanceRule.REJECTION else Stream.CHOICE
     assert proposal.q is not None
     positions = range(len(TEXT), len(TEXT) + STEPS)
-    again = sample(proposal.q, desk.sampler.seed, stream, positions).tolist()
+    again = sample(proposal.q, drafter.sampler.seed, stream, positions).tolist()
     assert again == list(proposal.tree.tokens)
     assert proposal.chosen_q == tuple(proposal.q[range(STEPS), again].tolist())
 
@@ -117,7 +117,7 @@ def test_q_is_what_the_tokens_were_drawn_from(
 def test_whether_a_token_is_drafted_depends_on_no_later_one(kind: str) -> None:
     """A shallower draft is the beginning of a deeper one, q and all, under every rule."""
     for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION):
-        deep, shallow = (Desk(kind, PENALISED, rule).propose(depth) for depth in (3, 2))
+        deep, shallow = (Drafter(kind, PENALISED, rule).propose(depth) for depth in (3, 2))
         assert deep.q is not None and shallow.q is not None
         assert shallow.tree.tokens == deep.tree.tokens[:2]
         assert torch.equal(shallow.q, deep.q[:2])
@@ -129,20 +129,20 @@ def test_after_any_rounds_the_draft_is_that_of_a_fresh_start(
     kind: str, rounds: list[tuple[int, int]]
 ) -> None:
     """Whatever was drafted, accepted and rolled back, and behind another request's text."""
-    desk = Desk(kind)
+    drafter = Drafter(kind)
     for depth, stand in rounds:
-        proposal = desk.propose(depth)
-        desk.target.verify(desk.context.tokens[-1], proposal.tree)
+        proposal = drafter.propose(depth)
+        drafter.target.verify(drafter.context.tokens[-1], proposal.tree)
         path = tuple(range(min(stand, len(proposal.tree))))
-        desk.target.commit(path)
-        desk.proposer.observe(Acceptance(path, 7, Origin.CORRECTION))
-        desk.context.tokens += [*(proposal.tree.tokens[node] for node in path), 7]
-    again, fresh = desk.propose(), Desk(kind, text=tuple(desk.context.tokens)).propose()
+        drafter.target.commit(path)
+        drafter.proposer.observe(Acceptance(path, 7, Origin.CORRECTION))
+        drafter.context.tokens += [*(proposal.tree.tokens[node] for node in path), 7]
+    again, fresh = drafter.propose(), Drafter(kind, text=tuple(drafter.context.tokens)).propose()
     assert again.tree == fresh.tree and again.q is not None and fresh.q is not None
     assert torch.equal(again.q, fresh.q)
     other = Context((*TEXT[:3], 8, 8))
-    desk.target.reuse(other.tokens[:-1])
-    desk.target.extend(other.tokens[desk.target.length : -1])
-    desk.context = other
-    desk.proposer.begin(other, Sampler(SAMPLED, AcceptanceRule.COUPLED, 4, other, VOCABULARY))
-    assert desk.propose().tree == Desk(kind, text=tuple(other.tokens)).propose().tree
+    drafter.target.reuse(other.tokens[:-1])
+    drafter.target.extend(other.tokens[drafter.target.length : -1])
+    drafter.context = other
+    drafter.proposer.begin(other, Sampler(SAMPLED, AcceptanceRule.COUPLED, 4, other, VOCABULARY))
+    assert drafter.propose().tree == Drafter(kind, text=tuple(other.tokens)).propose().tree

@@ -1,8 +1,9 @@
-"""What heads draft in the compiled step, against what they draft in torch."""
+"""A contract for every kind of head: both executors draft the same."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,11 @@ def halves(made: Made) -> Made:
 
 HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
     **{
-        f"medusa, {blocks} blocks": (
+        f"medusa, {layers} layers": (
             "medusa",
-            lambda blocks=blocks: made.medusa(TARGET, blocks=blocks),
+            lambda layers=layers: made.medusa(TARGET, layers=layers),
         )
-        for blocks in (1, 2)
+        for layers in (1, 2)
     },
     "mlp": ("mlp", lambda: made.mlp(TARGET, steps=4, width=48)),
     "mlp, steps of their own": ("mlp", lambda: made.mlp(TARGET, steps=4, width=48, tied=False)),
@@ -146,19 +147,27 @@ def load(folder: Path, name: str, products: Products) -> Any:
     return head
 
 
-class Desk:
+class Drafter:
     """A proposer for a text that grows."""
 
-    def __init__(self, head: Any, target: Any, options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        head: Any,
+        target: Any,
+        options: dict[str, Any] | None = None,
+        *,
+        in_torch: bool = False,
+    ) -> None:
         self.target = target
         resources = Resources(heads={head.kind: head}, backbone=target)
-        self.proposer: Any = proposers.create(head.kind, options or {}, resources)
+        with made.in_torch() if in_torch else nullcontext():
+            self.proposer: Any = proposers.create(head.kind, options or {}, resources)
 
-    def in_torch(self) -> Desk:
-        self.proposer.compiled = None
-        return self
+    @property
+    def compiled(self) -> bool:
+        return bool(self.proposer.drafts.draft.draws)
 
-    def begin(self, text: Sequence[int], wanted: tuple[Sampling, AcceptanceRule]) -> Desk:
+    def begin(self, text: Sequence[int], wanted: tuple[Sampling, AcceptanceRule]) -> Drafter:
         self.context = Context(tuple(text))
         self.read()
         vocabulary = TARGET.vocabulary if isinstance(self.target, Shown) else 4096
@@ -202,9 +211,11 @@ def test_drafts_are_those_of_torch_round_after_round(
 ) -> None:
     """Behind prompts of one part and of many, and whatever of a draft was accepted."""
     head = load(tmp_path, name, Products("fp32", CPU, threads))
-    compiled, torch_alone = (Desk(head, Shown(threads, head.taps, torch.bfloat16)) for _ in "ab")
-    torch_alone.in_torch()
-    assert compiled.proposer.compiled is not None
+    compiled, eager = (
+        Drafter(head, Shown(threads, head.taps, torch.bfloat16), in_torch=in_torch)
+        for in_torch in (False, True)
+    )
+    assert compiled.compiled and not eager.compiled
     for wanted, length in (
         (GREEDY, 5),
         (CUT, 40),
@@ -213,12 +224,12 @@ def test_drafts_are_those_of_torch_round_after_round(
         (DRAWN, 9),
         (GREEDY, 12),
     ):
-        both = [desk.begin(text(length), wanted) for desk in (compiled, torch_alone)]
+        both = [drafter.begin(text(length), wanted) for drafter in (compiled, eager)]
         for depth, accepted in ((3, 0), (15, 2), (1, 1), (4, 3), (2, 0)):
-            found, expected = (desk.draft(depth) for desk in both)
+            found, expected = (drafter.draft(depth) for drafter in both)
             same(found, expected)
-            for desk in both:
-                desk.take([*expected.tree.tokens[:accepted], 7 + depth])
+            for drafter in both:
+                drafter.take([*expected.tree.tokens[:accepted], 7 + depth])
 
 
 @pytest.mark.parametrize("name", ["eagle3", "dspark"])
@@ -226,12 +237,12 @@ def test_a_text_that_is_all_read_is_drafted_behind_again(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
     head = load(tmp_path, name, Products("fp32", CPU, threads))
-    desk = Desk(head, Shown(threads, head.taps, torch.float32)).begin(text(40), GREEDY)
-    first = desk.draft(4)
-    same(desk.draft(4), first)
-    same(desk.begin(text(40), GREEDY).draft(4), first)
-    desk.proposer.close()
-    same(desk.draft(4), first)
+    drafter = Drafter(head, Shown(threads, head.taps, torch.float32)).begin(text(40), GREEDY)
+    first = drafter.draft(4)
+    same(drafter.draft(4), first)
+    same(drafter.begin(text(40), GREEDY).draft(4), first)
+    drafter.proposer.close()
+    same(drafter.draft(4), first)
 
 
 @pytest.mark.parametrize("wanted", [GREEDY, DRAWN, CUT])
@@ -241,8 +252,12 @@ def test_doubted_tokens_are_cut_likewise(
 ) -> None:
     head = load(tmp_path, "dspark", Products("fp32", CPU, threads))
     options = {"min_confidence": least}
-    desks = [Desk(head, Shown(threads, head.taps, torch.float32), options) for _ in range(2)]
-    found, expected = (desk.begin(text(30), wanted) for desk in (desks[0], desks[1].in_torch()))
+    found, expected = (
+        Drafter(head, Shown(threads, head.taps, torch.float32), options, in_torch=in_torch).begin(
+            text(30), wanted
+        )
+        for in_torch in (False, True)
+    )
     for token in (3, 5, 8):
         same(found.draft(5), expected.draft(5))
         found.take([token])
@@ -254,15 +269,15 @@ def test_products_that_are_not_compiled_draft_in_torch(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
     head = load(tmp_path, name, Products("fp32", CPU))
-    desk = Desk(head, Shown(threads, head.taps, torch.float32))
-    assert desk.proposer.compiled is None
-    assert len(desk.begin(text(9), GREEDY).draft(3).tree) == 3
+    drafter = Drafter(head, Shown(threads, head.taps, torch.float32))
+    assert not drafter.compiled
+    assert len(drafter.begin(text(9), GREEDY).draft(3).tree) == 3
 
 
 def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
     folder = write_head(tmp_path, *made.lstm(TARGET, width=24))
     head = heads.load(heads.inspect(folder, TARGET), Products("fp32", CPU, threads))
-    assert Desk(head, Shown(threads, head.taps, torch.float32)).proposer.compiled is None
+    assert Drafter(head, Shown(threads, head.taps, torch.float32)).compiled is False
 
 
 @pytest.mark.parametrize("kind", heads.kinds())
@@ -276,17 +291,18 @@ def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
         differ, drafted = 0, 0
         for prompt in ("Once upon a time", "What is a draft model? It is", "def main():"):
             tokens = codec.encode(prompt, special=True)
-            compiled, torch_alone = (Desk(head, Target(model, head.taps)) for _ in range(2))
-            assert compiled.proposer.compiled is not None
-            compiled.begin(tokens, GREEDY)
-            torch_alone.in_torch().begin(tokens, GREEDY)
+            compiled, eager = (
+                Drafter(head, Target(model, head.taps), in_torch=in_torch).begin(tokens, GREEDY)
+                for in_torch in (False, True)
+            )
+            assert compiled.compiled and not eager.compiled
             for _ in range(8):
-                found, expected = compiled.draft(4), torch_alone.draft(4)
+                found, expected = compiled.draft(4), eager.draft(4)
                 if products.kind == "fp32":
                     same(found, expected)
                 drafted += len(expected.tree)
                 pairs = zip(found.tree.tokens, expected.tree.tokens, strict=True)
                 differ += sum(one != other for one, other in pairs)
-                for desk in (compiled, torch_alone):
-                    desk.take([expected.tree.tokens[0]])
+                for drafter in (compiled, eager):
+                    drafter.take([expected.tree.tokens[0]])
         assert differ <= 0.1 * drafted

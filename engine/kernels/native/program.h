@@ -27,8 +27,8 @@ enum class Code : int32_t {
     ADD = 4,       // to = from + scale * second
     ACTIVATE = 5,  // to = act(from) * second, or act(from)
     CAP = 6,       // to = scale * tanh(from / scale)
-    REMEMBER = 7,  // keys in `from`, normed and turned, and values in `second`, into `store`
-    ATTEND = 8,    // to = what the queries in `from` take from `store`
+    REMEMBER = 7,  // keys in `from`, normed and turned, and values in `second`, into `cache`
+    ATTEND = 8,    // to = what the queries in `from` take from `cache`
     CHOOSE = 9,    // a token of the logits in `from`, and its probability: the likeliest, or one drawn
 };
 
@@ -40,7 +40,7 @@ constexpr int32_t SIGMOID = 4, IDENTITY = 5;
 
 // One layer's keys and values of one sequence, as attention.h reads them: keys
 // [kv_heads][room / 16][head_dim][16], values [kv_heads][room][head_dim]. They move when they grow.
-struct Store {
+struct LayerCache {
     float *keys, *values;
     const float* rotation;  // [room][head_dim / 2][cosine, sine]
     int32_t room;           // positions, a multiple of sixteen
@@ -55,16 +55,16 @@ struct Draws {
     int32_t count;  // tokens that the last run chose, and that count
 };
 
-// Filled in by Python (see tape.py). What an operation does not use is null or 0. Numbers that a run decides
+// Filled in by Python (see program.py). What an operation does not use is null or 0. Numbers that a run decides
 // stand behind pointers.
 struct Op {
     Code code;
     int32_t width;         // numbers of a row; of CHOOSE all that count
     int32_t choice;        // ACTIVATE: its function. TAKE, EMBED: the kind of table. ATTEND: whether rows see
                            // only what is not behind them
-    int32_t across;        // whether threads share a row's columns instead of the rows
+    int32_t by_columns;    // whether threads share a row's columns instead of the rows
     int32_t barrier;       // whether threads wait for each other behind it
-    int32_t ahead;         // added to `start`. CHOOSE: the place of its key
+    int32_t offset;        // added to `start`. CHOOSE: the place of its key
     const int32_t* rows;   // how many there are
     const int32_t* start;  // the first row's position
     const void* from;
@@ -74,7 +74,7 @@ struct Op {
     int32_t heads, kv_heads;                        // `width` is then that of one head
     const Matrix* matrix;
     const float *weight, *bias;
-    const Store* store;
+    const LayerCache* cache;
     const int64_t* tokens;   // EMBED: of each row
     const int64_t* numbers;  // CHOOSE: what the tokens are called; null: as they are counted
     int64_t* chosen;
@@ -89,9 +89,9 @@ inline float widen_half(uint16_t half) {
     return half & 0x8000 ? -value : value;
 }
 
-class Tape {
+class Program {
 public:
-    Tape(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), first_to_come_(pool.count()) {
+    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), first_to_come_(pool.count()) {
         int widest = LANES, head = LANES, choice = 0;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
@@ -106,7 +106,7 @@ public:
     // Operations first .. end - 1, or to the token that ends the run.
     void run(int first, int end) {
         first_ = first, end_ = end, likely_ = 1, over_ = false;
-        pool_.run([](void* self, int thread, Pool&) { static_cast<Tape*>(self)->work(thread); }, this);
+        pool_.run([](void* self, int thread, Pool&) { static_cast<Program*>(self)->work(thread); }, this);
     }
 
 private:
@@ -153,12 +153,12 @@ private:
     // Rows are padded to whole vectors, so columns are counted in these.
     Part part_of(const Op& op, int thread) const {
         const int rows = *op.rows, vectors = (op.width + LANES - 1) / LANES;
-        if (!op.across) return {part(rows, thread), {0, vectors * LANES}};
+        if (!op.by_columns) return {part(rows, thread), {0, vectors * LANES}};
         const Range columns = part(vectors, thread);
         return {{0, rows}, {columns.first * LANES, columns.end * LANES}};
     }
 
-    static int start_of(const Op& op) { return (op.start ? *op.start : 0) + op.ahead; }
+    static int start_of(const Op& op) { return (op.start ? *op.start : 0) + op.offset; }
     static const float* from_of(const Op& op, int row) {
         return static_cast<const float*>(op.from) + size_t(row) * op.from_stride;
     }
@@ -252,15 +252,15 @@ private:
     }
 
     static Memory<float> memory_of(const Op& op, int head) {
-        const size_t start = size_t(head) * op.store->room * op.width;
-        return {op.store->keys + start, op.store->values + start, op.width};
+        const size_t start = size_t(head) * op.cache->room * op.width;
+        return {op.cache->keys + start, op.cache->values + start, op.width};
     }
 
     // A head, normed by its own weight where there is one, and turned to its position.
     static void turn(const Op& op, const float* from, int head, int position, float* to) {
         if (op.weight) normalise(from, op.weight + size_t(head) * op.width, op.width, op.epsilon, to);
         else std::memcpy(to, from, sizeof(float) * op.width);
-        const float* angle = op.store->rotation + size_t(position) * op.width;
+        const float* angle = op.cache->rotation + size_t(position) * op.width;
         for (int d = 0; d < op.width; d += 2) {
             const float real = to[d], imaginary = to[d + 1];
             to[d] = real * angle[d] - imaginary * angle[d + 1];
@@ -281,7 +281,7 @@ private:
 
     // Queries of one key-value head lie side by side: query i is that of row i % rows.
     void attend_to(const Op& op, Own& own, int thread) const {
-        own.scores.resize(std::max(own.scores.size(), size_t(TILE) * op.store->room));
+        own.scores.resize(std::max(own.scores.size(), size_t(TILE) * op.cache->room));
         const int rows = *op.rows, start = start_of(op), group = op.heads / op.kv_heads;
         const int together = group * rows, tiles = (together + TILE - 1) / TILE;
         const Range items = part(op.kv_heads * tiles, thread);
@@ -295,7 +295,7 @@ private:
                 const int last = start + (op.choice ? r : rows - 1);
                 queries[query - from] = {turned, 0, last, to_of(op, r) + size_t(head) * op.width};
             }
-            attend(memory_of(op, kv_head), queries, to - from, 0.0f, own.scores.data(), op.store->room);
+            attend(memory_of(op, kv_head), queries, to - from, 0.0f, own.scores.data(), op.cache->room);
         }
     }
 
@@ -340,7 +340,7 @@ private:
         float peak = -INFINITY;
         for (const Candidate& other : likeliest_) peak = std::max(peak, other.value);
         own.mass = weigh(logits, first, end, peak, op.draws->sharpness, weights_.data());
-        first_to_come_[thread] = winner(weights_.data(), first, end, op.draws->keys[op.ahead], op.numbers);
+        first_to_come_[thread] = winner(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
         pool_.barrier();
         if (thread) return;
         Runner found = first_to_come_[0];

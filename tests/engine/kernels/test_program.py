@@ -1,4 +1,4 @@
-"""Operations of a tape against torch, alone and in turns, on one thread and on several."""
+"""Operations of a program against torch, alone and in turns, on one thread and on several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from torch import Tensor
 from engine.kernels.cpu.linear import Biased, make_linear
 from engine.kernels.native import build
 from engine.kernels.native.library import Draws, Kind, Library, Matrix
-from engine.kernels.native.tape import Heads, Number, Store, Tape, Unfit, Where
+from engine.kernels.native.program import (
+    Attention,
+    LayerCache,
+    Number,
+    Recorder,
+    Rows,
+    Unsupported,
+)
 from engine.noise import Stream, key, sample
 
 
@@ -29,15 +36,14 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def filled(tape: Tape, values: Tensor) -> Tensor:
-    """Rows of the tape that hold ``values``."""
-    room = tape.room(*values.shape)
-    room.copy_(values)
-    return room
+def given(recorder: Recorder, values: Tensor, count: Number | None = None) -> Tensor:
+    """Rows that hold ``values`` when the program runs; ``count``: how many of them, if not all."""
+    rows = Rows(count or Number(len(values)), Number(), most=len(values))
+    return recorder.take(values, rows)
 
 
-def run(tape: Tape) -> None:
-    tape.done().run(0, len(tape))
+def run(recorder: Recorder) -> None:
+    recorder.done().run(0, len(recorder))
 
 
 def close(found: Tensor, expected: Tensor) -> None:
@@ -48,22 +54,19 @@ def close(found: Tensor, expected: Tensor) -> None:
 def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library) -> None:
     table = draw(40, 32).to(dtype)
     table[7, :4] = torch.tensor([0.0, -0.0, 3e-7, 60000.0])  # a half of 3e-7 is subnormal
-    tape, rows, start = Tape(threads), Number(5), Number(4)
-    taken, looked_up = tape.room(5, 32), tape.room(5, 32)
+    recorder, rows = Recorder(threads), Rows(Number(5), Number(4), 1, most=5)
     tokens = (c.c_int64 * 6)(39, 7, 0, 3, 3, 7)
-    tape.take(table, taken, Where(rows, start, 1))
-    tape.embed(table, tokens, looked_up, first=1, rows=rows)
-    run(tape)
+    taken, looked_up = recorder.take(table, rows), recorder.embed(table, tokens, 1, rows)
+    run(recorder)
     assert torch.equal(taken, table[5:10].float())
     assert torch.equal(looked_up, table[[7, 0, 3, 3, 7]].float())
 
 
 def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
     matrix = Matrix(threads, Kind.BF16, draw(21, 48))
-    tape = Tape(threads)
-    found = tape.room(2, 48)
-    tape.embed(matrix, (c.c_int64 * 2)(20, 3), found, rows=Number(2))
-    run(tape)
+    recorder, rows = Recorder(), Rows(Number(2), Number(), most=2)
+    found = recorder.embed(matrix, (c.c_int64 * 2)(20, 3), 0, rows)
+    run(recorder)
     assert torch.equal(found, matrix.rows([20, 3]))
 
 
@@ -71,27 +74,26 @@ def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
 def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Library) -> None:
     weight, bias, x = draw(50, 32), draw(50, seed=1), draw(count, 32, seed=2)
     matrix = Matrix(threads, Kind.FP32, weight)
-    tape, rows = Tape(threads), Number(count)
-    plain = tape.product(matrix, filled(tape, x), rows=rows)
-    biased = tape.product(Biased(matrix, bias), filled(tape, x), rows=rows)
-    run(tape)
+    recorder = Recorder()
+    plain = recorder.product(matrix, given(recorder, x))
+    biased = recorder.product(Biased(matrix, bias), given(recorder, x))
+    first = recorder.product(matrix, given(recorder, x), Number(1))
+    run(recorder)
     assert torch.equal(plain, matrix(x))
     assert torch.equal(biased, matrix(x) + bias)
+    assert torch.equal(first[:1], plain[:1]) and not first[1:].any()
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_norms_have_weights_and_shifts_or_none(count: int, threads: Library) -> None:
     x, weight, bias = draw(count, 48) * 3, draw(48, seed=1), draw(48, seed=2)
-    tape, rows = Tape(threads), Number(count)
-    given = filled(tape, x)
-    bare, whole = tape.room(count, 48), tape.room(count, 48)
-    tape.norm(given, bare, 1e-6, scale=0.5, rows=rows)
-    tape.norm(given, whole, 1e-2, weight=weight, bias=bias, rows=rows)
-    tape.norm(given, given, 1e-6, rows=rows)  # in place
-    run(tape)
+    recorder = Recorder(threads)
+    rows = given(recorder, x)
+    bare = recorder.norm(rows, 1e-6, scale=0.5)
+    whole = recorder.norm(rows, 1e-2, weight=weight, bias=bias)
+    run(recorder)
     close(bare, 0.5 * F.rms_norm(x, (48,), None, 1e-6))
     close(whole, F.rms_norm(x, (48,), weight, 1e-2) + bias)
-    close(given, F.rms_norm(x, (48,), None, 1e-6))
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -110,18 +112,30 @@ def test_numbers_are_activated_gated_added_and_capped(
     name: str, width: int, threads: Library
 ) -> None:
     x, y = 4 * draw(3, width), draw(3, width, seed=1)
-    tape, rows = Tape(threads), Number(3)
-    given, other = filled(tape, x), filled(tape, y)
-    alone, gated, added, capped = (tape.room(3, width) for _ in range(4))
-    tape.activate(name, given, alone, rows=rows)
-    tape.activate(name, given, gated, times=other, rows=rows)
-    tape.add(given, other, added, scale=-2.5, rows=rows)
-    tape.cap(given, capped, 3.0, rows=rows)
-    run(tape)
+    recorder, count = Recorder(threads), Number(3)
+    rows, other = given(recorder, x, count), given(recorder, y, count)
+    alone, gated = recorder.activate(name, rows), recorder.activate(name, rows, times=other)
+    added, capped = recorder.add(rows, other, -2.5), recorder.cap(rows, 3.0)
+    run(recorder)
     close(alone, FUNCTIONS[name](x))
     close(gated, FUNCTIONS[name](x) * y)
     close(added, x - 2.5 * y)
     close(capped, 3 * torch.tanh(x / 3))
+
+
+def test_rows_are_joined_parted_and_picked(threads: Library) -> None:
+    """And a narrow row is added to each part of a wide one."""
+    x, y = draw(3, 32), draw(3, 16, seed=1)
+    recorder, count = Recorder(threads), Number(2)
+    joined = recorder.join(given(recorder, x, count), given(recorder, y, count))
+    picked = recorder.pick(joined, Number(1))
+    narrow = recorder.embed(y, (c.c_int64 * 1)(2))
+    added = recorder.add(picked, narrow, 2.0)
+    run(recorder)
+    assert torch.equal(joined[:2], torch.cat([x, y], dim=1)[:2])
+    assert not joined[2:].any()
+    assert torch.equal(picked, joined[1:2])
+    close(added, picked + 2 * y[2:].repeat(1, 3))
 
 
 @pytest.mark.parametrize("vocabulary", [1, 9, 37, 640])
@@ -133,11 +147,11 @@ def test_the_first_of_the_likeliest_is_named(
     high = int(place * (vocabulary - 1))
     logits[0, high:] = logits.max() + 1
     numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
-    tape, tokens, likely = Tape(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
-    given = filled(tape, logits)
-    tape.choose(given, tokens, likely, 0)
-    tape.choose(given, tokens, likely, 1, numbers)
-    run(tape)
+    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
+    row = given(recorder, logits)
+    recorder.choose(row, tokens, likely, 0)
+    recorder.choose(row, tokens, likely, 1, numbers)
+    run(recorder)
     assert list(tokens) == [0, high, int(numbers[high])]
     p = float(torch.softmax(logits, dim=1)[0, high])
     assert list(likely) == pytest.approx([p, p], rel=1e-5)
@@ -154,18 +168,20 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
     wide = 3 * vocabulary if called else vocabulary
     numbers = torch.randperm(wide, generator=torch.Generator().manual_seed(1))[:vocabulary]
     names = numbers if called else torch.arange(vocabulary)
-    tape, tokens, likely = Tape(threads), (c.c_int64 * (count + 1))(), (c.c_float * count)()
+    recorder, tokens, likely = Recorder(threads), (c.c_int64 * (count + 1))(), (c.c_float * count)()
     draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
     for at, row in enumerate(rows.split(1)):
-        tape.choose(filled(tape, row), tokens, likely, at, numbers if called else None, draws)
-    run(tape)
+        recorder.choose(
+            given(recorder, row), tokens, likely, at, numbers if called else None, draws
+        )
+    run(recorder)
     p = torch.zeros(count, wide)
     p[:, names] = torch.softmax(rows / temperature, dim=1)
     expected = sample(p, 5, Stream.CHOICE, range(count)).tolist()
     assert tokens[1:] == expected
     assert list(likely) == pytest.approx(p[range(count), expected].tolist(), rel=1e-5)
     draws.keys = None  # from now on the likeliest
-    run(tape)
+    run(recorder)
     assert tokens[1:] == names[rows.argmax(dim=1)].tolist()
 
 
@@ -173,10 +189,10 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
 def test_logits_that_are_no_numbers_name_a_token(
     keys: c.Array[c.c_uint64] | None, threads: Library
 ) -> None:
-    tape, tokens, likely = Tape(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
+    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
     draws = Draws(None if keys is None else c.addressof(keys), 1.0)
-    tape.choose(filled(tape, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
-    run(tape)
+    recorder.choose(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
+    run(recorder)
     assert 0 <= tokens[1] < 70
 
 
@@ -201,15 +217,15 @@ def test_attention_is_that_of_torch(
     weights = (1 + 0.1 * draw(heads, width), 1 + 0.1 * draw(kv_heads, width))
     ours, theirs = weights if normed else (None, None)
 
-    tape, count, start, whole = Tape(threads), Number(rows), Number(before - 1), Number(end)
-    store = Store()
+    recorder, cache = Recorder(threads), LayerCache()
+    text = Rows(Number(end), Number(), most=end)
+    last = Rows(Number(rows), Number(before - 1), 1, most=rows)
     held = torch.zeros(kv_heads, room // 16, width, 16), torch.zeros(kv_heads, room, width)
-    store.move(*held, turns)
-    shape = Heads(store, heads, kv_heads, 1e-5)
-    result = tape.room(rows, heads * width)
-    tape.remember(filled(tape, keys), filled(tape, values), shape, theirs, Where(whole, Number()))
-    tape.attend(filled(tape, queries), result, shape, ours, Where(count, start, 1), causal=causal)
-    run(tape)
+    cache.move(*held, turns)
+    shape = Attention(cache, heads, kv_heads, 1e-5)
+    recorder.store(given(recorder, keys), given(recorder, values), shape, theirs, text)
+    result = recorder.look(given(recorder, queries), shape, ours, last, causal=causal)
+    run(recorder)
 
     def normal(x: Tensor, weight: Tensor | None, count: int) -> Tensor:
         by_head = x.view(len(x), count, width)
@@ -225,23 +241,20 @@ def test_attention_is_that_of_torch(
     assert torch.allclose(result, expected, atol=2e-5)
 
 
-def test_a_part_of_a_tape_goes_on_where_another_ended(threads: Library) -> None:
+def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> None:
     """Each step adds the row of the token that the step before named."""
     table = draw(30, 32).contiguous()
     matrix = Matrix(threads, Kind.FP32, table)
-    tape, tokens, likely = Tape(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
-    x, told, ends = tape.room(1, 32), tape.room(1, 32), [0]
+    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
+    x, ends = given(recorder, torch.zeros(1, 32)), [0]
     for step in range(5):
-        tape.embed(table, tokens, told, first=step)
-        tape.add(x, told, x)
-        tape.norm(x, x, 1e-6)
-        tape.choose(tape.product(matrix, x), tokens, likely, step)
-        ends.append(len(tape))
-    program = tape.done()
+        x = recorder.norm(recorder.add(x, recorder.embed(table, tokens, step)), 1e-6)
+        recorder.choose(recorder.product(matrix, x), tokens, likely, step)
+        ends.append(len(recorder))
+    program = recorder.done()
     tokens[0] = 4
-    program.run(0, len(tape))
+    program.run(0, len(recorder))
     at_once = list(tokens)
-    x.zero_()
     tokens[1:] = [0] * 5
     for first, end in pairwise(ends):
         program.run(first, end)
@@ -255,17 +268,22 @@ def test_a_part_of_a_tape_goes_on_where_another_ended(threads: Library) -> None:
 
 
 def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None:
-    tape, tokens = Tape(library), (c.c_int64 * 1)()
-    x = tape.room(2, 24)
-    with pytest.raises(Unfit, match="24 numbers is no whole vectors"):
-        tape.norm(x, x, 1e-6)
-    with pytest.raises(Unfit, match="a product is not compiled"):
-        tape.product(make_linear(draw(8, 24)), x)
-    with pytest.raises(Unfit, match="not float32 in one piece"):
-        tape.norm(tape.room(2, 32), x, 1e-6, weight=draw(32).bfloat16())
-    with pytest.raises(Unfit, match=r"a table is in torch\.float64"):
-        tape.embed(draw(8, 24).double(), tokens, x)
-    with pytest.raises(Unfit, match="swish is not compiled"):
-        tape.activate("swish", x, x)
-    with pytest.raises(Unfit, match="heads of 24 numbers"):
-        tape.remember(x, x, Heads(Store(), 1, 1, 1e-6), None, Where(Number(2), Number()))
+    recorder, tokens = Recorder(library), (c.c_int64 * 1)()
+    x, wide = given(recorder, draw(2, 24)), given(recorder, draw(2, 32))
+    with pytest.raises(Unsupported, match="24 numbers is no whole vectors"):
+        recorder.norm(x, 1e-6)
+    with pytest.raises(Unsupported, match="joined rows are no whole vectors"):
+        recorder.join(x, wide)
+    with pytest.raises(Unsupported, match="a product is not compiled"):
+        recorder.product(make_linear(draw(8, 24)), x)
+    with pytest.raises(Unsupported, match="not float32 in one piece"):
+        recorder.norm(wide, 1e-6, weight=draw(32).bfloat16())
+    with pytest.raises(Unsupported, match=r"a table is in torch\.float64"):
+        recorder.embed(draw(8, 24).double(), tokens)
+    with pytest.raises(Unsupported, match="swish is not compiled"):
+        recorder.activate("swish", x)
+    with pytest.raises(Unsupported, match="heads of 24 numbers"):
+        heads = Attention(LayerCache(), 1, 1, 1e-6)
+        recorder.store(x, x, heads, None, Rows(Number(2), Number(), most=2))
+    with pytest.raises(Unsupported, match="nothing is multiplied"):
+        Recorder().done()

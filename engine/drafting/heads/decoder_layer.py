@@ -1,0 +1,40 @@
+"""A decoder layer, for heads that have layers of their own."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from engine.drafting.heads.operations import Arithmetic, Memory, Operations
+from engine.kernels.native.program import Rows
+from engine.models.architecture import Architecture
+from engine.models.weights import Layer, RmsNorm
+
+
+def decoder_layer(
+    ops: Operations,
+    architecture: Architecture,
+    layer: Layer,
+    x: Tensor,
+    residual: Tensor,
+    memory: Memory,
+    number: int,
+    rows: Rows,
+    *,
+    causal: bool,
+) -> Tensor:
+    """``residual`` and what the layer adds to it for ``x``, its attention's normed input.
+
+    ``number`` is its place in ``memory``. ``causal``: rows do not see the ones behind them.
+    """
+    qkv = ops.product(layer.qkv, x)
+    attended = ops.attend(qkv, memory, number, layer.qk_norm, rows, causal=causal)
+    residual = ops.add(residual, ops.product(layer.output, attended))
+    gates = ops.product(layer.gate_up, norm(ops, layer.mlp_norm, residual))
+    gate, up = gates.chunk(2, dim=1)
+    active = ops.activate(architecture.activation, gate, times=up)
+    return ops.add(residual, ops.product(layer.down, active))
+
+
+def norm(ops: Arithmetic, weights: RmsNorm, x: Tensor) -> Tensor:
+    """``weights(x)``."""
+    return ops.norm(x, weights.epsilon, weight=weights.weight)

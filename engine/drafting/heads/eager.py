@@ -1,0 +1,254 @@
+"""Heads computed in torch, each operation when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from engine.decoding.prefix import PREFILL_CHUNK
+from engine.drafting.heads import operations
+from engine.drafting.heads.operations import Draft
+from engine.kernels.cpu.linear import Linear
+from engine.kernels.native.program import Number, Rows, Tokens
+from engine.models.activations import ACTIVATIONS
+from engine.models.architecture import Architecture
+from engine.models.hidden_states import Backbone, Tap
+from engine.models.rotation import rotations
+from engine.noise import Draws
+
+R = TypeVar("R")
+
+_HEAD_ROWS = 16
+"""As many as a target's output head takes at once."""
+_FUNCTIONS = {**ACTIVATIONS, "sigmoid": torch.sigmoid}
+
+
+class EagerArithmetic:
+    """See ``Arithmetic``. Gradients flow through all of it."""
+
+    def product(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
+        return linear(x if count is None else x[: count.value])
+
+    def norm(
+        self,
+        x: Tensor,
+        epsilon: float,
+        *,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        scale: float = 1.0,
+    ) -> Tensor:
+        normed = torch.rms_norm(x, x.shape[-1:], weight, epsilon)
+        if scale != 1:
+            normed = normed * scale
+        return normed if bias is None else normed + bias
+
+    def add(self, x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+        width = y.shape[-1]
+        if width == x.shape[-1]:
+            return torch.add(x, y, alpha=scale)
+        return torch.add(x.unflatten(-1, (-1, width)), y[..., None, :], alpha=scale).flatten(-2)
+
+    def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
+        result = _FUNCTIONS[function](x)
+        return result if times is None else result * times
+
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+    def join(self, *parts: Tensor) -> Tensor:
+        return torch.cat(parts, dim=-1)
+
+
+class Eager(EagerArithmetic):
+    """See ``Operations``."""
+
+    chunk = PREFILL_CHUNK
+
+    def __init__(self, target: Backbone) -> None:
+        self._target = target
+
+    def features(self, tap: Tap, rows: Rows) -> Tensor:
+        start = rows.start.value + rows.offset
+        return self._target.features(tap, start, start + rows.count.value)
+
+    def pick(self, x: Tensor, number: Number) -> Tensor:
+        return x[number.value : number.value + 1]
+
+    def embed(
+        self, table: Tensor | None, tokens: Tokens, first: int = 0, rows: Rows | None = None
+    ) -> Tensor:
+        wanted = tokens[first : first + (1 if rows is None else rows.count.value)]
+        if table is None:
+            return self._target.embed(wanted)
+        return table[torch.tensor(wanted, device=table.device)].float()
+
+    def target_logits(self, states: Tensor, count: Number) -> Tensor:
+        parts = [self._target.logits(part) for part in states[: count.value].split(_HEAD_ROWS)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
+        return EagerMemory(architecture, device)
+
+    def remember(
+        self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
+    ) -> None:
+        assert isinstance(memory, EagerMemory)
+        start, end = rows.start.value, rows.start.value + len(made)
+        keys, values = memory.parted(made)
+        keys = torch.rms_norm(keys, keys.shape[-1:], None, epsilon) * norms
+        keys = _turned(keys, memory.turns[start:end, None])
+        memory.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
+        memory.values[:, :, start:end] = values.permute(1, 2, 0, 3)
+
+    def attend(
+        self,
+        qkv: Tensor,
+        memory: operations.Memory,
+        layer: int,
+        norms: Tensor | None,
+        rows: Rows,
+        *,
+        causal: bool,
+    ) -> Tensor:
+        assert isinstance(memory, EagerMemory)
+        a, start = memory.architecture, rows.start.value + rows.offset
+        end, turned = start + len(qkv), a.heads + a.kv_heads
+        by_head = qkv.view(len(qkv), -1, a.head_dim)
+        qk = by_head[:, :turned]
+        if norms is not None:
+            qk = torch.rms_norm(qk, (a.head_dim,), None, a.epsilon) * norms
+        qk = _turned(qk, memory.turns[start:end])
+        keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
+        keys[:, start:] = qk[:, a.heads :].transpose(0, 1)
+        values[:, start:] = by_head[:, turned:].transpose(0, 1)
+        return _attend(qk[:, : a.heads], keys, values, causal=causal)
+
+    def unroll(
+        self,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        numbers: Tensor | None = None,
+    ) -> Draft:
+        return EagerDraft(most, read, steps, numbers)
+
+
+class EagerMemory:
+    """See ``Memory``.
+
+    keys, values (layers, kv_heads, room, head_dim) float32; turns (room, 1, head_dim / 2) complex.
+    Rows that stood in a place are overwritten, so what was drafted and rejected needs no removal.
+    """
+
+    def __init__(self, architecture: Architecture, device: torch.device) -> None:
+        self.architecture, self._device = architecture, device
+        self.clear()
+
+    def clear(self) -> None:
+        a = self.architecture
+        self.keys = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim, device=self._device)
+        self.values = self.keys.clone()
+
+    def reserve(self, rows: int) -> None:
+        held, a = self.keys.shape[2], self.architecture
+        if rows <= held:
+            return
+        room = operations.room_for(rows)
+        more = torch.zeros(len(a.layers), a.kv_heads, room - held, a.head_dim, device=self._device)
+        self.keys = torch.cat([self.keys, more], dim=2)
+        self.values = torch.cat([self.values, more], dim=2)
+        rope = a.layers[0].rope
+        assert rope is not None
+        self.turns = rotations(rope, a.head_dim, room)[:, None].to(self._device)
+
+    def parted(self, made: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (rows, layers, kv_heads, head_dim) of all layers, from rows that hold both."""
+        a = self.architecture
+        keys, values = made.view(-1, len(a.layers), 2, a.kv_heads, a.head_dim).unbind(2)
+        return keys, values
+
+
+class EagerDraft(Generic[R]):
+    """See ``Draft``."""
+
+    draws = False
+
+    def __init__(
+        self,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        numbers: Tensor | None,
+    ) -> None:
+        self.chain = operations.tokens(most + 1)
+        self._read, self._steps = read, steps
+        self._numbers = None if numbers is None else numbers.tolist()
+        self._made: R
+        self._left: Iterator[Tensor] = iter(())
+
+    @torch.inference_mode()
+    def read(self) -> None:
+        self._made = self._read()
+
+    @torch.inference_mode()
+    def begin(self, pending: int, *, read: bool = True) -> None:
+        self.chain[0] = pending
+        if read:
+            self._made = self._read()
+        self._left = self._steps(self.chain, self._made)
+
+    @torch.inference_mode()
+    def write(
+        self, depth: int, draws: Draws | None = None, floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
+        assert draws is None
+        likely: list[Tensor] = []
+        together = 1.0
+        for step in range(depth):
+            p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
+            number = int(token)
+            self.choose(step, number if self._numbers is None else self._numbers[number])
+            if floor:
+                together *= float(p)
+                if together < floor:
+                    break
+            likely.append(p)
+        return self.chain[1 : len(likely) + 1], torch.cat(likely).tolist() if likely else []
+
+    @torch.inference_mode()
+    def logits(self, step: int) -> Tensor:
+        return next(self._left)
+
+    def choose(self, step: int, token: int) -> None:
+        self.chain[step + 1] = token
+
+    def all_logits(self, depth: int) -> Tensor:
+        rows = [self.logits(step) for step in range(depth)]
+        return rows[0] if depth == 1 else torch.cat(rows)
+
+
+def _turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Rotates the pairs of ``x (..., head_dim)``, which lie side by side."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    return torch.view_as_real(pairs * turns).flatten(-2)
+
+
+def _attend(query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
+    """Scaled queries (rows, heads, head_dim) of the last rows -> (rows, heads * head_dim).
+
+    keys, values (kv_heads, seen, head_dim). Not row-independent: a head only proposes.
+    """
+    rows, heads, width = query.shape
+    shared, seen, _ = keys.shape
+    grouped = query.view(rows, shared, -1, width).permute(1, 2, 0, 3).reshape(shared, -1, width)
+    scores = torch.bmm(grouped, keys.transpose(1, 2))  # (kv_heads, group * rows, seen)
+    if causal and rows > 1:
+        future = torch.ones(rows, seen, dtype=torch.bool, device=query.device)
+        future = future.triu(seen - rows + 1).repeat(heads // shared, 1)
+        scores = scores.masked_fill(future, float("-inf"))
+    mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
+    return mixed.view(shared, -1, rows, width).permute(2, 0, 1, 3).reshape(rows, -1)

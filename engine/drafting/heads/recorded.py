@@ -1,0 +1,194 @@
+"""Heads computed by the compiled step: all operations are recorded once and run in one call."""
+
+from __future__ import annotations
+
+import ctypes as c
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from engine.drafting.heads import operations
+from engine.drafting.heads.operations import Draft
+from engine.kernels.native import library as native
+from engine.kernels.native.library import LANES, ROWS
+from engine.kernels.native.program import (
+    Attention,
+    LayerCache,
+    Number,
+    Recorder,
+    Rows,
+    Tokens,
+    Unsupported,
+)
+from engine.models.architecture import Architecture
+from engine.models.hidden_states import Backbone, EmbeddingAndHead, Tap
+from engine.models.rotation import cosines
+from engine.noise import Draws
+
+R = TypeVar("R")
+
+
+class Recorded(Recorder):
+    """See ``Operations``. Any of them raises Unsupported for what is not compiled."""
+
+    chunk = ROWS
+
+    def __init__(self, target: Backbone) -> None:
+        """See ``Recorder``."""
+        super().__init__()
+        self._target = target
+
+    def features(self, tap: Tap, rows: Rows) -> Tensor:
+        return self.take(self._target.tapped(tap), rows)
+
+    def embed(
+        self,
+        table: native.Matrix | Tensor | None,
+        tokens: Tokens,
+        first: int = 0,
+        rows: Rows | None = None,
+    ) -> Tensor:
+        found = self._of_target().embedding if table is None else table
+        return super().embed(found, tokens, first, rows)
+
+    def target_logits(self, states: Tensor, count: Number) -> Tensor:
+        target = self._of_target()
+        logits = self.product(target.head, states, count)
+        return logits if target.cap is None else self.cap(logits, target.cap)
+
+    def new_memory(self, architecture: Architecture, device: torch.device) -> RecordedMemory:
+        return RecordedMemory(architecture)
+
+    def remember(
+        self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
+    ) -> None:
+        assert isinstance(memory, RecordedMemory)
+        a = memory.architecture
+        parts = made.split(a.kv_heads * a.head_dim, dim=1)
+        for keys, values, norm, cache in zip(
+            parts[::2], parts[1::2], norms, memory.caches, strict=True
+        ):
+            self.store(keys, values, Attention(cache, a.heads, a.kv_heads, epsilon), norm, rows)
+
+    def attend(
+        self,
+        qkv: Tensor,
+        memory: operations.Memory,
+        layer: int,
+        norms: Tensor | None,
+        rows: Rows,
+        *,
+        causal: bool,
+    ) -> Tensor:
+        assert isinstance(memory, RecordedMemory)
+        a = memory.architecture
+        heads = Attention(memory.caches[layer], a.heads, a.kv_heads, a.epsilon)
+        sizes = [count * a.head_dim for count in (a.heads, a.kv_heads, a.kv_heads)]
+        queries, keys, values = qkv.split(sizes, dim=1)
+        ours, theirs = (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
+        self.store(keys, values, heads, theirs, rows)
+        return self.look(queries, heads, ours, rows, causal=causal)
+
+    def unroll(
+        self,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        numbers: Tensor | None = None,
+    ) -> Draft:
+        return RecordedDraft(self, most, read, steps, numbers)
+
+    def _of_target(self) -> EmbeddingAndHead:
+        if self._target.embedding_and_head is None:
+            raise Unsupported("the target's embedding and output head are not compiled")
+        return self._target.embedding_and_head
+
+
+class RecordedMemory:
+    """See ``Memory``. ``caches`` tell programs where a layer's are.
+
+    keys (layers, kv_heads, room / 16, head_dim, 16), values (layers, kv_heads, room, head_dim) float32.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        self.architecture = architecture
+        self.caches = [LayerCache() for _ in architecture.layers]
+        self.clear()
+
+    def clear(self) -> None:
+        a = self.architecture
+        self.keys = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim, LANES)
+        self.values = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim)
+
+    def reserve(self, rows: int) -> None:
+        held = self.values.shape[2]
+        if rows <= held:
+            return
+        a, room = self.architecture, operations.room_for(rows)
+        outer, more = (len(a.layers), a.kv_heads), room - held
+        keys = torch.zeros(*outer, more // LANES, a.head_dim, LANES)
+        self.keys = torch.cat([self.keys, keys], dim=2)
+        self.values = torch.cat([self.values, torch.zeros(*outer, more, a.head_dim)], dim=2)
+        rope = a.layers[0].rope
+        assert rope is not None
+        self.turns = cosines(rope, a.head_dim, room)
+        for cache, keys, values in zip(self.caches, self.keys, self.values, strict=True):
+            cache.move(keys, values, self.turns)
+
+
+class RecordedDraft:
+    """See ``Draft``."""
+
+    draws = True
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        most: int,
+        read: Callable[[], R],
+        steps: Callable[[Tokens, R], Iterator[Tensor]],
+        numbers: Tensor | None,
+    ) -> None:
+        self.chain = operations.tokens(most + 1)
+        self._likely, self._draws = (c.c_float * most)(), native.Draws()
+        self._begin, made = 0, read()
+        self._read_end = len(recorder)
+        self._logits: list[Tensor] = []
+        self._ends: list[int] = []
+        for step, logits in enumerate(steps(self.chain, made)):
+            recorder.choose(logits, self.chain, self._likely, step, numbers, self._draws)
+            self._logits.append(logits)
+            self._ends.append(len(recorder))
+        self._program = recorder.done()
+
+    def read(self) -> None:
+        self._program.run(0, self._read_end)
+
+    def begin(self, pending: int, *, read: bool = True) -> None:
+        self.chain[0], self._begin = pending, 0 if read else self._read_end
+
+    def write(
+        self, depth: int, draws: Draws | None = None, floor: float = 0.0
+    ) -> tuple[list[int], list[float]]:
+        self._draws.keys, self._draws.floor, self._draws.count = None, floor, 0
+        if draws is not None:
+            keys = (c.c_uint64 * depth)(*draws.keys)
+            self._draws.keys, self._draws.sharpness = c.addressof(keys), 1 / draws.temperature
+        self._program.run(self._begin, self._ends[depth - 1])
+        count = self._draws.count
+        return self.chain[1 : count + 1], self._likely[:count]
+
+    def logits(self, step: int) -> Tensor:
+        begin = self._ends[step - 1] if step else self._begin
+        self._program.run(begin, self._ends[step] - 1)
+        return self._logits[step]
+
+    def choose(self, step: int, token: int) -> None:
+        self.chain[step + 1] = token
+
+    def all_logits(self, depth: int) -> Tensor:
+        self.write(depth)
+        rows = self._logits[:depth]
+        return rows[0] if depth == 1 else torch.cat(rows)

@@ -1,0 +1,374 @@
+"""Programs for the compiled step: what a head computes, written down once and run in one call.
+
+A program is a list of plain operations on float32 rows (see program.h), in the order in which they were
+recorded. How many rows there are, where they stand and which tokens they belong to is read when it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+import weakref
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.native import library as native
+from engine.kernels.native.library import LANES, Library, Matrix, Op
+
+Number = c.c_int32
+"""A number that is set before a run."""
+Tokens = c.Array[c.c_int64]
+Likely = c.Array[c.c_float]
+
+FUNCTIONS = {**native.GATES, "sigmoid": 4, "identity": 5}
+"""What ``activate`` applies, as in program.h."""
+_TABLES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+_WIDE = 1024
+"""Numbers of a row from which on threads share the row."""
+
+
+class Unsupported(Exception):
+    """What was to be recorded is not compiled, and why not. It then runs in torch."""
+
+
+class Code(IntEnum):
+    """As in program.h."""
+
+    TAKE = 0
+    EMBED = 1
+    PRODUCT = 2
+    NORM = 3
+    ADD = 4
+    ACTIVATE = 5
+    CAP = 6
+    REMEMBER = 7
+    ATTEND = 8
+    CHOOSE = 9
+
+
+class LayerCache:
+    """Where one layer's keys and values of a sequence lie, and its rotations; see program.h."""
+
+    def __init__(self) -> None:
+        self.view = native.LayerCache()
+
+    def move(self, keys: Tensor, values: Tensor, turns: Tensor) -> None:
+        """To tensors that outlive this: float32 keys (kv_heads, room / 16, head_dim, 16), values
+        (kv_heads, room, head_dim), turns (room, head_dim / 2, 2)."""
+        view = self.view
+        view.keys, view.values = keys.data_ptr(), values.data_ptr()
+        view.rotation, view.room = turns.data_ptr(), values.shape[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """``count`` rows, no more than ``most``, at positions from ``start + offset`` on."""
+
+    count: Number
+    start: Number
+    offset: int = 0
+    most: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attention:
+    """A layer's attention; ``epsilon`` is that of its norms."""
+
+    cache: LayerCache
+    heads: int
+    kv_heads: int
+    epsilon: float
+
+
+class Recorder:
+    """Records operations on float32 rows (rows, width).
+
+    What an operation returns are the rows that a run will write, or columns or some rows of such. No
+    operation changes what another has returned. How many rows of them a run writes is that of the
+    operation's input, and 1 where it has a single row, unless ``count`` or ``rows`` says otherwise.
+    """
+
+    def __init__(self, library: Library | None = None) -> None:
+        """``library``: whose threads the program runs on; None: that of the first matrix."""
+        self.one = Number(1)
+        self.ops: list[Op] = []
+        self.alive: list[object] = []  # what the operations point to
+        self.library = library
+        self._counts: dict[int, Number] = {}  # by where the rows are stored
+        self._by_rows: Number | None = (
+            None  # the last operation's count, if each thread has its rows
+        )
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def done(self) -> Program:
+        """Raises Unsupported where nothing is multiplied."""
+        return Program(self)
+
+    def pick(self, x: Tensor, number: Number) -> Tensor:
+        """(1, width): the row of that number."""
+        return self.take(x, Rows(self.one, number))
+
+    def take(self, table: Tensor, rows: Rows) -> Tensor:
+        """Rows of ``table``, of any float dtype: those with the numbers of the positions."""
+        op = Op(code=Code.TAKE, **_place(rows), **_table(table))
+        result = self._buffer(rows.most, table.shape[1], rows.count)
+        self._record(op, rows.count, by_rows=True, to=result, alive=(table, rows))
+        return result
+
+    def embed(
+        self,
+        table: Matrix | Tensor | None,
+        tokens: Tokens,
+        first: int = 0,
+        rows: Rows | None = None,
+    ) -> Tensor:
+        """The rows of ``tokens[first]`` and those behind it, one unless told. ``table`` is needed."""
+        count, most = (self.one, 1) if rows is None else (rows.count, rows.most)
+        op = Op(code=Code.EMBED, tokens=c.addressof(tokens) + first * c.sizeof(c.c_int64))
+        if isinstance(table, Matrix):
+            self._use(table)
+            op.matrix, width = table.pointer, table.inputs
+        else:
+            _check(table is not None, "a table is not compiled")
+            assert table is not None
+            _set(op, _table(table))
+            width = table.shape[1]
+        result = self._buffer(most, width, count)
+        self._record(op, count, by_rows=True, to=result, alive=(table, tokens))
+        return result
+
+    def product(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
+        """``linear`` of ``x``, which takes all of its rows' numbers."""
+        matrix, bias = _panels(linear)
+        self._use(matrix)
+        _check(x.shape[1] == matrix.inputs, "a product takes rows of another width")
+        assert len(x) == 1 or x.is_contiguous()
+        count = self._count(x) if count is None else count  # a number that is still 0 is false
+        result = self._buffer(len(x), matrix.outputs, count)
+        op = Op(code=Code.PRODUCT, matrix=matrix.pointer, bias=_vector(bias, matrix.outputs))
+        self._record(op, count, x=x, to=result, alive=(matrix, bias))
+        return result
+
+    def norm(
+        self,
+        x: Tensor,
+        epsilon: float,
+        *,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        scale: float = 1.0,
+    ) -> Tensor:
+        """RMS norm, times ``scale`` and ``weight``, plus ``bias``."""
+        width = x.shape[1]
+        _check(width % LANES == 0, f"a norm over {width} numbers is no whole vectors")
+        op = Op(code=Code.NORM, scale=scale, epsilon=epsilon)
+        op.weight, op.bias = _vector(weight, width), _vector(bias, width)
+        result = self._like(x)
+        self._record(op, self._count(x), by_rows=True, x=x, to=result, alive=(weight, bias))
+        return result
+
+    def add(self, x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+        """``x`` and ``scale`` times ``y``; a narrower ``y`` is added to each part of ``x`` as wide."""
+        result, parts = self._like(x), x.shape[1] // y.shape[1]
+        for part, to in zip(x.chunk(parts, dim=1), result.chunk(parts, dim=1), strict=True):
+            self._each(Op(code=Code.ADD, scale=scale), part, to, second=y)
+        return result
+
+    def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
+        """``function`` of ``x``, multiplied by ``times`` if that is given."""
+        _check(function in FUNCTIONS, f"{function} is not compiled")
+        return self._each(Op(code=Code.ACTIVATE, choice=FUNCTIONS[function]), x, second=times)
+
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        """Number by number."""
+        return self.activate("identity", x, times=y)
+
+    def cap(self, x: Tensor, limit: float) -> Tensor:
+        """``limit`` tanh(x / limit)."""
+        return self._each(Op(code=Code.CAP, scale=limit), x)
+
+    def join(self, *parts: Tensor) -> Tensor:
+        """``parts`` side by side."""
+        widths = [part.shape[1] for part in parts]
+        _check(all(width % LANES == 0 for width in widths), "joined rows are no whole vectors")
+        count = self._count(parts[0])
+        result = self._buffer(len(parts[0]), sum(widths), count)
+        for part, to in zip(parts, result.split(widths, dim=1), strict=True):
+            op = Op(code=Code.ACTIVATE, choice=FUNCTIONS["identity"])
+            self._record(op, count, by_rows=True, x=part, to=to)
+        return result
+
+    def store(
+        self, keys: Tensor, values: Tensor, heads: Attention, norm: Tensor | None, rows: Rows
+    ) -> None:
+        """Stores keys, normed by ``norm (kv_heads, head_dim)`` and turned, and values."""
+        op = Op(code=Code.REMEMBER)
+        self._attention(op, keys, heads.kv_heads, heads, norm, rows, second=values)
+
+    def look(
+        self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, *, causal: bool
+    ) -> Tensor:
+        """Scaled queries, normed and turned likewise, against what is stored.
+
+        Each sees all up to itself if ``causal``, else up to the last row.
+        """
+        op, result = Op(code=Code.ATTEND, choice=causal), self._like(queries)
+        self._attention(op, queries, heads.heads, heads, norm, rows, to=result)
+        return result
+
+    def choose(
+        self,
+        logits: Tensor,
+        tokens: Tokens,
+        likely: Likely,
+        at: int,
+        numbers: Tensor | None = None,
+        draws: native.Draws | None = None,
+    ) -> None:
+        """A token of one row to ``tokens[at + 1]``, its probability to ``likely[at]``.
+
+        The likeliest, or one drawn by the key at ``at`` where ``draws`` holds keys when it runs.
+        ``numbers`` int64: what the tokens are called; None: as they are counted.
+        """
+        op = Op(
+            code=Code.CHOOSE, numbers=None if numbers is None else numbers.data_ptr(), offset=at
+        )
+        op.chosen = c.addressof(tokens) + (at + 1) * c.sizeof(c.c_int64)
+        op.probability = c.addressof(likely) + at * c.sizeof(c.c_float)
+        op.draws = None if draws is None else c.addressof(draws)
+        self._record(op, self.one, x=logits, alive=(numbers, tokens, likely, draws))
+
+    def _buffer(self, rows: int, width: int, count: Number) -> Tensor:
+        """Zeros; every row begins, and ends, with a whole vector."""
+        result = torch.zeros(rows, -(-width // LANES) * LANES)[:, :width]
+        self._counts[result.untyped_storage().data_ptr()] = count
+        return result
+
+    def _like(self, x: Tensor) -> Tensor:
+        return self._buffer(len(x), x.shape[1], self._count(x))
+
+    def _count(self, x: Tensor) -> Number:
+        return self.one if len(x) == 1 else self._counts[x.untyped_storage().data_ptr()]
+
+    def _use(self, matrix: Matrix) -> None:
+        self.library = self.library or matrix.library
+
+    def _each(
+        self, op: Op, x: Tensor, to: Tensor | None = None, second: Tensor | None = None
+    ) -> Tensor:
+        """Number by number."""
+        result = self._like(x) if to is None else to
+        op.by_columns = x.shape[1] >= _WIDE
+        self._record(op, self._count(x), by_rows=not op.by_columns, x=x, second=second, to=result)
+        return result
+
+    def _attention(
+        self,
+        op: Op,
+        x: Tensor,
+        count: int,
+        heads: Attention,
+        norm: Tensor | None,
+        rows: Rows,
+        second: Tensor | None = None,
+        to: Tensor | None = None,
+    ) -> None:
+        """``x`` holds ``count`` heads."""
+        width = x.shape[1] // count
+        _check(width % LANES == 0, f"heads of {width} numbers are no whole vectors")
+        op.heads, op.kv_heads, op.epsilon = count, heads.kv_heads, heads.epsilon
+        op.cache, op.weight = c.addressof(heads.cache.view), _vector(norm, x.shape[1])
+        _set(op, _place(rows))
+        self._record(op, rows.count, x=x, second=second, to=to, alive=(heads, norm, rows))
+        op.width = width
+
+    def _record(
+        self,
+        op: Op,
+        count: Number,
+        *,
+        by_rows: bool = False,
+        x: Tensor | None = None,
+        second: Tensor | None = None,
+        to: Tensor | None = None,
+        alive: tuple[object, ...] = (),
+    ) -> None:
+        """``by_rows``: a row of the result comes from the same row, and each thread has its rows."""
+        if by_rows and self._by_rows is count:
+            self.ops[-1].barrier = 0
+        self._by_rows = count if by_rows else None
+        op.barrier, op.rows = 1, c.addressof(count)
+        if to is not None:
+            op.width, op.to, op.to_stride = to.shape[1], to.data_ptr(), to.stride(0)
+        if x is not None:
+            op.width, op.source, op.source_stride = x.shape[1], x.data_ptr(), x.stride(0)
+        if second is not None:
+            op.second, op.second_stride = second.data_ptr(), second.stride(0)
+        self.ops.append(op)
+        self.alive += [count, x, second, to, *alive]
+
+
+class Program:
+    """What was recorded, ready to run. For one caller at a time."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        library = recorder.library
+        if library is None:
+            raise Unsupported("nothing is multiplied")
+        ops = (Op * len(recorder))(*recorder.ops)
+        self._run, self._alive = library.run, recorder.alive
+        self._pointer = library.new_program(ops, len(recorder), library.pool)
+        if not self._pointer:
+            raise MemoryError("no memory for the buffers of a head")
+        weakref.finalize(self, library.free_program, self._pointer)
+
+    def run(self, first: int, end: int) -> None:
+        """Operations ``first`` .. ``end - 1``, by their numbers in the order of recording."""
+        self._run(self._pointer, first, end)
+
+
+def _panels(linear: Linear) -> tuple[Matrix, Tensor | None]:
+    inner, bias = (linear.linear, linear.bias) if isinstance(linear, Biased) else (linear, None)
+    if not isinstance(inner, Matrix):
+        raise Unsupported("a product is not compiled")
+    return inner, bias
+
+
+def _check(fits: bool, otherwise: str) -> None:
+    if not fits:
+        raise Unsupported(otherwise)
+
+
+def _set(op: Op, fields: dict[str, Any]) -> None:
+    for name, value in fields.items():
+        setattr(op, name, value)
+
+
+def _place(rows: Rows) -> dict[str, Any]:
+    return {"start": c.addressof(rows.start), "offset": rows.offset}
+
+
+def _vector(values: Tensor | None, count: int) -> int | None:
+    """Where ``count`` numbers lie that a program reads as they are."""
+    if values is None:
+        return None
+    ready = values.dtype == torch.float32 and values.device.type == "cpu"
+    ready = ready and values.is_contiguous() and values.numel() == count
+    _check(ready, "a vector is not float32 in one piece")
+    return values.data_ptr()
+
+
+def _table(table: Tensor) -> dict[str, Any]:
+    ready = table.dtype in _TABLES and table.device.type == "cpu" and table.stride(1) == 1
+    _check(ready, f"a table is in {table.dtype} on {table.device}")
+    return {
+        "source": table.data_ptr(),
+        "source_stride": table.stride(0),
+        "choice": _TABLES[table.dtype],
+    }
