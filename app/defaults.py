@@ -17,9 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.drafting import proposers
 from engine.errors import ForetokenError
-from engine.models.checkpoints.checkpoint import FP8
+from engine.loading.request import FP8
 from engine.request import Control, Speculation, controller_named
 
 if TYPE_CHECKING:  # it brings torch
@@ -95,13 +94,11 @@ class Defaults:
         found = self.all().get(key_of(loaded)) if loaded else None
         return found if found and loaded and found.winner.proposer in loaded.capabilities.names else None
 
-    def speculation(self, loaded: Loaded | None) -> Speculation:
+    def speculation(self, loaded: Loaded) -> Speculation:
         """What drafts for the pair when nobody chose anything."""
         found = self.of(loaded)
         if found is not None:
             return found.winner.speculation()
-        if loaded is None:
-            return Speculation(proposer=proposers.preferred(()))
         return Speculation(proposer=loaded.capabilities.preferred)
 
     def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:

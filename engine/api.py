@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Request
+from engine.request import AcceptanceRule, OptionValue, Request
 
 __all__ = [
     "Capabilities",
@@ -51,10 +51,15 @@ class OptionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProposerInfo:
-    """A way to draft that this pair has, and its own options."""
+    """A way to draft that this pair has, and its own options.
+
+    ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
+    once, and measures, gives them, or it would be measured on its own answer.
+    """
 
     name: str
     options: tuple[OptionInfo, ...] = ()
+    forgetful: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,10 @@ class Capabilities:
     def names(self) -> tuple[str, ...]:
         """Of all proposers."""
         return tuple(proposer.name for proposer in self.proposers)
+
+    def proposer(self, name: str) -> ProposerInfo | None:
+        """The proposer of that name, if it is offered."""
+        return next((each for each in self.proposers if each.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,10 +127,10 @@ def chat(
     folder = paths.data_folder(data_dir)
     with trace_to(trace) as write_event, open_for_command(load, folder) as engine:
         loaded = engine.loaded
+        assert loaded is not None
         defaults = Defaults(folder)
         speculation = replace(defaults.speculation(loaded), acceptance=rule)
         if proposer or depth is not None or control or option:
-            assert loaded is not None
             name = proposer or loaded.capabilities.preferred
             speculation = Speculation(
                 proposer=name,

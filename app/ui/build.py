@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -11,10 +12,10 @@ from app.store import Store
 from app.switch import ApiSwitch
 from app.training import Trainings
 from app.ui.components import AT_ONCE
+from app.ui.offered import proposer_update
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_values
+from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
 from app.ui.pages.chat.pair import picker_updates
-from app.ui.pages.chat.panel import allowed
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
 from app.ui.pages.race.page import RacePage, race_page
@@ -24,7 +25,6 @@ from app.ui.pages.train.page import train_page
 from app.ui.pickers import Pickers
 from app.ui.settings import DRAFTING
 from app.ui.words import Words
-from engine.drafting import proposers
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
@@ -61,28 +61,30 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
 def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, proposer: str, racer: str) -> list[Any]:
-        loaded = backend.runtime.engine.loaded
-        available = loaded.capabilities.names if loaded else proposers.names()
-        kept = kept_values(chat, backend)
+    def fill(event: gr.EventData, proposer: str | None, racer: str | None) -> list[Any]:
+        kept, panel = kept_settings(backend), chat.panel
         first = bool(event._data.get("first"))
-        values = kept[1:] if first else [gr.skip()] * len(kept[1:])
+        wanted = frozenset((*panel.names, "options")) if first else frozenset()
         if first or follows_default(backend):  # another pair may have another default
-            proposer = kept[0]
-            for at, name in enumerate(chat.panel.names[1:]):
-                values[at] = kept[1 + at] if name in DRAFTING else values[at]
+            proposer, wanted = kept.proposer, wanted | set(DRAFTING)
         return [
             *picker_updates(pickers),
-            allowed(available, proposer),
-            *values,
-            allowed(available, racer),
+            *panel.shown(replace(kept, proposer=proposer or kept.proposer), wanted),
+            gr.update(**proposer_update(backend.capabilities(), racer, without=("none",))),
         ]
 
     picker = chat.pair
     filled = chat.view.ready(
         fill,
         [chat.panel.proposer, race.proposer],
-        [picker.target, picker.draft, picker.load, *chat.panel.inputs, race.proposer],
+        [
+            picker.target,
+            picker.draft,
+            picker.load,
+            *chat.panel.inputs,
+            chat.panel.pair,
+            race.proposer,
+        ],
         show_progress="hidden",
         trigger_mode="always_last",
         **AT_ONCE,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
-from engine.drafting import proposers
+from app.ui.offered import options_of
+from engine.api import Capabilities
 from engine.errors import InvalidRequest
 from engine.request import (
     AcceptanceRule,
@@ -115,33 +116,17 @@ class Settings:
             return default
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One of a proposer's own options, as the panel shows it."""
-
-    proposer: str
-    name: str
-    kind: type
-    default: Any
-    help: str
-    choices: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        return self.name.replace("_", " ")
-
-
-def proposer_options() -> tuple[Option, ...]:
-    """Every option of every registered proposer: a new method's options appear by themselves."""
-    found = []
-    for proposer in proposers.names():
-        options = proposers.options_of(proposer)
-        kinds = get_type_hints(options)
-        for f in dataclasses.fields(options):
-            text, choices = f.metadata.get("help", ""), f.metadata.get("choices", ())
-            named = tuple(choices() if callable(choices) else choices)
-            found.append(Option(proposer, f.name, kinds[f.name], f.default, text, named))
-    return tuple(found)
+def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> dict[str, Options]:
+    """Options as a page sends them, where 1.0 is 1 and what was emptied is None, in their own types."""
+    made: dict[str, Options] = {}
+    for proposer, values in options.items():
+        kinds = {option.name: option.kind for option in options_of(capabilities, proposer)}
+        made[proposer] = {
+            name: kinds.get(name, type(value))(value)
+            for name, value in values.items()
+            if value is not None
+        }
+    return made
 
 
 def whole(name: str, value: Any) -> int | None:

@@ -46,6 +46,7 @@ class Words:
     LOAD_DOWNLOAD = "Download and load"
     SPECULATION = "Speculation"
     PROPOSER = "Proposer"
+    NO_PAIR = "No model is loaded: what it offers stands here once one is."
     PROPOSERS: ClassVar[dict[str, str]] = {
         "none": "none: plain decoding",
         "draft": "draft: a small model",
@@ -152,6 +153,10 @@ class Words:
     @staticmethod
     def across(name: str) -> str:
         return f"{name}, another vocabulary"
+
+    @staticmethod
+    def proposer(name: str) -> str:
+        return Words.PROPOSERS.get(name, name)
 
     @staticmethod
     def duration(seconds: float) -> str:

@@ -32,4 +32,4 @@ def proposer_info(name: str) -> ProposerInfo:
         named = tuple(choices() if callable(choices) else choices)
         told = each.metadata.get("help", "")
         found.append(OptionInfo(each.name, kinds[each.name], each.default, told, named))
-    return ProposerInfo(name, tuple(found))
+    return ProposerInfo(name, tuple(found), proposers.forgetful_options(name))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
-from app.ui.settings import Settings, proposer_options, whole
-from engine.drafting import proposers
+from app.ui.settings import Settings, typed, whole
+from engine.api import OptionInfo, ProposerInfo
 from engine.errors import InvalidRequest
+from engine.fake import CAPABILITIES
 from engine.request import Control, Message, Speculation
 
 ASK = (Message("user", "Hi"),)
@@ -87,17 +89,13 @@ def test_unusable_kept_settings_fall_back_to_defaults(kept):
     assert Settings.from_json(kept) == Settings()
 
 
-def test_every_option_of_every_proposer_is_offered_with_its_help():
-    offered = {(option.proposer, option.name) for option in proposer_options()}
-    for name in proposers.names():
-        for field in dataclasses.fields(proposers.options_of(name)):
-            assert (name, field.name) in offered
-    assert all(option.help for option in proposer_options())
-
-
-def test_what_is_one_of_few_is_offered_as_a_list_even_where_the_registry_says_which() -> None:
-    listed = {(option.proposer, option.name): option.choices for option in proposer_options()}
-    assert listed["draft", "across"] == ("auto", "tli", "slem")
-    assert listed["hybrid", "neural"] == proposers.neural()
-    assert "eagle3" in proposers.neural()
-    assert listed["ngram", next(name for kind, name in listed if kind == "ngram")] == ()
+def test_options_come_back_from_a_page_in_their_own_types():
+    """A page sends 1.0 as 1, and the engine refuses an int for a float."""
+    kinds = (OptionInfo("share", float, 0.5, ""), OptionInfo("most", int, 3, ""))
+    offered = replace(CAPABILITIES, proposers=(ProposerInfo("ngram", kinds),))
+    sent = {"ngram": {"share": 1, "most": 4.0}, "gone": {"left": True}}
+    made = typed(sent, offered)
+    assert made == sent
+    assert [type(value) for value in made["ngram"].values()] == [float, int]
+    assert typed({"ngram": {"share": None, "most": 2}}, offered) == {"ngram": {"most": 2}}
+    assert typed(sent, None) == sent

@@ -18,6 +18,7 @@ from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
+from engine.api import Capabilities
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.fit import human
 from engine.loading.hub import Progress
@@ -53,6 +54,11 @@ class ChatBackend:
             "progress": show_progress(status.progress) if working else None,
             "failed": status.message if failed else None,
         }
+
+    def capabilities(self) -> Capabilities | None:
+        """What the loaded pair can do, if one is loaded."""
+        loaded = self.runtime.engine.loaded
+        return loaded.capabilities if loaded is not None else None
 
     def default_settings(self) -> Settings:
         """What the panel shows until something is chosen: how the pair drafts by default."""

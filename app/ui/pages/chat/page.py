@@ -15,7 +15,6 @@ from app.ui.pages.chat.panel import Panel, panel
 from app.ui.pickers import Pickers
 from app.ui.settings import Settings
 from app.ui.words import Words
-from engine.drafting import proposers
 from engine.errors import ForetokenError
 
 SETTINGS = "chat"
@@ -42,7 +41,7 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> ChatPage:
                 mark = gr.Checkbox(
                     False, label=Words.MARK, info=Words.MARK_INFO, elem_id="mark-origins"
                 )
-                controls = panel()
+                controls = panel(backend.capabilities)
                 defaults = gr.Button(Words.DEFAULTS, size="sm", elem_id="defaults")
         view = scripted(
             "chat",
@@ -95,17 +94,6 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
         **AT_ONCE,
     )
 
-    def show_options(proposer: str) -> Any:
-        updates = [gr.Group(visible=name == proposer) for name in page.panel.groups]
-        return updates if len(updates) > 1 else updates[0]  # a single output takes no list
-
-    page.panel.proposer.change(
-        show_options,
-        page.panel.proposer,
-        list(page.panel.groups.values()),
-        show_progress="hidden",
-        **AT_ONCE,
-    )
     defaults.click(
         lambda: page.panel.values(backend.default_settings()),
         None,
@@ -122,13 +110,9 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
     )
 
 
-def kept_values(page: ChatPage, backend: ChatBackend) -> list[Any]:
-    """The panel's values as they were left, the proposer first."""
-    default = backend.default_settings()
-    settings = Settings.from_json(backend.store.setting(SETTINGS), default)
-    if settings.proposer not in proposers.names():
-        settings = default
-    return page.panel.values(settings)
+def kept_settings(backend: ChatBackend) -> Settings:
+    """The panel's settings as they were left."""
+    return Settings.from_json(backend.store.setting(SETTINGS), backend.default_settings())
 
 
 def follows_default(backend: ChatBackend) -> bool:

@@ -13,7 +13,6 @@ from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading.request import LoadRequest
-from engine.models.checkpoints.checkpoint import AUTO
 
 REFRESH = "() => window.Foretoken.refresh()"
 
@@ -32,6 +31,7 @@ class PairPicker:
 
 def pair_picker(pickers: Pickers) -> PairPicker:
     """Build the pickers inside the current column."""
+    start = LoadRequest(target="")
     with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
         target = gr.Dropdown(
             pickers.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
@@ -39,14 +39,14 @@ def pair_picker(pickers: Pickers) -> PairPicker:
         draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
         quantization = gr.Dropdown(
             [(label, name) for name, label in Words.QUANTIZATIONS.items()],
-            value=AUTO,
+            value=start.quantization,
             label=Words.QUANTIZATION,
             info=Words.QUANTIZATION_INFO,
             elem_id="quantization",
         )
         kv_cache = gr.Dropdown(
             [(label, name) for name, label in Words.KV_CACHES.items()],
-            value=AUTO,
+            value=start.kv_cache_dtype,
             label=Words.KV_CACHE,
             info=Words.KV_CACHE_INFO,
             elem_id="kv-cache",

@@ -1,59 +1,92 @@
-"""The side panel's controls: named elements, their defaults, and the settings they add up to."""
+"""The side panel's controls: named elements, what the loaded pair offers of them, and the settings they
+add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from app.ui.settings import Option, Settings, proposer_options, whole
+from app.ui.components import AT_ONCE
+from app.ui.offered import options_of, proposer_update
+from app.ui.settings import Settings, typed, whole
 from app.ui.words import Words
-from engine.drafting import proposers
+from engine.api import Capabilities, OptionInfo
 from engine.request import MAX_DEPTH, AcceptanceRule, Control
 
 Component = gr.components.Component
+Offered = Callable[[], Capabilities | None]
+"""What the pair that is loaded just now can do; None while none is."""
 
 WHOLE = ("depth", "top_k", "seed", "max_tokens")
 TEXT = ("proposer", "controller", "acceptance", "stop", "system")
+SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The controls in the order of ``names``, then the proposers' own ``options``."""
+    """The controls in the order of ``names``, the proposer first. ``options`` holds the proposers' own
+    options, which are drawn for the chosen one, and again when ``pair``, what is loaded, changes."""
 
     names: tuple[str, ...]
     controls: tuple[Component, ...]
-    options: tuple[Option, ...]
-    option_controls: tuple[Component, ...]
-    proposer: gr.Dropdown
-    groups: dict[str, gr.Group]
+    options: gr.JSON
+    pair: gr.Textbox
+    offered: Offered
+
+    @property
+    def proposer(self) -> Component:
+        return self.controls[0]
 
     @property
     def inputs(self) -> list[Component]:
-        return [*self.controls, *self.option_controls]
+        return [*self.controls, self.options]
 
     def settings(self, values: tuple[Any, ...]) -> Settings:
-        """The settings that the controls' values make; raises ``InvalidRequest``."""
-        split = len(self.names)
-        named = {
-            name: _read(name, value) for name, value in zip(self.names, values[:split], strict=True)
-        }
-        options: dict[str, dict[str, Any]] = {}
-        for option, value in zip(self.options, values[split:], strict=True):
-            kind = int if option.kind is int else option.kind
-            options.setdefault(option.proposer, {})[option.name] = kind(value)
-        return Settings(**named, options=options)
+        """The settings that the inputs' values make; raises ``InvalidRequest``."""
+        *named, options = values
+        read = {name: _read(name, value) for name, value in zip(self.names, named, strict=True)}
+        capabilities = self.offered()
+        if (
+            not read["proposer"] and capabilities is not None
+        ):  # sent before the controls were filled
+            read["proposer"] = capabilities.preferred
+        return Settings(**read, options=typed(options or {}, capabilities))
 
     def values(self, settings: Settings) -> list[Any]:
-        """The controls' values that show ``settings``."""
-        named = [getattr(settings, name) for name in self.names]
-        own = [
-            settings.options.get(option.proposer, {}).get(option.name, option.default)
-            for option in self.options
-        ]
-        return [*named, *own]
+        """The inputs' values that show ``settings``."""
+        return [*(getattr(settings, name) for name in self.names), dict(settings.options)]
+
+    def shown(self, settings: Settings, wanted: frozenset[str]) -> list[Any]:
+        """Updates of all inputs and of ``pair``: values as in ``settings`` for the names in ``wanted``,
+        choices as the loaded pair has them."""
+        capabilities = self.offered()
+        values = dict(zip((*self.names, "options"), self.values(settings), strict=True))
+        updates: dict[str, dict[str, Any]] = {
+            name: {"value": values[name]} if name in wanted else {} for name in values
+        }
+        updates["proposer"] = proposer_update(capabilities, settings.proposer, label=Words.proposer)
+        if capabilities is not None:
+            rules = [str(rule) for rule in (AcceptanceRule.AUTO, *capabilities.rules)]
+            updates["acceptance"]["choices"] = list(dict.fromkeys(rules))
+            if settings.acceptance not in rules:
+                updates["acceptance"]["value"] = str(AcceptanceRule.AUTO)
+            for name in SAMPLING:
+                updates[name]["interactive"] = name in capabilities.sampling
+        pair = "" if capabilities is None else ", ".join(capabilities.names)
+        return [*(gr.update(**update) for update in updates.values()), pair]
 
 
 def _read(name: str, value: Any) -> Any:
@@ -64,18 +97,14 @@ def _read(name: str, value: Any) -> Any:
     return float(value)
 
 
-def panel() -> Panel:
+def panel(offered: Offered) -> Panel:
     """Build the controls inside the current column."""
     start = Settings()
     made: dict[str, Component] = {}
     with gr.Accordion(Words.SPECULATION, open=True, elem_classes="ft-section"):
-        proposer = gr.Dropdown(
-            [(Words.PROPOSERS.get(name, name), name) for name in proposers.names()],
-            value=start.proposer,
-            label=Words.PROPOSER,
-            elem_id="proposer",
+        made["proposer"] = proposer = gr.Dropdown(
+            **proposer_update(None, None), label=Words.PROPOSER, elem_id="proposer"
         )
-        made["proposer"] = proposer
         made["controller"] = gr.Dropdown(
             [str(control) for control in Control],
             value=start.controller,
@@ -92,7 +121,9 @@ def panel() -> Panel:
             info=Words.DEPTH_INFO,
             elem_id="depth",
         )
-        groups, options, option_controls = _options(start.proposer)
+        options = gr.JSON({}, visible="hidden")
+        pair = gr.Textbox("", visible="hidden")
+        _draw_options(proposer, pair, options, offered)
         made["acceptance"] = gr.Dropdown(
             [str(rule) for rule in AcceptanceRule],
             value=start.acceptance,
@@ -138,36 +169,55 @@ def panel() -> Panel:
         made["system"] = gr.Textbox(
             start.system, lines=3, label=Words.SYSTEM, elem_id="system-prompt"
         )
-    return Panel(tuple(made), tuple(made.values()), options, option_controls, proposer, groups)
+    return Panel(tuple(made), tuple(made.values()), options, pair, offered)
 
 
-def allowed(available: Sequence[str], chosen: str) -> str:
-    """The chosen proposer if the loaded pair allows it; n-gram stands in for what it does not."""
-    return chosen if chosen in available else "ngram"
+_WRITE = """(value, all) => {
+  const own = {...(all ?? {})[%(proposer)s], [%(option)s]: value};
+  return {...all, [%(proposer)s]: own};
+}"""
 
 
-def _options(
-    chosen: str,
-) -> tuple[dict[str, gr.Group], tuple[Option, ...], tuple[Component, ...]]:
-    """One group of controls for each proposer that has options, shown while it is chosen."""
-    options = proposer_options()
-    groups: dict[str, gr.Group] = {}
-    controls: list[Component] = []
-    for name in dict.fromkeys(option.proposer for option in options):
-        with gr.Group(visible=name == chosen, elem_classes="ft-options") as group:
-            controls += [_control(option) for option in options if option.proposer == name]
-        groups[name] = group
-    return groups, options, tuple(controls)
+def _draw_options(
+    proposer: gr.Dropdown, pair: gr.Textbox, options: gr.JSON, offered: Offered
+) -> None:
+    """The chosen proposer's own options. What is changed in them is written into ``options`` in the
+    browser, so that a message sent right after takes it along."""
+
+    @gr.render(
+        [proposer, options],
+        [proposer.change, pair.change],
+        queue=False,
+        show_progress="hidden",
+    )
+    def draw(chosen: str, held: dict[str, dict[str, Any]] | None) -> None:
+        capabilities = offered()
+        own = options_of(capabilities, chosen)
+        if not own:
+            return
+        values = (held or {}).get(chosen, {})
+        with gr.Group(elem_classes="ft-options"):
+            for option in own:
+                control = _control(option, values.get(option.name, option.default))
+                control.input(  # type: ignore[attr-defined]
+                    None,
+                    [control, options],
+                    options,
+                    js=_WRITE % {"proposer": json.dumps(chosen), "option": json.dumps(option.name)},
+                    **AT_ONCE,
+                )
 
 
-def _control(option: Option) -> Component:
+def _control(option: OptionInfo, value: Any) -> Component:
+    common: dict[str, Any] = {
+        "label": option.name.replace("_", " "),
+        "info": option.help,
+        "interactive": True,
+    }
     if option.kind is bool:
-        return gr.Checkbox(option.default, label=option.label, info=option.help)
+        return gr.Checkbox(value, **common)
     if option.choices:
-        return gr.Dropdown(
-            list(option.choices), value=option.default, label=option.label, info=option.help
-        )
+        return gr.Dropdown(list(option.choices), value=value, **common)
     if option.kind is str:
-        return gr.Textbox(option.default, label=option.label, info=option.help)
-    precision = 0 if option.kind is int else None
-    return gr.Number(option.default, label=option.label, info=option.help, precision=precision)
+        return gr.Textbox(value, **common)
+    return gr.Number(value, precision=0 if option.kind is int else None, **common)

@@ -9,10 +9,12 @@ import gradio as gr
 
 from app.runtime import Runtime
 from app.ui.components import AT_ONCE, answer, scripted
+from app.ui.offered import proposer_update
 from app.ui.race import Races
 from app.ui.settings import Settings, whole
 from app.ui.words import Words
-from engine.drafting import proposers
+from engine.api import Loaded
+from engine.errors import NotLoaded
 from engine.request import MAX_DEPTH, AcceptanceRule
 
 Component = gr.components.Component
@@ -56,17 +58,19 @@ def race_page(runtime: Runtime) -> RacePage:
             "race", '<div class="ft-race"></div>', functions=(races.follow,), elem_id="race-view"
         )
     page = RacePage(view, prompt, start, stop, controls[0], [prompt, *controls])
-    _wire(page, races)
+    _wire(page, races, runtime)
     return page
 
 
 def _controls() -> list[Component]:
     """Proposer, depth, acceptance, temperature, seed, max tokens; in this order."""
-    names = [name for name in proposers.names() if name != "none"]
     with gr.Column(scale=2, min_width=280):
         with gr.Row():
             proposer = gr.Dropdown(
-                names, value="draft", label=Words.PROPOSER, min_width=120, elem_id="race-proposer"
+                **proposer_update(None, None),
+                label=Words.PROPOSER,
+                min_width=120,
+                elem_id="race-proposer",
             )
             acceptance = gr.Dropdown(
                 [str(rule) for rule in AcceptanceRule],
@@ -92,12 +96,16 @@ def _controls() -> list[Component]:
     return [proposer, depth, acceptance, temperature, seed, tokens]
 
 
-def _settings(values: tuple[Any, ...]) -> Settings:
+def _settings(loaded: Loaded | None, values: tuple[Any, ...]) -> Settings:
+    """What the controls say; raises ``NotLoaded``, and ``InvalidRequest`` for wrong values."""
+    if loaded is None:
+        raise NotLoaded(Words.NOT_LOADED)
     proposer, depth, acceptance, temperature, seed, tokens = values
+    offered = loaded.capabilities.proposer(proposer)
     return Settings(
-        proposer=proposer,
+        proposer=proposer or "none",
         controller="fixed",
-        options={proposer: proposers.forgetful_options(proposer)},
+        options={offered.name: dict(offered.forgetful)} if offered else {},
         depth=int(depth),
         acceptance=acceptance,
         temperature=float(temperature),
@@ -106,9 +114,11 @@ def _settings(values: tuple[Any, ...]) -> Settings:
     )
 
 
-def _wire(page: RacePage, races: Races) -> None:
+def _wire(page: RacePage, races: Races, runtime: Runtime) -> None:
     def start(prompt: str, *values: Any) -> str:
-        return answer(lambda: {"race": races.start(prompt, _settings(values))})
+        return answer(
+            lambda: {"race": races.start(prompt, _settings(runtime.engine.loaded, values))}
+        )
 
     gr.on(
         [page.start.click, page.prompt.submit],

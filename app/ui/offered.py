@@ -1,0 +1,36 @@
+"""What the loaded pair offers, as the pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app.ui.words import Words
+from engine.api import Capabilities, OptionInfo
+
+
+def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
+    """A proposer's own options; none where the loaded pair does not offer it."""
+    found = capabilities.proposer(proposer) if capabilities is not None else None
+    return found.options if found is not None else ()
+
+
+def proposer_update(
+    capabilities: Capabilities | None,
+    chosen: str | None,
+    *,
+    label: Callable[[str], str] = str,
+    without: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """How a proposer picker is to be: what the loaded pair offers, or at rest while none is loaded.
+
+    The pair's own choice stands in for what it does not offer. Until it is known what was chosen,
+    ``chosen`` is None, for Gradio refuses what a browser sends that is not among the choices.
+    """
+    if capabilities is None:
+        choices = [(label(chosen), chosen)] if chosen else []
+        return {"choices": choices, "value": chosen, "interactive": False, "info": Words.NO_PAIR}
+    names = [name for name in capabilities.names if name not in without]
+    value = next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
+    choices = [(label(name), name) for name in names]
+    return {"choices": choices, "value": value, "interactive": True, "info": ""}
