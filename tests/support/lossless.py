@@ -16,7 +16,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Emitted, Finished, Round
-from engine.kernels.native import build
+from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import (
     AcceptanceRule,
@@ -118,8 +118,9 @@ def answer(session: Session, request: Request) -> Answer:
     events = list(session.run(request, lambda: False))
     last = events[-1]
     assert isinstance(last, Finished), last
-    rounds = tuple(event.round for event in events if isinstance(event, Emitted))
-    return Answer(prompt, last.token_ids, rounds)
+    rounds = [event.round for event in events if isinstance(event, Emitted)]
+    assert last.token_ids is not None
+    return Answer(prompt, last.token_ids, tuple(one for one in rounds if one is not None))
 
 
 def asked(
@@ -153,7 +154,7 @@ class Pair:
     ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             if not compiled:
-                patch.setenv(build.OFF, "0")
+                patch.setattr(native, "ready", lambda: None)
             self.plain = open_session(target, dtype=dtype)
             self.speculative = open_session(target, draft, dtype=dtype, heads=heads)
         self._known: dict[object, tuple[int, ...]] = {}
