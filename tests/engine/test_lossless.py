@@ -1,272 +1,121 @@
-"""Speculation changes speed, never words: whole models, every proposer and controller.
+"""Speculation changes speed, never words: the embedded pair, every proposer and controller.
 
-Runs on the embedded pair. Where its weights are not there, a random pair stands in; the names of the
-tests show which. A trained model that lies beside the repository runs with n-gram drafting.
+What is combined here (proposer, controller, depth, tree, sampling, kernels, quantisation, length of the
+prompt) is combined in pairs; ``test_loop.py`` has every proposer at every depth, on fakes.
 """
 
 from __future__ import annotations
 
-import itertools
-import random
+import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from pathlib import Path
 
 import pytest
-import torch
-from scipy.stats import chisquare
 
-from engine.decoding.context import Context
-from engine.decoding.sampling import Sampler
 from engine.drafting import controllers, proposers
-from engine.events import Emitted, Finished
+from engine.drafting.heads import kinds as head_kinds
+from engine.kernels.cpu.attention import BLOCK
 from engine.kernels.formats import QUANTISED
-from engine.local.session import Session
-from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
-from engine.stats import Statistics, Tally
-from tests.support.checkpoints import open_session
-from tests.support.heads import fit_medusa, write_heads
+from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling, Speculation
+from tests.support.lossless import (
+    COUPLED,
+    GREEDY,
+    PROMPTS,
+    Pair,
+    answer,
+    asked,
+    assert_distribution,
+    tree_options,
+)
+from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
-EMBEDDED = "pip" if (PIP / "draft" / "model.safetensors").is_file() else "random"
-TOKENS = 8
-
-SUBJECTS = (
-    "a little key",
-    "the lighthouse",
-    "my sister Ana",
-    "rain in spring",
-    "a clockmaker",
-    "the draft model",
-    "two grey cats",
-    "an old bridge",
-    "the number seven",
-    "a paper boat",
-    "speculative decoding",
-    "the baker's oven",
-    "a fox and a crow",
-    "temperature",
-    "green apples",
-    "the last train",
-    "a wooden chest",
-    "the north wind",
-    "a very long word",
-    "Señor Muñoz, 漢字 and 😀",
-)
-WORDINGS = (
-    "Tell me a short tale about {}.",
-    "What is {}?",
-    "Write a JSON record with name and size for {}.",
-    "Rewrite in upper case: {0}, {0} and again {0}.",
-    "Make a list of three things about {}.",
-    "Hello! I am thinking of {}.",
-    "Explain {} to a friend, please.",
-    "If {} costs 4 and I buy 3, what do I pay?",
-    "Replace 'the' with 'a': the end of {0} is the start of {0}.",
-    "Once upon a time there was {}, and",
-)
-PROMPTS = [wording.format(subject) for subject, wording in itertools.product(SUBJECTS, WORDINGS)]
-GREEDY = (Sampling(),)
-COUPLED = tuple(
-    Sampling(temperature=temperature, seed=seed, **cuts)  # type: ignore[arg-type]
-    for seed, (temperature, cuts) in enumerate(
-        itertools.product(
-            (0.7, 1.0, 1.5),
-            (
-                {},
-                {"top_p": 0.9},
-                {"top_k": 20, "min_p": 0.02},
-                {"repetition_penalty": 1.2, "frequency_penalty": 0.3, "top_p": 0.95},
-            ),
-        )
-    )
-)
+DRAFTING = proposers.names()[1:]
+"""All but plain decoding, which they are compared with."""
 
 
-class Pair:
-    """One model pair twice: for plain decoding and for speculation."""
-
-    def __init__(
-        self, target: Path, draft: Path | None, dtype: str = "auto", heads: Sequence[Path] = ()
-    ) -> None:
-        self.plain = open_session(target, dtype=dtype)
-        self.speculative = open_session(target, draft, dtype=dtype, heads=heads)
-
-    @property
-    def proposers(self) -> tuple[str, ...]:
-        """All but plain decoding, which they are compared with."""
-        offered = proposers.available(self.speculative.resources)
-        return tuple(name for name in offered if name != "none")
+@functools.cache
+def embedded(dtype: str = "auto", compiled: bool = True) -> Pair:
+    """Pip with its draft and its heads."""
+    heads = [PIP / kind for kind in head_kinds()]
+    return Pair(PIP / "target", PIP / "draft", dtype, heads, compiled)
 
 
-@pytest.fixture(scope="module")
-def folders(request: pytest.FixtureRequest) -> tuple[Path, Path]:
-    """Target and draft."""
-    if EMBEDDED == "pip":
-        return PIP / "target", PIP / "draft"
-    pair: tuple[Path, Path] = request.getfixturevalue("pair")
-    return pair
+# -- many prompts
+
+SHORT = 24
+CASES = [
+    *all_pairs(
+        DRAFTING,
+        (GREEDY, *COUPLED),
+        (1, 2, 5, MAX_DEPTH),
+        (0, 5, 15),
+        (Control.FIXED, Control.AUTO),
+    ),
+    *((name, COUPLED[0], 4, 0, Control.OFF) for name in DRAFTING),
+]
 
 
-@pytest.fixture(scope="module")
-def heads(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """One of every kind, for the target; Medusa's are right now and then."""
-    root = tmp_path_factory.mktemp("heads")
-    written = write_heads(root, folders[0])
-    fit_medusa(root / "medusa", folders[0])
-    return written
+def test_there_are_200_prompts_and_every_pair_of_settings() -> None:
+    assert len(set(PROMPTS)) == 200 > len(CASES)
+    assert {case[0] for case in CASES} == set(embedded().proposers)
+    assert {case[4] for case in CASES} == set(controllers.names())
 
 
-@pytest.fixture(scope="module")
-def embedded(folders: tuple[Path, Path], heads: tuple[Path, ...]) -> Pair:
-    return Pair(*folders, heads=heads)
+@pytest.mark.parametrize("name", DRAFTING)
+def test_200_prompts_get_the_same_words(name: str) -> None:
+    """Each with one proposer under one of its settings."""
+    drafted = accepted = 0
+    for number, prompt in enumerate(PROMPTS):
+        proposer, sampling, depth, nodes, control = CASES[number % len(CASES)]
+        if proposer == name:
+            options = tree_options(name, nodes)
+            wanted = Speculation(proposer=name, depth=depth, controller=control, options=options)
+            found = embedded().check(prompt, sampling, wanted, SHORT)
+            drafted, accepted = drafted + found.drafted, accepted + found.accepted
+    assert 0 < accepted < drafted  # else half of the engine would be untested
 
 
-@pytest.fixture(scope="module")
-def beside(stories: Path) -> Pair:
-    return Pair(stories, None)
+# -- long roll-backs over the borders of KV blocks
+
+LONG = 48
+ENGINES = [*((dtype, True) for dtype in ("auto", *QUANTISED)), ("auto", False)]
+"""Compiled, and torch's: both have an attention of their own, which is that of all quantisations."""
+BEFORE_BORDERS = (9, BLOCK - 16, BLOCK, 2 * BLOCK - 7)
+"""Lengths of prompts: 48 tokens more cross groups of 16 positions, which the compiled attention takes
+together, and behind all but the third one a block of the KV cache."""
+SAMPLINGS = (GREEDY, COUPLED[0], COUPLED[8], COUPLED[11])
+DEEP = all_pairs(DRAFTING, ENGINES, BEFORE_BORDERS, SAMPLINGS, (0, 15))
 
 
-def asked(prompt: str, sampling: Sampling, speculation: Speculation) -> Request:
-    return Request(
-        messages=(Message("user", prompt),),
-        sampling=sampling,
-        speculation=speculation,
-        max_tokens=TOKENS,
-        ignore_eos=True,
-    )
+@functools.cache
+def text() -> list[int]:
+    """Token ids of many prompts, one after the other."""
+    codec = embedded().plain.codec
+    return [token for prompt in PROMPTS for token in codec.encode(prompt, special=False)]
 
 
-def reply(session: Session, request: Request) -> tuple[tuple[int, ...], Statistics]:
-    tally = Tally()
-    for event in session.run(request, lambda: False):
-        tally.add(event)
-    assert isinstance(event, Finished)
-    return event.token_ids, tally.statistics()
-
-
-def branches(name: str) -> bool:
-    """Whether a proposer can draft trees."""
-    return "tree_nodes" in {field.name for field in fields(proposers.options_of(name))}
-
-
-def compare(
-    pair: Pair, prompts: list[str], samplings: tuple[Sampling, ...], *, stands: bool = True
-) -> None:
-    """Every prompt, with the next sampling of the cycle, through every proposer.
-
-    Controllers, depths and sizes of trees are drawn, so that each meets every proposer and many
-    samplings.
-    ``stands``: over so many prompts some drafted token is sure to be accepted.
-    """
-    plain = Speculation(proposer="none", depth=0)
-    totals = {name: Statistics() for name in pair.proposers}
-    chance, met = random.Random(5), set()
-    for prompt, sampling in zip(prompts, itertools.cycle(samplings), strict=False):
-        expected, _ = reply(pair.plain, asked(prompt, sampling, plain))
-        assert len(expected) == TOKENS
-        for name in pair.proposers:
-            # Fixed ones draft most, so they come up twice as often.
-            control = Control(chance.choice((*controllers.names(), Control.FIXED)))
-            depth = chance.randint(1, 8)
-            options = {"tree_nodes": chance.choice((0, 5, 15))} if branches(name) else {}
-            speculation = Speculation(
-                proposer=name, depth=depth, controller=control, options=options
-            )
-            tokens, figures = reply(pair.speculative, asked(prompt, sampling, speculation))
-            assert tokens == expected, (prompt, name, control, depth, sampling)
-            met.add((name, control))
-            totals[name] += figures
-    assert met == set(itertools.product(pair.proposers, controllers.names()))
-    for name, total in totals.items():
-        # A draft that never stands, or always, would leave half of the engine untested.
-        if proposers.needs_of(name):
-            assert total.accepted < total.drafted
-        if name in ("draft", "medusa"):
-            assert total.accepted or not stands
-
-
-def test_there_are_200_prompts() -> None:
-    assert len(set(PROMPTS)) >= 200
-
-
-@pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
-@pytest.mark.parametrize("which", [EMBEDDED])
-def test_the_embedded_pair_says_the_same_with_every_proposer(
-    embedded: Pair, samplings: tuple[Sampling, ...], which: str
-) -> None:
-    assert embedded.proposers == proposers.names()[1:]
-    compare(embedded, PROMPTS, samplings)
-
-
-@pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
-@pytest.mark.parametrize("kind", QUANTISED)
-def test_a_quantised_pair_says_the_same_with_every_proposer(
-    kind: str,
-    samplings: tuple[Sampling, ...],
-    folders: tuple[Path, Path],
-    heads: tuple[Path, ...],
-) -> None:
-    """Every fourth prompt: what differs from the unquantised pair is tested bit by bit elsewhere."""
-    pair = Pair(*folders, dtype=kind, heads=heads)
-    assert pair.proposers == proposers.names()[1:]
-    compare(pair, PROMPTS[::4], samplings, stands=False)
-
-
-@pytest.mark.parametrize("samplings", [GREEDY, COUPLED], ids=["greedy", "coupled"])
-def test_a_trained_model_beside_the_repository_says_the_same_without_a_draft(
-    beside: Pair, samplings: tuple[Sampling, ...]
-) -> None:
-    compare(beside, PROMPTS[::5], samplings)
+@pytest.mark.parametrize(("dtype", "compiled"), ENGINES)
+def test_drafts_of_15_tokens_that_fall_leave_no_trace(dtype: str, compiled: bool) -> None:
+    """Rejected where their rows had filled the next block already, and accepted there too."""
+    pair, over, met = embedded(dtype, compiled), Counter[int](), set()
+    for name, engine, length, sampling, nodes in DEEP:
+        if engine != (dtype, compiled):
+            continue
+        wanted = Speculation(proposer=name, depth=MAX_DEPTH, options=tree_options(name, nodes))
+        found = pair.check(text()[:length], sampling, wanted, LONG)
+        met.add(name)
+        over.update({size: found.rolled_back_over(size) for size in (16, BLOCK)})
+        over["longest"] = max(over["longest"], found.longest_rejection)
+    assert met == set(DRAFTING)
+    assert over[16] and over[BLOCK]
+    assert over["longest"] >= 12
 
 
 # -- rejection sampling: not the same words, but the same distribution
 
-
-def first_tokens(session: Session, request: Request, sampling: Sampling) -> Iterator[list[int]]:
-    """The replies' tokens for many seeds."""
-    for seed in range(250):
-        seeded = Sampling(temperature=sampling.temperature, top_k=sampling.top_k, seed=seed)
-        ids = tuple(session.prepare(request))
-        again = Request(
-            token_ids=ids,
-            sampling=seeded,
-            speculation=request.speculation,
-            max_tokens=3,
-            ignore_eos=True,
-        )
-        yield list(reply(session, again)[0])
-
-
-def distribution(session: Session, tokens: list[int], sampling: Sampling) -> torch.Tensor:
-    """The target's p after ``tokens``, straight from its logits."""
-    model = session.target.model
-    logits = model.forward(tokens, model.new_cache(len(tokens)), last=1)
-    sampler = Sampler(sampling, AcceptanceRule.REJECTION, 0, Context(tokens), model.info.vocabulary)
-    return sampler.probabilities(logits)[0].double()
-
-
-def p_value(tokens: list[int], p: torch.Tensor) -> float:
-    """Chi-square of the counts against ``p``; tokens expected less than 5 times are one class."""
-    counts = Counter(tokens)
-    assert all(p[token] > 0 for token in counts)
-    expected = (p * len(tokens) / p.sum()).tolist()
-    common = [token for token, value in enumerate(expected) if value >= 5]
-    observed = [counts[token] for token in common]
-    wanted = [expected[token] for token in common]
-    rest = len(tokens) - sum(wanted)
-    if rest > 1:
-        observed.append(len(tokens) - sum(observed))
-        wanted.append(rest)
-    else:
-        wanted = [value * sum(observed) / sum(wanted) for value in wanted]
-    return float(chisquare(observed, wanted).pvalue) if len(wanted) > 1 else 1.0
-
-
 REJECTION = AcceptanceRule.REJECTION
 WEIGHED = [
-    *((name, Control.FIXED, REJECTION) for name in proposers.names() if name != "none"),
+    *((name, Control.FIXED, REJECTION) for name in DRAFTING),
     *(("draft", Control(each), REJECTION) for each in controllers.names() if each != "fixed"),
     ("best", Control.AUTO, REJECTION),
     *(
@@ -280,55 +129,40 @@ the one that the controller chooses the proposer for."""
 
 
 @pytest.mark.parametrize(("name", "control", "rule"), WEIGHED)
-@pytest.mark.parametrize("which", [EMBEDDED])
 def test_rules_that_weigh_q_leave_the_targets_distribution(
-    embedded: Pair, name: str, control: Control, rule: AcceptanceRule, which: str
+    name: str, control: Control, rule: AcceptanceRule
 ) -> None:
-    """First tokens against p, and second tokens after the commonest first one."""
-    session = embedded.speculative
-    sampling = Sampling(temperature=1.2, top_k=12)
-    request = Request(
-        messages=(Message("user", "again and again and again and"),),
-        speculation=Speculation(
-            proposer=name,
-            depth=2,
-            controller=control,
-            acceptance=rule,
-            options={"tree_nodes": 6} if branches(name) else {},
-        ),
+    options = tree_options(name, 6)
+    assert_distribution(
+        embedded().speculative,
+        Speculation(proposer=name, depth=2, controller=control, acceptance=rule, options=options),
     )
-    prompt = session.prepare(request)
-    replies = list(first_tokens(session, request, sampling))
-    assert p_value([each[0] for each in replies], distribution(session, prompt, sampling)) > 1e-4
-    common, _ = Counter(each[0] for each in replies).most_common(1)[0]
-    seconds = [each[1] for each in replies if each[0] == common]
-    assert p_value(seconds, distribution(session, [*prompt, common], sampling)) > 1e-4
 
 
-def test_rules_that_weigh_q_accept_at_least_as_often_as_coupled(embedded: Pair) -> None:
+def test_rules_that_weigh_q_accept_at_least_as_often_as_coupled() -> None:
     """The reason to offer them: sampled drafts stand more often, most of all judged together."""
     rates = {}
     for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION, AcceptanceRule.BLOCK):
-        total = Statistics()
+        drafted = accepted = 0
         for seed, prompt in enumerate(PROMPTS[:30]):
-            speculation = Speculation(proposer="draft", depth=3, acceptance=rule)
-            request = asked(prompt, Sampling(temperature=1.0, seed=seed), speculation)
-            total += reply(embedded.speculative, request)[1]
-        rates[rule] = total.acceptance_rate or 0.0
+            wanted = Speculation(proposer="draft", depth=3, acceptance=rule)
+            sampling = Sampling(temperature=1.0, seed=seed)
+            found = answer(embedded().speculative, asked(prompt, sampling, wanted, 8))
+            drafted, accepted = drafted + found.drafted, accepted + found.accepted
+        rates[rule] = accepted / drafted
     assert rates[AcceptanceRule.REJECTION] > rates[AcceptanceRule.COUPLED] - 0.02
     assert rates[AcceptanceRule.BLOCK] > rates[AcceptanceRule.REJECTION] - 0.02
 
 
-def test_a_round_shows_what_the_rule_decided_on(embedded: Pair) -> None:
-    """Greedy: an accepted token is the likeliest; coupled: q and p are both told."""
-    speculation = Speculation(proposer="draft", depth=4)
+def test_a_round_shows_what_the_rule_decided_on() -> None:
+    """q of every drafted token, and p of every one that was judged."""
+    judged = 0
     for sampling in (Sampling(), Sampling(temperature=1.0, seed=1)):
-        for event in embedded.speculative.run(
-            asked(PROMPTS[0], sampling, speculation), lambda: False
-        ):
-            if isinstance(event, Emitted):
-                turn = event.round
-                assert turn is not None
-                for node, (p, q) in enumerate(zip(turn.p, turn.q, strict=True)):
-                    assert q is not None and 0 < q <= 1
-                    assert p is not None or node not in turn.accepted_path
+        wanted = Speculation(proposer="draft", depth=4)
+        found = answer(embedded().speculative, asked(PROMPTS[0], sampling, wanted, SHORT))
+        for one in found.rounds:
+            assert all(q is not None and 0 < q <= 1 for q in one.q)
+            reached = one.p[: len(one.accepted_path) + 1]
+            assert all(p is not None and 0 <= p <= 1 for p in reached)
+            judged += len(reached)
+    assert judged > SHORT

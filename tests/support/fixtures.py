@@ -32,6 +32,14 @@ def pair_heads(
 
 
 @pytest.fixture(scope="session")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model of an architecture that only transformers computes."""
+    folder = tmp_path_factory.mktemp("adapted")
+    write_random(folder, "gpt_neox", tie_word_embeddings=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def strangers(
     pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:

@@ -238,7 +238,8 @@ class Auto:
         drafter, takes = self.experience.drafter, self._takes
         if not (drafter.cuts and drafter.calibration.known) or self.deepest < 2:
             return 0.0
-        each = (takes[-1] - takes[1]) / (self.deepest - 1)
+        # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
+        each = max(takes[-1] - takes[1], 0.0) / (self.deepest - 1)
         return drafter.calibration.said_of(min(_UNSPENT * self._promised * each, _LIKELIEST))
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:

@@ -8,9 +8,9 @@ import pytest
 
 from app import cli
 from tests.support.commands import Command, Result, command
-from tests.support.places import beside
+from tests.support.fixtures import adapted, pair
 
-__all__ = ["Foretoken", "Result"]
+__all__ = ["Foretoken", "Result", "adapted", "pair"]
 
 Foretoken = Command
 
@@ -24,6 +24,6 @@ def foretoken(
 
 
 @pytest.fixture
-def stories() -> Path:
-    """A very small Llama, which lies beside the repository where the project is developed."""
-    return beside("stories260K")
+def model(pair: tuple[Path, Path]) -> Path:
+    """A random Llama that is loaded at once."""
+    return pair[0]

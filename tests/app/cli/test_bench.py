@@ -12,8 +12,8 @@ from tests.app.cli.conftest import Foretoken
 SHORT = ("--prompts", 2, "--max-tokens", 6, "--quantization", "fp32", "--json")
 
 
-def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("bench", "lossless", "--pair", stories, *SHORT)
+def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("bench", "lossless", "--pair", model, *SHORT)
     assert result.status == 0, result.err
     assert "divergences" in result.out
     value = result.last_json
@@ -27,14 +27,14 @@ def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, stories: Pat
 
 
 def test_a_divergence_is_printed_and_status_1(
-    foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = lossless.Row("fp32", "ngram", "greedy", 2, 12, 4, 3, 1)
     differs = lossless.Divergence(
         "fp32", "ngram", "greedy", 5, 0.0, 77, "Hello there", 3, 40, 41, 2.5, 2.25
     )
     monkeypatch.setattr(lossless, "run", lambda *_, **__: ([row], [differs]))
-    result = foretoken("bench", "lossless", "--pair", stories, *SHORT)
+    result = foretoken("bench", "lossless", "--pair", model, *SHORT)
     assert result.status == 1
     assert "Hello there" in result.out
     assert "token 3 of the reply: plain decoding wrote 40 (logit 2.5), ngram 41" in result.out
@@ -42,9 +42,8 @@ def test_a_divergence_is_printed_and_status_1(
 
 
 def test_what_the_model_lacks_is_told_where_it_was_asked_for(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, adapted: Path
 ) -> None:
-    adapted = stories.parent / "tiny-chat-gptneo"
     result = foretoken("bench", "lossless", "--pair", adapted, "--quantization", "int8")
     assert result.status == 2
     assert "runs through transformers" in result.err

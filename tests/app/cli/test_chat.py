@@ -1,4 +1,4 @@
-"""``foretoken chat`` on a real, very small model."""
+"""``foretoken chat`` on a random, very small model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
 from tests.app.cli.conftest import Foretoken
 from tests.support.heads import FakeShape, fit_medusa, write_medusa
-from tests.support.places import ROOT
+from tests.support.places import PIP
 
 STABLE_KEYS = {
     "text",
@@ -34,8 +35,8 @@ STABLE_KEYS = {
 TALE = ("Once upon a time, Tom met a cat. Once upon a time,", "--raw")
 
 
-def test_text_and_statistics_are_printed(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 12)
+def test_text_and_statistics_are_printed(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 12)
     assert result.status == 0
     text, statistics = result.out.rstrip().rsplit("\n", 1)
     assert text
@@ -44,9 +45,9 @@ def test_text_and_statistics_are_printed(foretoken: Foretoken, stories: Path) ->
 
 
 def test_the_last_line_is_one_object_with_the_stable_keys(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, model: Path
 ) -> None:
-    result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 20, "--json")
+    result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 20, "--json")
     reply = result.last_json
     assert reply.keys() >= STABLE_KEYS
     assert len(reply["token_ids"]) == 20
@@ -54,10 +55,10 @@ def test_the_last_line_is_one_object_with_the_stable_keys(
 
 
 def test_a_head_drafts_and_the_words_stay(
-    foretoken: Foretoken, stories: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    head = fit_medusa(tmp_path / "medusa", stories)
-    common = (*TALE, "--pair", stories, "--max-tokens", 20, "--json")
+    head = fit_medusa(tmp_path / "medusa", model)
+    common = (*TALE, "--pair", model, "--max-tokens", 20, "--json")
     drafted = foretoken("chat", *common, "--head", head, "--proposer", "medusa", "--depth", 3)
     assert "is a pickle" in drafted.err
     reply = drafted.last_json
@@ -67,41 +68,39 @@ def test_a_head_drafts_and_the_words_stay(
 
 
 def test_what_is_no_head_for_this_target_is_refused_in_words(
-    foretoken: Foretoken, stories: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    model = foretoken("chat", *TALE, "--pair", stories, "--head", stories)
-    assert model.status != 0 and "no head that this version reads" in model.err
-    other = write_medusa(tmp_path / "medusa", FakeShape(hidden=32, vocabulary=50, layers=6))
-    result = foretoken("chat", *TALE, "--pair", stories, "--head", other)
-    assert result.status != 0 and "another target" in result.err and "width 32" in result.err
-    missing = foretoken("chat", *TALE, "--pair", stories, "--proposer", "medusa")
+    itself = foretoken("chat", *TALE, "--pair", model, "--head", model)
+    assert itself.status != 0 and "no head that this version reads" in itself.err
+    other = write_medusa(tmp_path / "medusa", FakeShape(hidden=48, vocabulary=50, layers=6))
+    result = foretoken("chat", *TALE, "--pair", model, "--head", other)
+    assert result.status != 0 and "another target" in result.err and "width 48" in result.err
+    missing = foretoken("chat", *TALE, "--pair", model, "--proposer", "medusa")
     assert missing.status != 0 and "head of kind medusa" in missing.err
-    assert "Traceback" not in model.err + result.err + missing.err
+    assert "Traceback" not in itself.err + result.err + missing.err
 
 
-@pytest.mark.parametrize("proposer", ["none", "ngram"])
 @pytest.mark.parametrize("temperature", [0, 0.8])
 def test_the_words_do_not_depend_on_the_proposer(
-    foretoken: Foretoken, stories: Path, proposer: str, temperature: float
+    foretoken: Foretoken, pair: tuple[Path, Path], temperature: float
 ) -> None:
-    def words(name: str, depth: int) -> list[int]:
-        result = foretoken(
-            *("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--json", "--seed", 3),
-            *("--proposer", name, "--depth", depth, "--temperature", temperature),
-        )
-        ids: list[int] = result.last_json["token_ids"]
-        return ids
+    def reply(name: str, depth: int) -> dict[str, Any]:
+        return foretoken(
+            *("chat", *TALE, "--pair", f"{pair[0]}::{pair[1]}", "--max-tokens", 40, "--json"),
+            *("--proposer", name, "--depth", depth, "--temperature", temperature, "--seed", 3),
+        ).last_json
 
-    assert words(proposer, 6) == words("none", 1)
+    plain, drafted = reply("none", 1), reply("draft", 6)
+    assert drafted["token_ids"] == plain["token_ids"]
+    assert 0 < drafted["accepted"] < drafted["drafted"] and not plain["drafted"]
 
 
 @pytest.mark.parametrize("way", ["tli", "slem"])
 def test_a_draft_with_another_vocabulary_changes_no_word(
-    foretoken: Foretoken, stories: Path, way: str
+    foretoken: Foretoken, model: Path, way: str
 ) -> None:
-    target = ROOT / "assets" / "pip" / "target"
     asked = ("chat", "Tell me a tale of a cat.", "--max-tokens", 24, "--json", "--temperature", 0.8)
-    pair = ("--pair", f"{target}::{stories}", "--seed", 3)
+    pair = ("--pair", f"{PIP / 'target'}::{model}", "--seed", 3)
     plain = foretoken(*asked, *pair, "--proposer", "none").last_json
     across = foretoken(
         *asked, *pair, "--proposer", "draft", "--depth", 4, "--option", f"across={way}"
@@ -111,10 +110,10 @@ def test_a_draft_with_another_vocabulary_changes_no_word(
     assert "across vocabularies" in across.err
 
 
-def test_the_trace_holds_every_round(foretoken: Foretoken, stories: Path, tmp_path: Path) -> None:
+def test_the_trace_holds_every_round(foretoken: Foretoken, model: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     result = foretoken(
-        *("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--json"),
+        *("chat", *TALE, "--pair", model, "--max-tokens", 40, "--json"),
         *("--proposer", "ngram", "--depth", 5, "--trace", file),
     )
     reply = result.last_json
@@ -136,12 +135,12 @@ def test_the_trace_holds_every_round(foretoken: Foretoken, stories: Path, tmp_pa
 
 
 def test_prompts_come_from_a_file_and_turns_see_the_earlier_ones(
-    foretoken: Foretoken, stories: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "prompts.jsonl"
     lines = [{"prompt": "A cat"}, {"turns": ["A dog", "A bird"]}]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n\n")
-    result = foretoken("chat", "--prompts", file, "--pair", stories, "--max-tokens", 5, "--json")
+    result = foretoken("chat", "--prompts", file, "--pair", model, "--max-tokens", 5, "--json")
     whole = result.last_json
     first, second, third = whole["results"]
     assert whole["rounds"] == first["rounds"] + second["rounds"] + third["rounds"]
@@ -152,9 +151,9 @@ def test_prompts_come_from_a_file_and_turns_see_the_earlier_ones(
 
 
 def test_a_prompt_comes_from_standard_input(
-    foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("--pair", stories, "--max-tokens", 8, "--raw", "--json")
+    words = ("--pair", model, "--max-tokens", 8, "--raw", "--json")
     monkeypatch.setattr("sys.stdin", io.StringIO(TALE[0]))
     assert (
         foretoken("chat", "-", *words).last_json["token_ids"]
@@ -162,15 +161,18 @@ def test_a_prompt_comes_from_standard_input(
     )
 
 
-def test_a_stop_string_ends_the_reply(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("chat", *TALE, "--pair", stories, "--stop", ".", "--json")
-    assert "." not in result.last_json["text"]
+def test_a_stop_string_ends_the_reply(foretoken: Foretoken, model: Path) -> None:
+    words = ("chat", *TALE, "--pair", model, "--max-tokens", 40, "--json")
+    whole = foretoken(*words).last_json["text"]
+    middle = whole[len(whole) // 2 :][:3]
+    stopped = foretoken(*words, "--stop", middle).last_json["text"]
+    assert stopped == whole[: whole.index(middle)]
 
 
-def test_options_reach_the_proposer(foretoken: Foretoken, stories: Path) -> None:
+def test_options_reach_the_proposer(foretoken: Foretoken, model: Path) -> None:
     def drafted(shortest: int) -> int:
         result = foretoken(
-            *("chat", *TALE, "--pair", stories, "--max-tokens", 30, "--json"),
+            *("chat", *TALE, "--pair", model, "--max-tokens", 30, "--json"),
             *("--proposer", "ngram", "--option", f"prompt_lookup_min={shortest}"),
             *("--option", "prompt-lookup-max=9"),
         )
@@ -181,9 +183,9 @@ def test_options_reach_the_proposer(foretoken: Foretoken, stories: Path) -> None
 
 
 def test_marks_show_what_was_drafted_without_losing_a_word(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, model: Path
 ) -> None:
-    words = ("chat", *TALE, "--pair", stories, "--max-tokens", 40, "--proposer", "ngram", "--json")
+    words = ("chat", *TALE, "--pair", model, "--max-tokens", 40, "--proposer", "ngram", "--json")
     result = foretoken(*words, "--option", "prompt_lookup_min=1", "--marks")
     shown = result.out.split("\n[40 tokens")[0]
     assert result.last_json["accepted"] == shown.count("[")
@@ -206,13 +208,13 @@ def test_styles_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-def test_ctrl_c_ends_with_130_and_no_traceback(stories: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130_and_no_traceback(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "prompts.jsonl"
     file.write_text(json.dumps({"prompt": "Once upon a time"}) + "\n")
     file.write_text(file.read_text() * 2000)
     command = [sys.executable, "-m", "app", "chat", "--prompts", str(file), "--raw"]
     process = subprocess.Popen(
-        [*command, "--pair", str(stories), "--data-dir", str(tmp_path)],
+        [*command, "--pair", str(model), "--data-dir", str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -225,8 +227,8 @@ def test_ctrl_c_ends_with_130_and_no_traceback(stories: Path, tmp_path: Path) ->
     assert "Traceback" not in errors
 
 
-def test_the_controller_tells_what_it_decided(foretoken: Foretoken, stories: Path) -> None:
+def test_the_controller_tells_what_it_decided(foretoken: Foretoken, model: Path) -> None:
     for words, decides in (((), True), (("--depth", 3), False), (("--controller", "off"), False)):
-        result = foretoken("chat", *TALE, "--pair", stories, "--max-tokens", 20, "--json", *words)
+        result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 20, "--json", *words)
         assert bool(result.last_json["decision"]) == decides
         assert ("drafting " in result.out.splitlines()[-3]) == decides

@@ -21,12 +21,12 @@ class Keyboard(io.StringIO):
 
 
 @pytest.fixture
-def typed(foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def typed(foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """``typed("Hello", "/exit")``: a chat with these lines, then Ctrl-D."""
 
     def run(*lines: str, words: tuple[object, ...] = ()) -> Result:
         monkeypatch.setattr("sys.stdin", Keyboard("".join(f"{line}\n" for line in lines)))
-        return foretoken("chat", "--pair", stories, "--max-tokens", 6, *words)
+        return foretoken("chat", "--pair", model, "--max-tokens", 6, *words)
 
     return run
 
@@ -81,10 +81,10 @@ def test_ctrl_c_stops_the_reply_and_not_the_chat(
 
 
 def test_without_a_terminal_all_of_standard_input_is_the_prompt(
-    foretoken: Foretoken, stories: Path, monkeypatch: pytest.MonkeyPatch
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "Once upon a time,\nTom met a cat."
-    words = ("--pair", stories, "--max-tokens", 6, "--json")
+    words = ("--pair", model, "--max-tokens", 6, "--json")
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     piped = foretoken("chat", *words)
     assert "> " not in piped.out

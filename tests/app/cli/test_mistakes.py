@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.cli.conftest import Foretoken
+from tests.support.checkpoints import VOCABULARY
 
 
 @pytest.mark.parametrize(
@@ -87,30 +90,33 @@ def test_a_folder_that_is_no_model_is_told(foretoken: Foretoken, tmp_path: Path)
 
 
 def test_a_draft_with_another_vocabulary_is_told_with_sizes(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    other = stories.parent / "tiny-chat-gptneo"
-    result = foretoken("chat", "Hello", "--pair", f"{stories}::{other}")
+    other = shutil.copytree(model, tmp_path / "other")
+    words = {str(number): number for number in range(VOCABULARY)}
+    kind = {"type": "WordLevel", "vocab": words, "unk_token": "0"}
+    (other / "tokenizer.json").write_text(json.dumps({"model": kind}))
+    result = foretoken("chat", "Hello", "--pair", f"{model}::{other}")
     assert result.status == 2
     assert "cannot draft for" in result.err
 
 
-def test_a_draft_is_needed_to_draft_with_one(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("chat", "Hello", "--pair", stories, "--proposer", "draft")
+def test_a_draft_is_needed_to_draft_with_one(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("chat", "Hello", "--pair", model, "--proposer", "draft")
     assert result.status == 2
     assert "needs a draft model" in result.err
 
 
 def test_a_prompt_longer_than_the_context_says_by_how_much(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, model: Path
 ) -> None:
-    result = foretoken("chat", "word " * 3000, "--pair", stories)
+    result = foretoken("chat", "word " * 3000, "--pair", model)
     assert result.status == 2
     assert "Shorten it by" in result.err
 
 
-def test_an_empty_message_is_told(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("chat", "  ", "--pair", stories)
+def test_an_empty_message_is_told(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("chat", "  ", "--pair", model)
     assert result.status == 2
     assert "empty message" in result.err
 

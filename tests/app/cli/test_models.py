@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.app.cli.conftest import Foretoken
+from tests.support.checkpoints import VOCABULARY
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +38,10 @@ def test_a_broken_catalog_of_ones_own_is_told_and_the_rest_goes_on(
     assert "model_catalog.yaml" in caplog.text
 
 
-def test_a_folder_is_checked(foretoken: Foretoken, stories: Path) -> None:
-    result = foretoken("models", "check", stories, "--json")
+def test_a_folder_is_checked(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("models", "check", model, "--json")
     assert result.status == 0
-    assert result.last_json["vocabulary"] == 512
+    assert result.last_json["vocabulary"] == VOCABULARY
     assert result.last_json["fits"] is True
     assert "LlamaForCausalLM" in result.out
 
@@ -59,11 +60,12 @@ def test_why_names_both_vocabularies(foretoken: Foretoken) -> None:
 
 
 def test_why_says_how_a_draft_with_another_vocabulary_drafts(
-    foretoken: Foretoken, stories: Path
+    foretoken: Foretoken, model: Path
 ) -> None:
-    result = foretoken("models", "why", "pip", stories)
+    result = foretoken("models", "why", "pip", model)
     assert result.status == 0
-    assert "10 % of the target's 4,096 tokens are among the draft's 512" in result.out
+    shared = f"% of the target's 4,096 tokens are among the draft's {VOCABULARY}"
+    assert shared in result.out
     assert "across vocabularies" in result.out and "slem" in result.out
 
 

@@ -15,12 +15,12 @@ QUICK = (*SHORT, "--quantization", "fp32", "--no-native")
 
 
 def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgotten(
-    foretoken: Foretoken, stories: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
     out, data = tmp_path / "results" / "sweep", ("--data-dir", tmp_path / "own")
     methods = ("--methods", "ngram,suffix", "--prompts", "random", "--temperature", 0)
     result = foretoken(
-        *("bench", "sweep", "--pair", stories, *methods, *QUICK, "--json", "--apply"),
+        *("bench", "sweep", "--pair", model, *methods, *QUICK, "--json", "--apply"),
         *("--temperature", 1.5, "--out", out, *data),
     )
     assert result.status == 0, result.err
@@ -51,13 +51,13 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
 
 
 def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
-    foretoken: Foretoken, stories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    foretoken: Foretoken, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.defaults.key_of", lambda loaded: "any")
     winner = Winner("suffix", "fixed", 3, 2.0, 9)
     loaded = type("Loaded", (), {"name": "x", "dtype": "fp32"})()
     Defaults(tmp_path).keep(loaded, winner, {})
-    words = ("chat", "Once upon a time", "--pair", stories, "--max-tokens", 4, "--raw")
+    words = ("chat", "Once upon a time", "--pair", model, "--max-tokens", 4, "--raw")
     words = (*words, "--no-native", "--data-dir", tmp_path)
     for chosen, drafts in (
         ((), "suffix"),
@@ -92,16 +92,16 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
     ],
 )
 def test_mistakes_are_told(
-    foretoken: Foretoken, stories: Path, words: tuple[object, ...], message: str
+    foretoken: Foretoken, model: Path, words: tuple[object, ...], message: str
 ) -> None:
-    result = foretoken("bench", "sweep", "--pair", stories, *QUICK, *words)
+    result = foretoken("bench", "sweep", "--pair", model, *QUICK, *words)
     assert result.status == 2
     assert message in result.err
     assert "Traceback" not in result.err
 
 
 def test_spec_bench_is_read_from_where_the_message_says(
-    foretoken: Foretoken, stories: Path, tmp_path: Path
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "spec_bench").mkdir()
     lines = [
@@ -112,7 +112,7 @@ def test_spec_bench_is_read_from_where_the_message_says(
     file = tmp_path / "spec_bench" / "question.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = foretoken(
-        *("bench", "sweep", "--pair", stories, *QUICK, "--methods", "ngram", "--json"),
+        *("bench", "sweep", "--pair", model, *QUICK, "--methods", "ngram", "--json"),
         *("--prompts", "spec_bench", "--data-dir", tmp_path, "--no-auto"),
     )
     assert result.status == 0, result.err

@@ -51,12 +51,19 @@ class Telling(Machine):
         )
 
 
-@pytest.mark.parametrize("bend", [0.4, 1.0, 2.5], ids=["too sure", "right", "not sure enough"])
-@pytest.mark.parametrize("cost", [(lambda rows: 0.9 + 0.1 * rows, 0.1), (FLAT, 0.15)])
+@pytest.mark.parametrize(
+    ("verify", "step", "bend"),
+    [
+        (lambda rows: 0.9 + 0.1 * rows, 0.1, 1.0),
+        (lambda rows: 0.9 + 0.1 * rows, 0.1, 0.4),
+        (FLAT, 0.15, 1.0),
+        (FLAT, 0.15, 2.5),
+    ],
+    ids=["right", "too sure", "right, rows are free", "not sure enough, rows are free"],
+)
 def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
-    cost: tuple[Callable[[int], float], float], bend: float
+    verify: Callable[[int], float], step: float, bend: float
 ) -> None:
-    verify, step = cost
     machine = Telling(verify, step, bend=bend)
     fixed = max(speed_of(play(machine, Fixed(depth, Experience()), 3000)) for depth in range(1, 13))
     auto = speed_of(play(machine, Auto(15, warm(machine)), 3000))
@@ -84,3 +91,24 @@ def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
     rounds = play(machine, Auto(15, experience), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)
+
+
+def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing() -> None:
+    """It cost less than nothing: a negative chance, whose root is a complex number, ended the reply."""
+    machine = Machine(lambda rows: 0.9 + 0.02 * rows, draft_step=0.001)
+    experience = warm(machine)
+    tree = Tree((0,) * 15, (-1,) * 15)
+    wide = replace(
+        machine.round(0, Budget(0, 0)),
+        budget=Budget(5, 15),
+        tree=tree,
+        accepted_path=(0,),
+        p=(0.8,) + (None,) * 14,
+        q=(0.8,) + (0.01,) * 14,
+        emitted=2,
+    )
+    for _ in range(20):
+        experience.drafter.learn(wide, 0)
+    experience.drafter.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
+    budget = Auto(5, experience).budget()
+    assert budget.depth and 0 <= budget.floor < 1

@@ -23,6 +23,7 @@ from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Message, Request, Sampling
 from tests.support.checkpoints import open_session
+from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
 SAMPLINGS = {
@@ -36,7 +37,10 @@ SAMPLINGS = {
 PROMPTS = [prompt.turns[0] for prompt in read() if prompt.turns][::20]
 
 
-@pytest.fixture(scope="module", params=["compiled", "interpreted"])
+STEPS = ("compiled", "interpreted")
+
+
+@pytest.fixture(scope="module")
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "interpreted":
@@ -116,8 +120,11 @@ def answer(
     return list(decode(context, launcher, Floors(len(text)), ending, "it"))
 
 
-@pytest.mark.parametrize("name", proposers.neural())
-@pytest.mark.parametrize("how", SAMPLINGS)
+@pytest.mark.parametrize(
+    ("session", "name", "how"),
+    all_pairs(STEPS, proposers.neural(), tuple(SAMPLINGS)),
+    indirect=["session"],
+)
 def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
     session: Session, name: str, how: str
 ) -> None:
@@ -128,8 +135,11 @@ def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
     assert compared.ended
 
 
-@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
-@pytest.mark.parametrize("name", proposers.neural())
+@pytest.mark.parametrize(
+    ("session", "name", "rule"),
+    all_pairs(STEPS, proposers.neural(), (AcceptanceRule.REJECTION, AcceptanceRule.BLOCK)),
+    indirect=["session"],
+)
 def test_where_q_is_weighed_no_token_decides_whether_it_is_drafted(
     session: Session, name: str, rule: AcceptanceRule
 ) -> None:

@@ -1,0 +1,86 @@
+"""The app as people have it: its own process, the embedded pair, and Chromium."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.store import Store
+from app.ui.pages.chat.page import SETTINGS
+from engine.request import Message, Request, Sampling
+from tests.app.test_main import running
+from tests.app.ui.chatting import ask, last_trace
+from tests.app.ui.conftest import browser
+from tests.support.checkpoints import open_session
+from tests.support.lossless import PLAIN, answer
+from tests.support.places import PIP
+
+__all__ = ["browser"]  # a fixture
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.filterwarnings("default")]
+
+QUESTION = "Tell me a short tale about a little key."
+SAMPLING = Sampling(temperature=0.8, seed=7)
+TOKENS = 60
+
+
+def test_the_page_shows_what_the_engine_says_round_by_round(tmp_path: Path, browser: object) -> None:
+    """Drawn words are those of plain decoding here; chips and totals those of the trace."""
+    store = Store(tmp_path)
+    store.keep_setting(
+        SETTINGS,
+        {"temperature": SAMPLING.temperature, "seed": SAMPLING.seed, "max_tokens": TOKENS},
+    )
+    with running("ui", "--no-browser", "--pair", "pip", data=tmp_path) as (_, address, _):
+        page = browser.new_page()  # type: ignore[attr-defined]
+        page.set_default_timeout(40_000)
+        page.goto(address)
+        page.wait_for_selector("body[data-controls=ready]")
+        page.get_by_text("Hello, I am Pip.").wait_for()  # once the pair is loaded
+        ask(page, QUESTION, status="length")
+        shown = page.locator(".msg.assistant .body").inner_text()
+        chips = {
+            kind: page.locator(f".lane .chip.{kind}").count()
+            for kind in ("accepted", "rejected", "unseen", "correction", "bonus")
+        }
+        lanes = page.locator(".lane").count()
+        totals = {
+            name: int(page.locator(f"[data-total={name}] dd").inner_text())
+            for name in ("rounds", "drafted", "accepted", "tokens")
+        }
+        page.context.close()
+
+    request = Request(
+        messages=(Message("user", QUESTION),),
+        sampling=SAMPLING,
+        speculation=PLAIN,
+        max_tokens=TOKENS,
+    )
+    session = open_session(PIP / "target", dtype="auto")
+    expected = session.codec.decode(answer(session, request).tokens)
+    assert words_of(shown) == words_of(expected)
+
+    events = last_trace(SimpleNamespace(store=store))
+    rounds = [event["round"] for event in events if event["type"] == "emitted"]
+    accepted = sum(len(one["accepted_path"]) for one in rounds)
+    drafted = sum(len(one["tree"]["tokens"]) for one in rounds)
+    assert 0 < accepted < drafted
+    assert totals == {
+        "rounds": len(rounds),
+        "drafted": drafted,
+        "accepted": accepted,
+        "tokens": TOKENS,
+    }
+    assert lanes == len(rounds)
+    assert chips["accepted"] == accepted
+    assert chips["rejected"] + chips["unseen"] == drafted - accepted
+    corrections = sum(one["origin"] == "correction" for one in rounds)
+    assert chips["correction"] == corrections
+    assert chips["bonus"] == len(rounds) - corrections
+
+
+def words_of(text: str) -> list[str]:
+    """Without what drawing text changes: spaces and lines."""
+    return re.findall(r"\S+", text)
