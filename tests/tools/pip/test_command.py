@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import Command, command
+from tools.pip import exam
 from tools.pip.__main__ import main
 
 
@@ -35,7 +37,14 @@ def test_missing_data_is_told(pip_command: Command, tmp_path: Path) -> None:
     assert "absent" in result.err
 
 
-def test_a_pair_is_graded(pip_command: Command, stories: Path) -> None:
-    result = pip_command("exam", "--pair", stories, "--count", 1, "--no-misses", "--json")
+def test_a_pair_is_graded(
+    pip_command: Command, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = exam.questions(per_kind=1, seed=3)[-4:]
+    monkeypatch.setattr(exam, "questions", lambda count, seed: asked)
+    monkeypatch.setattr(exam, "run", partial(exam.run, max_tokens=4))
+    words = ("--pair", "::".join(map(str, pair)), "--no-misses", "--no-native", "--json")
+    result = pip_command("exam", *words)
     assert result.status == 0, result.err
-    assert {row["kind"] for row in result.last_json["results"]} >= {"guide", "rewrites", "talk"}
+    assert result.out.startswith("kind")
+    assert sum(row["asked"] for row in result.last_json["results"]) == len(asked)
