@@ -45,8 +45,6 @@ cli.command()(sweep)
 cli.command()(overhead)
 DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
-LARGEST_SHAPE = 500_000_000
-"""Weights of one matrix that is timed: 2 GB in float32."""
 
 
 @cli.command()
@@ -131,13 +129,6 @@ def compare(
 @cli.command()
 def kernels(
     pair: options.PairOption = main.DEFAULT_PAIR,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NxK", help="Outputs x inputs of a weight. Repeatable."),
-    ] = None,
-    rows: Annotated[
-        list[int] | None, typer.Option(min=1, max=256, help="Rows of one product. Repeatable.")
-    ] = None,
     quantization: Annotated[
         list[str] | None,
         typer.Option(help="Whole steps of the pair's target in these. Repeatable. Default: all."),
@@ -152,9 +143,7 @@ def kernels(
 ) -> None:
     """Matrix kernels and whole steps: time for M rows, and how near to the memory's bandwidth."""
     from engine.bench import kernels as bench
-    from engine.bench.verify_cost import ROWS
 
-    shapes = [_shape(text) for text in shape or ()] or bench.SHAPES
     loads = [
         LoadRequest.parse(
             pair,
@@ -166,17 +155,16 @@ def kernels(
         )
         for kind in quantization or bench.KERNELS
     ]
-    counts = sorted(set(rows or ROWS))
     folder = paths.data_folder(data_dir)
     steps: list[Step] = []
     for load in loads:
         with open_for_command(load, folder) as engine:
-            steps += engine.measure(lambda model: bench.steps(model, counts, repeats))
+            steps += engine.measure(lambda model: bench.steps(model, repeats=repeats))
     use_threads(threads)  # what follows runs in this thread, not in the engine's
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
     with progress("Timing") as on_progress:
-        timings = bench.run(memory, shapes, counts, repeats, on_progress, native_step=native)
+        timings = bench.run(memory, repeats=repeats, on_progress=on_progress, native_step=native)
     _print_kernels(timings, bandwidth, steps)
     if as_json:
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))
@@ -247,18 +235,6 @@ def lossless(
 
 def _depth(proposer: str, control: Control) -> int:
     return MAX_DEPTH if control is Control.AUTO else DEFAULT_DEPTH.get(proposer, FIXED_DEPTH)
-
-
-def _shape(text: str) -> tuple[int, int]:
-    """``8192x2048`` as numbers."""
-    n, _, k = text.partition("x")
-    if not (n.isdecimal() and k.isdecimal() and 0 < int(n) * int(k) <= LARGEST_SHAPE):
-        raise InvalidRequest(
-            "shape",
-            f"shape is {text!r}; give outputs x inputs, as 8192x2048, with at most "
-            f"{LARGEST_SHAPE:,} weights.",
-        )
-    return int(n), int(k)
 
 
 def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:
