@@ -182,7 +182,8 @@ def why(
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
-    how = f", {found.across}." if found.across else ": they share a vocabulary, and it is smaller."
+    across = found.cross_vocabulary
+    how = f", {across}." if across else ": they share a vocabulary, and it is smaller."
     print(f"{theirs.name} can draft for {ours.name}{how}")
 
 

@@ -71,12 +71,12 @@ class Pairing:
 class DraftChoice:
     """A model that could draft; ``reason`` says why it cannot, and is None when it can.
 
-    ``across`` says how it drafts where its vocabulary is not the target's.
+    ``cross_vocabulary`` says how it drafts where its vocabulary is not the target's.
     """
 
     spec: ModelSpec
     reason: str | None
-    across: str | None = None
+    cross_vocabulary: str | None = None
 
     @property
     def fits(self) -> bool:
@@ -232,7 +232,7 @@ def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of
         found = fit(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
     except ModelError as error:
         return DraftChoice(draft, str(error))
-    return DraftChoice(draft, found.reason, found.across)
+    return DraftChoice(draft, found.reason, found.cross_vocabulary)
 
 
 def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> str | None:
@@ -242,7 +242,7 @@ def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) ->
 
 def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
     spec = choice.spec
-    return not choice.fits, choice.across is not None, spec.parameters, spec.id
+    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
 
 
 def _why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:

@@ -274,16 +274,16 @@ def _sentence(
     smaller = (
         "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
     )
-    told = _told(others)
+    narrower = _alternatives(others)
     helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
     quantised = "that quantization, " if helps else ""
     remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
     if largest:
-        return f"{need} Only a context of up to {largest:,} tokens fits.{told} For more, {remedy}"
-    return f"{need} Not even the weights fit.{told} To load it, {remedy}"
+        return f"{need} Only a context of up to {largest:,} tokens fits.{narrower} For more, {remedy}"
+    return f"{need} Not even the weights fit.{narrower} To load it, {remedy}"
 
 
-def _told(others: Mapping[str, MemoryFit]) -> str:
+def _alternatives(others: Mapping[str, MemoryFit]) -> str:
     """What the first of ``others`` that fits would need; if none does, what the last would."""
     for kind, other in others.items():
         if other.fits:

@@ -30,9 +30,9 @@ class Compatibility:
     shared: Shared | None = None
 
     @property
-    def across(self) -> str | None:
+    def cross_vocabulary(self) -> str | None:
         """How a pair of two vocabularies drafts, as the end of a sentence; None where there is one."""
-        return None if self.shared is None else _across(self.shared)
+        return None if self.shared is None else _cross_vocabulary(self.shared)
 
 
 def fit(target: Checkpoint, draft: Checkpoint) -> Compatibility:
@@ -89,7 +89,7 @@ def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
     )
 
 
-def _across(shared: Shared) -> str:
+def _cross_vocabulary(shared: Shared) -> str:
     ways = "rewritten text (slem)"
     if not shared.little:
         ways += ", under rejection sampling by shared tokens (tli)"

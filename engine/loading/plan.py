@@ -114,7 +114,7 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
 
     notes = [*place.notes, quantisation_note(kind, target, place)]
     notes.append(None if draft is None else caution(target, draft))
-    notes.append(compatible.across and f"The draft works {compatible.across}.")
+    notes.append(compatible.cross_vocabulary and f"The draft works {compatible.cross_vocabulary}.")
     notes += [head.note for head in heads]
     if context < asked:
         cause = "more does not fit in memory" if context < wanted else "caches are allocated whole"

@@ -30,6 +30,6 @@ def proposer_info(name: str) -> ProposerInfo:
     for each in fields(options):
         choices = each.metadata.get("choices", ())
         named = tuple(choices() if callable(choices) else choices)
-        told = each.metadata.get("help", "")
-        found.append(OptionInfo(each.name, kinds[each.name], each.default, told, named))
+        text = each.metadata.get("help", "")
+        found.append(OptionInfo(each.name, kinds[each.name], each.default, text, named))
     return ProposerInfo(name, tuple(found), proposers.forgetful_options(name))

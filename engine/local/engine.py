@@ -120,9 +120,9 @@ class LocalEngine:
     def _ran_out_replying(self) -> str:
         return self._need_pair().plan.ran_out("replying", loaded=True)
 
-    def _load(self, files: PairFiles, request: LoadRequest, held: LoadRequest) -> LoadedPair:
-        """On the thread. ``held``: ``request`` with what is settled of it already."""
-        plan = plan_loading(files, held)
+    def _load(self, files: PairFiles, request: LoadRequest, resolved: LoadRequest) -> LoadedPair:
+        """On the thread. ``resolved``: ``request``, with what an earlier load made of auto."""
+        plan = plan_loading(files, resolved)
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
         pair = device_memory.within_memory(
@@ -142,7 +142,7 @@ class LocalEngine:
             return
         request = pair.loaded.request
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
-        held = replace(request, quantization=pair.loaded.quantization)
+        resolved = replace(request, quantization=pair.loaded.quantization)
         files = pair.plan.files
 
         def swap() -> None:
@@ -150,7 +150,7 @@ class LocalEngine:
                 ForetokenError
             ):  # closed, or no room for both: nothing is lost
                 self._turns.call(
-                    lambda: self._load(files, request, held) if self._pair is pair else None
+                    lambda: self._load(files, request, resolved) if self._pair is pair else None
                 )
 
         native.build_behind(swap)

@@ -71,9 +71,9 @@ def test_an_added_token_without_a_row_in_the_draft_does_not_matter(tmp_path: Pat
 def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, stories: Path) -> None:
     found = fit(inspect(gptneo), inspect(stories))
     assert found.reason is None
-    assert found.across is not None
-    assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.across
-    assert "slem" in found.across and "tli" not in found.across
+    assert found.cross_vocabulary is not None
+    assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
+    assert "slem" in found.cross_vocabulary and "tli" not in found.cross_vocabulary
 
 
 def written(folder: Path, hidden: int, **options: Any) -> Path:
@@ -89,7 +89,7 @@ def test_two_kinds_of_tokenizers_fit_across(tmp_path: Path) -> None:
     found = fit(target, draft)
     assert found.reason is None and found.shared is not None
     assert "by rewritten text (slem), under rejection sampling by shared tokens (tli)" in str(
-        found.across
+        found.cross_vocabulary
     )
     both = vocabularies(target, draft)
     assert both is not None and both.shared == found.shared

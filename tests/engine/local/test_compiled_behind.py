@@ -78,6 +78,7 @@ def test_what_auto_chose_before_the_build_stays_behind_it(
     machine.finish(library)
     assert compiled(engine)
     assert engine.loaded is not None and engine.loaded.quantization == before.quantization
+    assert engine.loaded.request == before.request
 
 
 def test_heads_come_along_and_the_words_stay(

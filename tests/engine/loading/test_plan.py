@@ -1,0 +1,67 @@
+"""What is planned of a request: as asked for, else as the catalog prefers, and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.errors import InvalidRequest
+from engine.loading.catalog import Catalog, ModelSpec, Pairing
+from engine.loading.files import fetch_pair
+from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.request import LoadRequest
+from tests.support.loading import request_for
+
+SMALL = LoadRequest(target="small")
+
+
+def planned(request: LoadRequest, **preferred: str) -> LoadPlan:
+    """``preferred``: what the catalog says of its only model, beside its ``folder``."""
+    pairs: tuple[Pairing, ...] = ()
+    if preferred:
+        spec = ModelSpec(id="small", name="Small", path=Path(preferred.pop("folder")), **preferred)  # type: ignore[arg-type]
+        pairs = (Pairing(id="small", name="Small", target=spec),)
+    catalog = Catalog(tuple(pair.target for pair in pairs), pairs)
+    return plan_loading(fetch_pair(request, catalog), request)
+
+
+def test_the_catalog_may_say_how_a_model_is_loaded(pair: tuple[Path, Path]) -> None:
+    """Unless somebody asks for another quantisation."""
+    wide = LoadRequest(target="small", quantization="fp32")
+    assert planned(SMALL, folder=str(pair[0]), quantization="int8").target.dtype == "int8"
+    assert planned(wide, folder=str(pair[0]), quantization="int8").target.dtype == "fp32"
+
+
+def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
+    pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One catalog serves all machines; who asks for it himself is told why not."""
+    narrow = {"folder": str(pair[0]), "kv_cache_dtype": "fp8"}
+    assert planned(SMALL, **narrow).target.kv_cache_dtype == "auto"
+    with pytest.raises(InvalidRequest, match="models run on the CPU"):
+        planned(LoadRequest(target="small", kv_cache_dtype="fp8"), **narrow)
+    monkeypatch.setattr("engine.loading.plan.why_no_fp8_cache", lambda *_: None)
+    plan = planned(SMALL, **narrow)
+    assert (plan.target.kv_cache_dtype, plan.target.cached) == ("fp8", "fp8")
+
+
+def test_a_shorter_context_may_be_asked_for(pair: tuple[Path, Path]) -> None:
+    whole, short = planned(request_for(*pair)), planned(request_for(*pair, context=64))
+    assert short.draft is not None
+    assert (short.target.context, short.draft.context) == (64, 64)
+    assert short.footprint["target"] < whole.footprint["target"]
+    assert not any("The context is" in note for note in short.notes)
+
+
+def test_what_may_be_used_goes_with_the_plan(
+    pair: tuple[Path, Path], pair_heads: tuple[Path, ...]
+) -> None:
+    request = request_for(*pair, pair_heads, device="cpu", native=False, cuda_graphs=False)
+    plan = planned(request)
+    assert plan.request == request
+    for place in (plan.place, plan.target.place, plan.draft and plan.draft.place):
+        assert place and place.device.type == "cpu"
+        assert not place.native and not place.cuda_graphs
+    assert plan.products.library is None
+    assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
