@@ -71,9 +71,12 @@ def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
 
 
 def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
-    """vLLM's object, and the rate of each draft position; None where nothing was to be drafted."""
+    """vLLM's object, and the rate of each draft position.
+
+    None where nothing was to be drafted, or where the engine shows no rounds.
+    """
     statistics = answer.reply.statistics
-    if answer.depth == 0:
+    if answer.depth == 0 or (answer.reply.text and not statistics.rounds):
         return None
     # Rounds that accepted at least 0, 1, 2 ... drafted tokens; neighbours differ by "exactly".
     at_least = (statistics.rounds, *statistics.accepted_at)

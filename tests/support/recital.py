@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from engine.api import LoadRequest
-from engine.fake import FakeEngine, Script, split
+from engine.api import Capabilities, LoadRequest
+from engine.fake import CAPABILITIES, FakeEngine, Script, split
 from engine.loading.catalog import open_catalog
 from engine.request import Request
 from tests.support.places import ROOT
@@ -64,7 +64,9 @@ def recite(request: Request) -> Script:
     return Script(tokens, failure=failure if "fail" in asked else None)
 
 
-def reciting_engine(seconds_a_round: float = 0.001) -> FakeEngine:
+def reciting_engine(
+    seconds_a_round: float = 0.001, capabilities: Capabilities = CAPABILITIES
+) -> FakeEngine:
     """With Pip loaded, as far as anybody can tell."""
     catalog = open_catalog(ROOT / "model_catalog.yaml")
     return FakeEngine(
@@ -72,4 +74,5 @@ def reciting_engine(seconds_a_round: float = 0.001) -> FakeEngine:
         catalog=lambda: catalog,
         loads=LoadRequest(target="pip"),
         seconds_a_round=seconds_a_round,
+        capabilities=capabilities,
     )

@@ -1,0 +1,142 @@
+"""An engine elsewhere may tell text and no rounds, nor even tokens: everything goes on without."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.cli import replies, terminal
+from app.main import Settings as AppSettings
+from app.main import create_app
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.store import Store
+from app.switch import ApiSwitch
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.race import Race, plan
+from app.ui.settings import Settings
+from engine import trace
+from engine.events import Emitted
+from engine.fake import CAPABILITIES, FakeEngine
+from engine.loading.catalog import open_catalog
+from engine.request import Message, Request, Speculation
+from tests.support.recital import REPLIES, reciting_engine
+
+TEXT = REPLIES["plain"]
+
+
+@pytest.fixture(params=["tokens", "text"])
+def engine(request: pytest.FixtureRequest) -> Iterator[FakeEngine]:
+    """One that tells tokens and when they came, and one that tells text alone."""
+    tells = replace(
+        CAPABILITIES, rounds=False, probabilities=False, tokens=request.param == "tokens"
+    )
+    found = reciting_engine(capabilities=tells)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def tokens(request: pytest.FixtureRequest, engine: FakeEngine) -> bool:
+    assert engine.loaded is not None
+    return engine.loaded.capabilities.tokens
+
+
+def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    backend = ChatBackend(Runtime(engine, open_catalog(catalog_file()), tmp_path), store)
+    first = backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
+    writing = backend.writings.find(first["run"])
+    assert writing is not None
+    assert writing.done.wait(20)
+    packet = writing.feed.packet(0)
+    texts = [event for event in packet["events"] if event["t"] == "text"]
+    assert "".join(event["s"] for event in texts) == TEXT
+    assert all(bool(event["k"]) is tokens for event in texts)
+    reply = store.messages(first["chat"])[-1]
+    assert (reply.text, reply.status) == (TEXT, "done")
+    marks = [(mark[0], int(mark[1:])) for mark in reply.marks.split()]
+    assert {origin for origin, _ in marks} == ({"n"} if tokens else set())
+    assert sum(length for _, length in marks) == (len(TEXT) if tokens else 0)
+    shown = backend.rounds({"message": reply.id})
+    assert shown["rounds"] == []
+    assert packet["stats"]["rounds"] == 0
+    assert (packet["stats"]["tokens_per_s"] is not None) is tokens
+    kept = list(trace.read(store.trace(reply.id)))
+    assert "".join(event.text for event in kept if isinstance(event, Emitted)) == TEXT
+    store.close()
+
+
+@pytest.mark.parametrize("prompt", ["Hi", "differ"])
+def test_a_race_compares_what_it_has(engine: FakeEngine, tokens: bool, prompt: str) -> None:
+    race = Race(engine, plan(prompt, Settings()))
+    race._work()
+    verdict = race.feed.packet(0)["events"][-1]
+    assert verdict["t"] == "verdict"
+    assert verdict["identical"] is (prompt == "Hi")
+    assert (verdict["speedup"] is not None) is tokens
+    differs = tokens and prompt == "differ"
+    assert (verdict["difference"] is not None) is differs
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_server_answers_without_what_it_is_not_told(
+    engine: FakeEngine, tokens: bool, tmp_path: Path, stream: bool
+) -> None:
+    runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path)
+    app = create_app(runtime, ApiSwitch(True), AppSettings(pages=False, api=True))
+    body = {
+        "model": "pip",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "logprobs": True,
+        "stream": stream,
+        "stream_options": {"include_usage": True} if stream else None,
+    }
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post("/v1/chat/completions", json=body)
+
+    response = asyncio.run(ask())
+    assert response.status_code == 200, response.text
+    if stream:
+        lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
+        chunks = [json.loads(line) for line in lines]
+        parts = [choice for chunk in chunks for choice in chunk["choices"]]
+        assert "".join(part["delta"].get("content", "") for part in parts) == TEXT
+        answer: dict[str, Any] = chunks[-1]
+        logprobs = [part["logprobs"] for part in parts if part["logprobs"]]
+    else:
+        answer = response.json()
+        assert answer["choices"][0]["message"]["content"] == TEXT
+        logprobs = [each for each in [answer["choices"][0]["logprobs"]] if each]
+    told = [entry["token"] for each in logprobs for entry in each["content"]]
+    assert "".join(told) == (TEXT if tokens else "")
+    assert answer["usage"]["completion_tokens"] == len(told)
+    assert answer["metrics"]["speculative_decoding"] is None
+
+
+def test_the_terminal_prints_it_and_leaves_out_what_is_not_known(
+    engine: FakeEngine, tokens: bool
+) -> None:
+    request = Request(messages=(Message("user", "Hi"),), speculation=Speculation(proposer="draft"))
+    for marks in (None, terminal.PLAIN):
+        stream = io.StringIO()
+        reply = replies.answer(engine, request, terminal.Printer(stream, marks).show)
+        assert stream.getvalue().strip() == TEXT
+    said = terminal.summary(reply.statistics)
+    assert "rounds" not in said
+    assert "mean acceptance length" not in said
+    assert ("tokens/s" in said) is tokens
+    found = replies.as_json([reply])
+    assert (found["token_ids"] is None) is not tokens
+    assert replies.as_json([reply, reply])["text"] == f"{TEXT}\n{TEXT}"

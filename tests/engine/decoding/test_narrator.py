@@ -1,0 +1,100 @@
+"""Rounds told as events: each token knows its place, whatever its bytes and whatever is held back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.decoding.loop import Ending
+from engine.decoding.narrator import Narrator
+from engine.events import Budget, Emitted, Event, Finished, Origin, Round, Timing, Tree
+from engine.request import Request
+
+EOS = 256
+
+
+class Bytes:
+    """A codec whose tokens are the bytes of UTF-8: most characters of the world take several."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return bytes(token for token in tokens if token != EOS).decode(errors="replace")
+
+    def token_text(self, token: int) -> str:
+        return self.decode([token])
+
+
+def rounds(tokens: Sequence[int], sizes: Sequence[int]) -> Iterator[Round]:
+    """``tokens`` in rounds that emit so many each, all but the last of a round drafted."""
+    start = index = 0
+    while start < len(tokens):
+        emitted = list(tokens[start : start + sizes[index % len(sizes)]])
+        accepted = len(emitted) - 1
+        yield Round(
+            index=index,
+            proposer="draft",
+            budget=Budget(accepted, accepted),
+            tree=Tree.chain(emitted[:-1]),
+            accepted_path=tuple(range(accepted)),
+            next_token=emitted[-1],
+            origin=Origin.BONUS,
+            p=(0.5,) * accepted,
+            q=(0.5,) * accepted,
+            next_p=0.5,
+            timing=Timing(0.0, 0.0, 0.0),
+            emitted=len(emitted),
+        )
+        start += len(emitted)
+        index += 1
+
+
+def told(text: str, stop: tuple[str, ...], sizes: Sequence[int]) -> list[Event]:
+    tokens = [*text.encode(), EOS]
+    narrator = Narrator(
+        Bytes(),  # type: ignore[arg-type]
+        [],
+        Request(prompt="x", stop=stop),
+        Ending(10**9, (EOS,)),
+    )
+    return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
+
+
+def check_places(events: list[Event]) -> Finished:
+    """Places run on without gaps, and what is shown is where the tokens' texts begin."""
+    *emitted, finished = events
+    assert isinstance(finished, Finished)
+    joined = ""
+    for event in emitted:
+        assert isinstance(event, Emitted) and event.tokens is not None
+        for token in event.tokens:
+            assert token.start == len(joined)
+            joined += token.text
+    shown = "".join(event.text for event in emitted if isinstance(event, Emitted)) + finished.tail
+    assert shown == finished.text
+    assert joined.startswith(finished.text) or (joined + "\ufffd").startswith(finished.text)
+    return finished
+
+
+def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it() -> None:
+    events = told("a😀漢b", (), [3])
+    assert check_places(events).text == "a😀漢b"
+    tokens = [t for e in events if isinstance(e, Emitted) for t in e.tokens or ()]
+    assert [(t.start, t.text) for t in tokens if t.text] == [
+        (0, "a"), (1, "😀"), (2, "漢"), (3, "b"),
+    ]  # fmt: skip
+
+
+def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
+    events = told("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
+    assert check_places(events).text == "漢 STAY 😀 "
+
+
+@given(
+    text=st.text(st.sampled_from("aSTOP😀漢é\n "), max_size=40),
+    sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+)
+def test_places_hold_for_any_text_in_any_rounds(text: str, sizes: list[int]) -> None:
+    finished = check_places(told(text, ("STOP", "😀😀"), sizes))
+    ends = [at for stop in ("STOP", "😀😀") if (at := text.find(stop)) >= 0]
+    assert finished.text == text[: min(ends, default=len(text))]
