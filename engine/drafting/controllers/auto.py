@@ -145,7 +145,12 @@ class Auto:
     # -- beside others, see choice.py
 
     def promise(self) -> float:
-        """Tokens a second expected of the best depth, plain decoding included."""
+        """Tokens a second expected of the best depth, plain decoding included.
+
+        0 before any round has told what verifying takes.
+        """
+        if not self.experience.verify.known:
+            return 0.0
         if not self._promised:
             self._learn_costs()
             self._promised = max(self._speeds(self.experience.drafter.stands()))

@@ -44,9 +44,9 @@ class Choice:
         decision = budget.decision
         if decision is not None:
             decision = replace(decision, why=f"{name}: {decision.why}")
-        if not self._needed:
+        if not self._needed and (promised := auto.promise()):
             # Whoever has just begun is seldom interrupted: what it can do is still to be seen.
-            promised = auto.promise() * (1 if self._stayed >= _STAY else _INTERRUPT)
+            promised *= 1 if self._stayed >= _STAY else _INTERRUPT
             self._needed = tuple(promised * took - 1 for took in self._recall.costs()[1:])
         return replace(budget, decision=decision, proposer=name, needed=self._needed)
 

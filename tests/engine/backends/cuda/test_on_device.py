@@ -153,7 +153,9 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(
     """Twelve rounds of the 1B shape beside each other; a graph serves every length."""
     architecture = SHAPES["Llama 3.2 1B"]
     models = model_of(architecture, "nf4"), model_of(architecture, "int8")
-    sampling = Sampling() if rule is AcceptanceRule.GREEDY else Sampling(temperature=0.8, top_p=0.95)
+    sampling = (
+        Sampling() if rule is AcceptanceRule.GREEDY else Sampling(temperature=0.8, top_p=0.95)
+    )
     results = []
     for captures in (False, True):
         caches = [model.new_cache(CONTEXT) for model in models]
@@ -185,9 +187,7 @@ def test_a_round_asks_the_device_nothing() -> None:
 
 
 @pytest.mark.parametrize("captures", [True, False], ids=["graphs", "no graphs"])
-def test_words_are_those_of_none_with_graphs_and_without(
-    captures: bool, tmp_path: Path
-) -> None:
+def test_words_are_those_of_none_with_graphs_and_without(captures: bool, tmp_path: Path) -> None:
     write_pair(tmp_path / "target", tmp_path / "draft")
     target = load(tmp_path / "target", "nf4")
     session = Session(

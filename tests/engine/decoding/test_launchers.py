@@ -1,0 +1,206 @@
+"""What holds wherever rounds run: every proposer on the host, and on a device that is a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from engine.decoding.acceptance import Acceptance
+from engine.decoding.context import Context
+from engine.decoding.device import DeviceLauncher
+from engine.decoding.host import HostLauncher
+from engine.decoding.judge import Judge
+from engine.decoding.loop import Ending, Launcher, decode
+from engine.decoding.proposer import Proposer, RoundProposer
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.drafting import proposers
+from engine.drafting.controllers.learning import Learning
+from engine.drafting.resources import Resources
+from engine.events import Round
+from engine.request import AcceptanceRule, Control, Sampling, Speculation
+from tests.engine.decoding.test_loop import GREEDY, PROMPT, VOCABULARY, draft_table, heads, table
+from tests.support.fakes import TableModel
+from tests.support.rounds import RoundTable, TableRounds
+
+COUPLED = Sampling(temperature=1.0, seed=5, repetition_penalty=1.2)
+KINDS = {"host": TableModel, "device": RoundTable}
+everywhere = pytest.mark.parametrize("where", KINDS)
+everybody = pytest.mark.parametrize("name", proposers.names())
+
+
+class Watch:
+    """A controller that forwards to another, and notes what it is asked and told."""
+
+    def __init__(self, controller: Any) -> None:
+        self.controller = controller
+        self.told: list[Round] = []
+
+    def budget(self) -> Any:
+        return self.controller.budget()
+
+    def observe(self, round: Round) -> None:
+        self.told.append(round)
+        self.controller.observe(round)
+
+
+@dataclass
+class Pair:
+    """A target and a proposer that several requests share, as a session's do."""
+
+    target: Target
+    proposer: Proposer
+    name: str
+    observed: list[Acceptance]
+
+    @classmethod
+    def load(cls, where: str, name: str, context: int = 64, draft_context: int = 64) -> Pair:
+        draft = KINDS[where](draft_table, VOCABULARY, context=draft_context)
+        known = Resources(draft=draft, heads=heads())
+        target = Target(KINDS[where](table, VOCABULARY, context=context), known.taps)
+        assert target.runs_rounds == (where == "device")
+        proposer = proposers.create(name, {}, replace(known, backbone=target))
+        observed: list[Acceptance] = []
+        observe = proposer.observe
+
+        def noting(acceptance: Acceptance) -> None:
+            observed.append(acceptance)
+            observe(acceptance)
+
+        proposer.observe = noting  # type: ignore[method-assign]
+        return cls(target, proposer, name, observed)
+
+    def reply(
+        self,
+        prompt: Sequence[int] = PROMPT,
+        sampling: Sampling = GREEDY,
+        *,
+        limit: int = 16,
+        depth: int = 4,
+        control: Control = Control.FIXED,
+        eos: Collection[int] = (),
+        stop_after: int | None = None,
+    ) -> tuple[Context, list[Round]]:
+        """Checks what holds of every reply."""
+        context, target, proposer = Context(prompt), self.target, self.proposer
+        rule = AcceptanceRule.COUPLED if sampling.temperature else AcceptanceRule.GREEDY
+        sampler = Sampler(sampling, rule, sampling.seed or 0, context, VOCABULARY)
+        proposer.begin(context, sampler)
+        reused = target.reuse(context.tokens[:-1])
+        target.extend(context.tokens[reused:-1])
+        for _ in proposer.prepare(context):
+            pass
+        wanted = Speculation(proposer=self.name, depth=depth, controller=control)
+        controller = Watch(Learning().controller(wanted, proposer, sampler))
+        launcher: Launcher
+        if target.runs_rounds:
+            launcher = DeviceLauncher(context, target, proposer, sampler)
+        else:
+            launcher = HostLauncher(context, target, proposer, Judge(sampler))
+        self.observed.clear()
+        rounds: list[Round] = []
+        loop = decode(context, launcher, controller, Ending(limit, eos), self.name)
+        for round in loop:
+            rounds.append(round)
+            # Whoever learns has learnt of this round, and of none behind it.
+            assert controller.told == rounds
+            assert [each.path for each in self.observed] == [each.accepted_path for each in rounds]
+            said = [token for each in rounds for token in each.tokens[: each.emitted]]
+            assert context.tokens == [*prompt, *said]
+            assert len(said) <= limit
+            assert round.tree.is_chain or not target.runs_rounds
+            assert round.budget.needed == ()
+            if stop_after == len(rounds):
+                loop.close()
+        assert target.tokens == context.tokens[:-1]
+        assert target.cache.tokens == target.tokens  # type: ignore[attr-defined]
+        if target.runs_rounds:
+            runner = target.round_runner(None)
+            assert isinstance(runner, TableRounds)
+            ahead = isinstance(proposer, RoundProposer) and proposer.in_round() is not None
+            assert 0 <= runner.launched - len(rounds) <= ahead
+        return context, rounds
+
+
+def plain(sampling: Sampling, limit: int = 16) -> list[int]:
+    return Pair.load("host", "none").reply(sampling=sampling, limit=limit)[0].output
+
+
+@everywhere
+@everybody
+@pytest.mark.parametrize("sampling", [GREEDY, COUPLED], ids=["greedy", "coupled"])
+def test_the_words_are_those_of_none(where: str, name: str, sampling: Sampling) -> None:
+    """Twice by each, at several depths and under every controller: what one text left is no harm."""
+    pair, expected = Pair.load(where, name), plain(sampling)
+    for depth, control in ((1, Control.FIXED), (5, Control.FIXED), (4, Control.AUTO)):
+        context, rounds = pair.reply(sampling=sampling, depth=depth, control=control)
+        assert context.output == expected, (depth, control)
+        if control is Control.FIXED:
+            assert all(round.tree.depth <= round.budget.depth <= depth for round in rounds)
+
+
+@everywhere
+@everybody
+def test_a_reply_that_is_left_leaves_what_was_shown(where: str, name: str) -> None:
+    """Between any two rounds; and a follow-up that goes on from there says what a fresh one does."""
+    pair, expected = Pair.load(where, name), plain(GREEDY)
+    for stop_after in (1, 2, 3):
+        context, rounds = pair.reply(stop_after=stop_after)
+        assert len(rounds) <= stop_after
+        assert context.output == expected[: context.generated]
+        left = len(expected) - context.generated
+        again, _ = pair.reply(context.tokens, limit=max(left, 1))
+        assert again.output == expected[context.generated :][: max(left, 1)] or not left
+
+
+@everywhere
+@everybody
+def test_a_reply_ends_where_it_should(where: str, name: str) -> None:
+    """At a limit, whatever runs ahead of it; at an end of text, within a round too."""
+    pair, expected = Pair.load(where, name), plain(GREEDY)
+    for limit in (1, 2, 5):
+        context, rounds = pair.reply(limit=limit, depth=5)
+        assert context.output == expected[:limit]
+        assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
+    end = expected[7]
+    context, _ = pair.reply(eos={end}, depth=5)
+    assert context.output == expected[: expected.index(end) + 1]
+
+
+@everywhere
+@everybody
+def test_the_end_of_a_context_is_no_trouble(where: str, name: str) -> None:
+    """The draft's ends before the target's."""
+    pair = Pair.load(where, name, context=len(PROMPT) + 16, draft_context=len(PROMPT) + 9)
+    assert pair.reply(depth=5)[0].output == plain(GREEDY)
+
+
+@everywhere
+@pytest.mark.parametrize("control", [Control.FIXED, Control.AUTO])
+def test_who_drafted_is_told(where: str, control: Control) -> None:
+    """By ``best`` too, and where it may choose, its controller says who is to draft."""
+    pair = Pair.load(where, "best")
+    members = {"suffix", *proposers.neural()}
+    _, rounds = pair.reply(limit=40, control=control)
+    drafted = [round for round in rounds if round.tree.tokens]
+    assert drafted and all(round.proposer in members for round in drafted)
+    assert all((round.budget.proposer is not None) == (control is Control.AUTO) for round in rounds)
+
+
+CHAINS = [name for name in proposers.names() if name not in ("none", "draft", "medusa", "eagle3")]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_who_drafts_chains_on_the_host_has_the_same_rounds_everywhere(name: str) -> None:
+    """But for what the device's clock says."""
+    here, there = (
+        [
+            (round.proposer, round.tree, round.accepted_path, round.next_token, round.origin)
+            for round in Pair.load(where, name).reply((*PROMPT, *PROMPT), COUPLED, depth=5)[1]
+        ]
+        for where in KINDS
+    )
+    assert here == there

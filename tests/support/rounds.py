@@ -1,0 +1,128 @@
+"""Rounds as a device would run them, in Python: for tests of what launches and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from engine.decoding.context import Context
+from engine.decoding.judge import Judge
+from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.decoding.sampling import Sampler
+from engine.drafting.proposers.drawing import Chain
+from engine.events import Tree
+from engine.models.base import Cache, Model
+from engine.models.hidden_states import Features, Tap
+from engine.models.rounds import RoundResult
+from engine.request import AcceptanceRule, Sampling
+from tests.support.fakes import FakeCache, TableModel
+
+DRAFT_S, TOTAL_S = 0.001, 0.003
+"""What every round takes by the device's clock."""
+
+
+class RoundCache(FakeCache):
+    """A cache that rounds fill; ``set_length`` may only forget what they have left."""
+
+    def set_length(self, length: int) -> None:
+        self.crop(length)
+
+
+class RoundTable(TableModel):
+    """A table whose rounds run on its own; like the real ones it verifies chains alone."""
+
+    forward_tree = None  # type: ignore[assignment]
+
+    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> RoundCache:
+        features: Features | None = super().new_cache(context, taps).features
+        return RoundCache(features)
+
+    def round_runner(
+        self,
+        cache: Cache,
+        draft: Model | None = None,
+        draft_cache: Cache | None = None,
+        *,
+        captures: bool = True,
+    ) -> TableRounds:
+        return TableRounds(self, cache, draft, draft_cache)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    rounds: TableRounds
+    result: RoundResult
+
+    def read(self) -> RoundResult:
+        self.rounds.unread -= 1
+        return self.result
+
+
+class TableRounds:
+    """A ``RoundRunner`` that runs a round when it is launched, as far ahead of the host as it is asked.
+
+    It knows the text by its own rounds alone, and checks that the caches hold what they should.
+    """
+
+    depths = (0, 1, 2, 3, 4, 5, 7, 15)
+
+    def __init__(self, target: Any, cache: Any, draft: Any, draft_cache: Any) -> None:
+        self.target, self.cache, self.draft, self.draft_cache = target, cache, draft, draft_cache
+        self.unread = self.launched = 0
+
+    def begin(
+        self,
+        sampling: Sampling,
+        rule: AcceptanceRule,
+        seed: int,
+        tokens: Sequence[int],
+        prompt_length: int,
+    ) -> None:
+        self.unread = self.launched = 0
+        self.context = Context(tokens[:prompt_length])
+        self.context.tokens += tokens[prompt_length:]
+        self.sampler = Sampler(sampling, rule, seed, self.context, self.target.info.vocabulary)
+        self.chain: DraftProposal = NOTHING
+
+    def put(self, chain: Sequence[int], q: Tensor | None) -> None:
+        self.chain = DraftProposal(Tree.chain(tuple(chain)), q, (1.0,) * len(chain))
+
+    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> _Pending:
+        assert depth in self.depths
+        self.launched += 1
+        self.unread += 1
+        assert self.unread <= 2, "at most one round ahead"
+        text = self.context.tokens
+        chain = self._draft(depth) if drafts else self.chain if depth else NOTHING
+        assert len(chain.tree) == depth and drawn <= (chain.q is not None)
+        rewind(self.cache, text[:-1])
+        ids = [text[-1], *chain.tree.tokens]
+        logits = self.target.forward(ids, self.cache, last=len(ids))
+        judged = Judge(self.sampler)(logits, chain, self.context)
+        accepted = len(judged.acceptance.path)
+        tokens = (*chain.tree.tokens[:accepted], judged.acceptance.next_token)
+        text += tokens
+        p = tuple(0.0 if each is None else each for each in judged.p)
+        q = tuple(0.0 if each is None else each for each in chain.chosen_q)
+        return _Pending(
+            self,
+            RoundResult(accepted, tokens, chain.tree.tokens, p, q, judged.next_p, DRAFT_S, TOTAL_S),
+        )
+
+    def _draft(self, depth: int) -> DraftProposal:
+        text = self.context.tokens
+        rewind(self.draft_cache, text[:-2])
+        chain = Chain(self.sampler, len(text))
+        new: Sequence[int] = text[-2:]
+        while len(chain.tokens) < depth:
+            new = [chain.draw(self.draft.forward(new, self.draft_cache, last=1))]
+        return chain.proposal()
+
+
+def rewind(cache: Any, text: Sequence[int]) -> None:
+    """Sets the cache's length, as a round does; what it then holds must be the text."""
+    cache.crop(len(text))
+    assert cache.tokens == list(text)
