@@ -39,6 +39,43 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """Each floor may import itself and those before it; see docs/architecture.md."""
 
+OPEN_TO_THE_APP = (
+    "engine.api",
+    "engine.errors",
+    "engine.events",
+    "engine.loading.catalog",
+    "engine.loading.files",
+    "engine.loading.fit",
+    "engine.loading.hub",
+    "engine.loading.request",
+    "engine.reply",
+    "engine.request",
+    "engine.stats",
+    "engine.trace",
+)
+"""What pages, API and command line may know of the engine."""
+
+FEATURES_OF = ("app.cli.", "app.drafters", "app.training")
+"""Where training and benches are features that people start."""
+
+BEHIND_THE_DOOR = {
+    "app.runtime": ("engine.local.engine",),  # chooses the engine
+    "app.cli.loading": (
+        "engine.local.engine",  # chooses the engine
+        "engine.kernels.native.build",  # says beforehand that something will be compiled
+        "engine.machine.devices",  # says beforehand what computes
+    ),
+    # Before anything is loaded, only the registry knows which proposers and options there may be.
+    "app.cli.chat": ("engine.drafting.proposers",),
+    "app.cli.proposer_options": ("engine.drafting.proposers",),
+    "app.cli.bench_sweep": ("engine.drafting.proposers",),
+    "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
+    "app.cli.bench": ("engine.machine.threads",),  # measures without an engine
+    "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
+    "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
+}
+"""Modules of the app that look behind the door, what at, and why. None of them is a page or the API."""
+
 NEVER_IN_ENGINE = {"gradio", "fastapi", "starlette", "uvicorn", "typer", "app"}
 
 
@@ -175,6 +212,22 @@ def test_events_and_errors_import_nothing_of_ours() -> None:
     for name in ("events", "errors"):
         ours = [m for m in imports_of(ROOT / "engine" / f"{name}.py") if m.startswith("engine")]
         assert not ours
+
+
+def test_the_app_uses_the_door_and_no_deep_paths() -> None:
+    wrong = []
+    for path in sorted((ROOT / "app").rglob("*.py")):
+        name = name_of(path)
+        rooms = (*OPEN_TO_THE_APP, *BEHIND_THE_DOOR.get(name, ()))
+        if name.startswith(FEATURES_OF):
+            rooms += ("engine.train", "engine.bench")
+        wrong += [
+            f"{name} imports {imported}"
+            for imported in imports_of(path)
+            if imported.startswith("engine.")
+            and not any(imported == room or imported.startswith(room + ".") for room in rooms)
+        ]
+    assert not wrong
 
 
 def test_the_engine_knows_no_pages_and_no_http() -> None:

@@ -19,9 +19,8 @@ from app.cli.loading import open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
+from engine.loading.request import QUANTIZATIONS, LoadRequest
 from engine.machine.threads import use as use_threads
-from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import (
     FIXED_DEPTH,
     MAX_DEPTH,

@@ -82,7 +82,7 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             picker.draft,
             picker.load,
             *chat.panel.inputs,
-            chat.panel.pair,
+            chat.panel.drawing,
             race.proposer,
         ],
         show_progress="hidden",

@@ -34,6 +34,11 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     choose(page, "ngram")
     page.get_by_label("prompt lookup max").wait_for()
     assert page.get_by_label("prompt lookup min").input_value() == "3"
+    page.click("#defaults")
+    shortest.wait_for(state="detached")
+    choose(page, "ngram")
+    page.get_by_label("prompt lookup max").wait_for()
+    assert page.get_by_label("prompt lookup min").input_value() == "2"
 
 
 def test_while_nothing_is_loaded_the_panel_says_so_and_fills_once_something_is(page, app):

@@ -11,7 +11,7 @@ import gradio as gr
 from app.ui.components import AT_ONCE, answer, scripted
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairPicker, pair_picker
-from app.ui.pages.chat.panel import Panel, panel
+from app.ui.pages.chat.panel import Panel, drawn_anew, panel
 from app.ui.pickers import Pickers
 from app.ui.settings import Settings
 from app.ui.words import Words
@@ -95,9 +95,9 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
     )
 
     defaults.click(
-        lambda: page.panel.values(backend.default_settings()),
+        lambda: [*page.panel.values(backend.default_settings()), drawn_anew()],
         None,
-        page.panel.inputs,
+        [*page.panel.inputs, page.panel.drawing],
         show_progress="hidden",
         **AT_ONCE,
     )

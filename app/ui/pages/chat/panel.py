@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -35,15 +36,23 @@ SAMPLING = (
 )
 
 
+_drawings = count(1)
+
+
+def drawn_anew() -> str:
+    """A value for ``Panel.drawing`` that it never had."""
+    return str(next(_drawings))
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """The controls in the order of ``names``, the proposer first. ``options`` holds the proposers' own
-    options, which are drawn for the chosen one, and again when ``pair``, what is loaded, changes."""
+    options as JSON; they are drawn for the chosen one, and again when ``drawing`` changes."""
 
     names: tuple[str, ...]
     controls: tuple[Component, ...]
-    options: gr.JSON
-    pair: gr.Textbox
+    options: gr.Textbox
+    drawing: gr.Textbox
     offered: Offered
 
     @property
@@ -63,14 +72,17 @@ class Panel:
             not read["proposer"] and capabilities is not None
         ):  # sent before the controls were filled
             read["proposer"] = capabilities.preferred
-        return Settings(**read, options=typed(options or {}, capabilities))
+        return Settings(**read, options=typed(json.loads(options or "{}"), capabilities))
 
     def values(self, settings: Settings) -> list[Any]:
         """The inputs' values that show ``settings``."""
-        return [*(getattr(settings, name) for name in self.names), dict(settings.options)]
+        return [
+            *(getattr(settings, name) for name in self.names),
+            json.dumps(dict(settings.options)),
+        ]
 
     def shown(self, settings: Settings, wanted: frozenset[str]) -> list[Any]:
-        """Updates of all inputs and of ``pair``: values as in ``settings`` for the names in ``wanted``,
+        """Updates of all inputs and ``drawing``: values as in ``settings`` for the names in ``wanted``,
         choices as the loaded pair has them."""
         capabilities = self.offered()
         values = dict(zip((*self.names, "options"), self.values(settings), strict=True))
@@ -85,8 +97,7 @@ class Panel:
                 updates["acceptance"]["value"] = str(AcceptanceRule.AUTO)
             for name in SAMPLING:
                 updates[name]["interactive"] = name in capabilities.sampling
-        pair = "" if capabilities is None else ", ".join(capabilities.names)
-        return [*(gr.update(**update) for update in updates.values()), pair]
+        return [*(gr.update(**update) for update in updates.values()), drawn_anew()]
 
 
 def _read(name: str, value: Any) -> Any:
@@ -121,9 +132,9 @@ def panel(offered: Offered) -> Panel:
             info=Words.DEPTH_INFO,
             elem_id="depth",
         )
-        options = gr.JSON({}, visible="hidden")
-        pair = gr.Textbox("", visible="hidden")
-        _draw_options(proposer, pair, options, offered)
+        options = gr.Textbox("{}", visible="hidden")
+        drawing = gr.Textbox("", visible="hidden")
+        _draw_options(proposer, drawing, options, offered)
         made["acceptance"] = gr.Dropdown(
             [str(rule) for rule in AcceptanceRule],
             value=start.acceptance,
@@ -169,33 +180,34 @@ def panel(offered: Offered) -> Panel:
         made["system"] = gr.Textbox(
             start.system, lines=3, label=Words.SYSTEM, elem_id="system-prompt"
         )
-    return Panel(tuple(made), tuple(made.values()), options, pair, offered)
+    return Panel(tuple(made), tuple(made.values()), options, drawing, offered)
 
 
-_WRITE = """(value, all) => {
-  const own = {...(all ?? {})[%(proposer)s], [%(option)s]: value};
-  return {...all, [%(proposer)s]: own};
+_WRITE = """(value, held) => {
+  const all = JSON.parse(held);
+  all[%(proposer)s] = {...all[%(proposer)s], [%(option)s]: value};
+  return JSON.stringify(all);
 }"""
 
 
 def _draw_options(
-    proposer: gr.Dropdown, pair: gr.Textbox, options: gr.JSON, offered: Offered
+    proposer: gr.Dropdown, drawing: gr.Textbox, options: gr.Textbox, offered: Offered
 ) -> None:
     """The chosen proposer's own options. What is changed in them is written into ``options`` in the
     browser, so that a message sent right after takes it along."""
 
     @gr.render(
         [proposer, options],
-        [proposer.change, pair.change],
+        [proposer.change, drawing.change],
         queue=False,
         show_progress="hidden",
     )
-    def draw(chosen: str, held: dict[str, dict[str, Any]] | None) -> None:
+    def draw(chosen: str, held: str) -> None:
         capabilities = offered()
         own = options_of(capabilities, chosen)
         if not own:
             return
-        values = (held or {}).get(chosen, {})
+        values = json.loads(held).get(chosen, {})
         with gr.Group(elem_classes="ft-options"):
             for option in own:
                 control = _control(option, values.get(option.name, option.default))

@@ -15,6 +15,7 @@ from app.ui.words import Words
 from engine.api import Capabilities, ProposerInfo
 from engine.fake import CAPABILITIES
 from engine.request import AcceptanceRule
+from tests.app.ui.conftest import awaited
 
 ELSEWHERE = replace(
     CAPABILITIES,
@@ -27,14 +28,17 @@ ELSEWHERE = replace(
 
 
 def made(capabilities: Capabilities | None) -> Panel:
-    with gr.Blocks(analytics_enabled=False):
-        return panel(lambda: capabilities)
+    async def build() -> Panel:
+        with gr.Blocks(analytics_enabled=False):
+            return panel(lambda: capabilities)
+
+    return awaited(build())  # where no event loop runs, Gradio makes one and never closes it
 
 
 def shown(capabilities: Capabilities | None, settings: Settings, *wanted: str) -> dict[str, Any]:
     built = made(capabilities)
-    *updates, pair = built.shown(settings, frozenset(wanted))
-    return dict(zip((*built.names, "options", "pair"), (*updates, pair), strict=True))
+    *updates, _ = built.shown(settings, frozenset(wanted))
+    return dict(zip((*built.names, "options"), updates, strict=True))
 
 
 def test_only_what_the_pair_offers_can_be_chosen() -> None:
