@@ -172,3 +172,16 @@ def test_a_draft_that_is_elsewhere_changes_no_words(
     rounds, done = run(beside, draft(2), DRAWN, max_tokens=4)
     assert done.token_ids == words(session, NONE, DRAWN, max_tokens=4)
     assert all(round.q and None not in round.q for round in rounds if round.tree.tokens)
+
+
+def test_who_drafted_is_told_and_may_be_chosen(session: Session) -> None:
+    """``best`` has its choice on a device too, where the first round tells what verifying takes."""
+    alone = words(session, NONE, max_tokens=5)
+    for control in (Control.FIXED, Control.AUTO):
+        asked = Speculation(proposer="best", depth=2, controller=control)
+        rounds, done = run(session, asked, max_tokens=5)
+        assert done.token_ids == alone
+        assert all(round.proposer in ("draft", "suffix") for round in rounds if round.tree.tokens)
+        assert all(
+            (round.budget.proposer == "draft") == (control is Control.AUTO) for round in rounds
+        )
