@@ -123,6 +123,16 @@ def test_every_module_has_a_place_in_the_order() -> None:
     assert not homeless, f"give these a floor in FLOORS: {homeless}"
 
 
+def test_every_room_says_what_it_is_for() -> None:
+    silent = []
+    for folder in sorted({path.parent for path in modules()}):
+        init = folder / "__init__.py"
+        text = init.read_text(encoding="utf-8") if init.is_file() else ""
+        if not ast.get_docstring(ast.parse(text)):
+            silent.append(str(folder.relative_to(ROOT)))
+    assert not silent, f"give these an __init__.py with a docstring: {silent}"
+
+
 def test_imports_go_one_way() -> None:
     wrong = []
     for path in modules():

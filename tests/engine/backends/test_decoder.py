@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -170,21 +171,23 @@ def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
 
 
-@pytest.mark.parametrize("kind", QUANTISED)
 @pytest.mark.parametrize("name", OTHERS)
-def test_every_family_quantised_is_near_the_original(name: str, kind: str, tmp_path: Path) -> None:
+def test_every_family_quantised_is_near_the_original(name: str, tmp_path: Path) -> None:
     """Biases, norms, caps and scales are not quantised, and none is left out."""
     sizes = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 16}
     write_family(tmp_path, name, **sizes, initializer_range=0.04)
     text = tokens(100)
-    ours = logits(load_model(tmp_path, dtype=kind), text)
     exact = logits(load_model(tmp_path, dtype="fp32"), text)
-    assert (ours - exact).norm() < {"int8": 0.06, "nf4": 0.5}[kind] * exact.norm()
+    for kind, most in {"int8": 0.06, "nf4": 0.5}.items():
+        ours = logits(load_model(tmp_path, dtype=kind), text)
+        assert (ours - exact).norm() < most * exact.norm(), kind
 
 
 SUBJECTS = [
     *(f"{dtype} {width} llama" for dtype in DTYPES for width in ("narrow", "wide")),
-    *(f"{dtype} narrow {name}" for name in OTHERS for dtype in DTYPES),
+    *(f"fp32 narrow {name}" for name in OTHERS),
+    # Fewer bits are another product, and every family has the same ones.
+    *(f"{dtype} narrow {name}" for dtype, name in zip(cycle(DTYPES[1:]), OTHERS, strict=False)),
     *(f"{dtype} wide {name}" for name in ("qwen2", "gemma3") for dtype in QUANTISED),
     *(f"{dtype} narrow pip" for dtype in QUANTISED),
 ]
@@ -205,10 +208,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return load_model(folder, dtype=dtype)
 
 
-@pytest.mark.parametrize("start", [5, 250, 272])
-def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model, start: int) -> None:
+def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model) -> None:
     """In the middle of a KV block, across the border of one, and of what a window leaves in sight."""
-    check_rows(model, tokens(start + 16), start)
+    for start in (5, 250, 272):
+        check_rows(model, tokens(start + 16), start)
 
 
 def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> None:

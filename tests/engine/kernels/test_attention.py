@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,18 +21,14 @@ from engine.kernels.cpu.attention import (
     padded_rows,
 )
 from engine.models.cache import KVCache
+from tests.support.pairwise import all_pairs
 
 DTYPES = [torch.float32, torch.bfloat16]
 KV_HEADS = 2
 CONTEXT = 3 * BLOCK
 shapes = pytest.mark.parametrize(
     ("group", "width", "dtype"),
-    [
-        (group, width, dtype)
-        for group in (1, 2, 3, 4, 8)
-        for width in (8, 64, 128)
-        for dtype in DTYPES
-    ],
+    all_pairs((1, 2, 3, 4, 8), (8, 64, 128), DTYPES),
     ids=str,
 )
 
@@ -134,24 +132,23 @@ def test_a_row_has_the_same_bits_alone_and_among_16(
             assert torch.equal(attended(query, cache, start, rows), alone[:rows]), (start, rows)
 
 
-windows = pytest.mark.parametrize(
-    ("window", "cap"), [(24, None), (BLOCK, None), (300, 0.5), (1, None), (10**6, 0.5)]
-)
+WINDOWS = ((24, None), (BLOCK, None), (300, 0.5), (1, None), (10**6, 0.5))
 
 
-@windows
-@pytest.mark.parametrize("start", [0, 100, BLOCK + 15, 2 * BLOCK + 20])
-def test_a_window_and_a_cap_are_those_of_the_definition(
-    start: int, window: int, cap: float | None
-) -> None:
+@pytest.mark.parametrize(("window", "cap"), WINDOWS)
+def test_a_window_and_a_cap_are_those_of_the_definition(window: int, cap: float | None) -> None:
     query, cache = random_state(2, 8, torch.float32)
-    ours = attended(query, cache, start, 16, window, cap)
-    assert torch.allclose(ours.double(), defined(query, cache, start, 16, window, cap), atol=1e-5)
+    for start in (0, 100, BLOCK + 15, 2 * BLOCK + 20):
+        ours = attended(query, cache, start, 16, window, cap)
+        expected = defined(query, cache, start, 16, window, cap)
+        assert torch.allclose(ours.double(), expected, atol=1e-5), start
 
 
-@windows
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("group", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("group", "dtype", "window", "cap"),
+    [(group, dtype, *window) for group, dtype, window in all_pairs((1, 2, 3, 4), DTYPES, WINDOWS)],
+    ids=str,
+)
 def test_with_a_window_and_a_cap_too_a_row_has_the_same_bits_alone_and_among_16(
     group: int, dtype: torch.dtype, window: int, cap: float | None
 ) -> None:
@@ -198,13 +195,10 @@ def test_what_lies_behind_a_position_does_not_matter(group: int) -> None:
     assert torch.equal(chosen(query)(query[100:105].contiguous(), keys, values, bias, None), before)
 
 
-@pytest.mark.parametrize("group", range(1, 9))
-@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 15, 16, 17])
-def test_rows_are_padded_to_the_least_whole_quantum(group: int, rows: int) -> None:
-    padded = padded_rows(rows, group)
-    assert padded >= rows
-    assert padded * group % ROW_QUANTUM == 0
-    assert not any(count * group % ROW_QUANTUM == 0 for count in range(rows, padded))
+def test_rows_are_padded_to_the_least_whole_quantum() -> None:
+    for group, rows in itertools.product(range(1, 9), (1, 2, 3, 4, 5, 15, 16, 17)):
+        whole = (count for count in itertools.count(rows) if count * group % ROW_QUANTUM == 0)
+        assert padded_rows(rows, group) == next(whole), (group, rows)
 
 
 # -- a machine whose products depend on the rows beside
