@@ -18,9 +18,9 @@ from app import main
 from app.listen import listen
 from app.main import Settings
 from engine.api import LoadRequest
-from tests.support.places import ROOT
+from tests.support.fixtures import pair
 
-STORIES = ROOT.parent / "shared" / "models" / "stories260K"
+__all__ = ["pair"]  # a fixture
 pytestmark = pytest.mark.slow
 
 
@@ -44,24 +44,42 @@ def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], st
         process.communicate()
 
 
-@pytest.fixture
-def stories() -> str:
-    if not STORIES.is_dir():
-        pytest.skip("the small model ../shared/models/stories260K is not here")
-    return str(STORIES)
+def ended_by_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """Sends it. Raises AssertionError where the end is not clean."""
+    if os.name == "nt":  # there is no such signal for one process
+        return
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert rest.strip().endswith("Stopped.")
+    assert "Traceback" not in rest
 
 
-def test_serve_answers_the_api_with_its_key_and_has_no_pages(tmp_path: Path, stories: str) -> None:
-    words = ("serve", "--pair", stories, "--api-key", "secret")
-    with running(*words, data=tmp_path) as (_, address, _):
-        assert httpx.get(f"{address}/").status_code == 404
+def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
+    tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    origin = "https://friend.example"
+    words = ("serve", "--pair", str(pair[0]), "--api-key", "secret", "--allow-origin", origin)
+    with running(*words, data=tmp_path) as (process, address, _):
+        assert httpx.get(f"{address}/").status_code == 404  # no pages
         assert httpx.get(f"{address}/v1/models").status_code == 401
         key = {"authorization": "Bearer secret"}
         assert httpx.get(f"{address}/v1/models", headers=key).status_code == 200
 
+        asked = {"origin": origin, "access-control-request-method": "POST"}
+        preflight = httpx.options(f"{address}/v1/chat/completions", headers=asked)
+        assert preflight.headers["access-control-allow-origin"] == origin
+        foreign = {**asked, "origin": "https://evil.example"}
+        preflight = httpx.options(f"{address}/v1/chat/completions", headers=foreign)
+        assert "access-control-allow-origin" not in preflight.headers
+        ended_by_ctrl_c(process)
 
-def test_the_page_is_there_and_the_api_is_off_at_first(tmp_path: Path, stories: str) -> None:
-    with running("ui", "--no-browser", "--pair", stories, data=tmp_path) as (_, address, _):
+
+def test_the_page_is_there_and_the_api_is_off_at_first_until_ctrl_c(
+    tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    words = ("ui", "--no-browser", "--pair", str(pair[0]))
+    with running(*words, data=tmp_path) as (process, address, _):
         page = httpx.get(address)
         assert page.status_code == 200
         assert page.headers["x-content-type-options"] == "nosniff"
@@ -72,30 +90,7 @@ def test_the_page_is_there_and_the_api_is_off_at_first(tmp_path: Path, stories: 
             f"{address}/gradio_api/queue/join", headers={"origin": "https://evil.example"}
         )
         assert foreign.status_code == 403
-
-
-def test_a_listed_website_may_use_the_api(tmp_path: Path, stories: str) -> None:
-    origin = "https://friend.example"
-    words = ("serve", "--pair", stories, "--allow-origin", origin)
-    with running(*words, data=tmp_path) as (_, address, _):
-        asked = {"origin": origin, "access-control-request-method": "POST"}
-        preflight = httpx.options(f"{address}/v1/chat/completions", headers=asked)
-        assert preflight.headers["access-control-allow-origin"] == origin
-        foreign = {**asked, "origin": "https://evil.example"}
-        preflight = httpx.options(f"{address}/v1/chat/completions", headers=foreign)
-        assert "access-control-allow-origin" not in preflight.headers
-
-
-@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-@pytest.mark.parametrize("command", ["ui", "serve"])
-def test_ctrl_c_stops_cleanly(tmp_path: Path, stories: str, command: str) -> None:
-    words = [command, "--pair", stories, *(["--no-browser"] if command == "ui" else [])]
-    with running(*words, data=tmp_path) as (process, _, _):
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        assert rest.strip().endswith("Stopped.")
-        assert "Traceback" not in rest
+        ended_by_ctrl_c(process)
 
 
 def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
