@@ -83,7 +83,8 @@ def test_every_proposer_and_controller_says_the_same(random_pair: Pair) -> None:
             options=tree_options(name, nodes),
         )
         drafted[name] += random_pair.check(prompt, sampling, wanted, TOKENS).drafted
-    assert drafted.keys() == set(random_pair.proposers) and all(drafted.values())
+    assert drafted.keys() == set(random_pair.proposers)
+    assert drafted["draft"]  # random words seldom come again: the others may find nothing
 
 
 def spread() -> Iterator[str]:
