@@ -16,6 +16,7 @@ from app.ui.offered import proposer_update
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
 from app.ui.pages.chat.pair import picker_updates
+from app.ui.pages.chat.panel import drawn_anew
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
 from app.ui.pages.race.page import RacePage, race_page
@@ -70,6 +71,7 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
         return [
             *picker_updates(pickers),
             *panel.shown(replace(kept, proposer=proposer or kept.proposer), wanted),
+            gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
             gr.update(**proposer_update(backend.capabilities(), racer, without=("none",))),
         ]
 

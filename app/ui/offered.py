@@ -24,13 +24,26 @@ def proposer_update(
 ) -> dict[str, Any]:
     """How a proposer picker is to be: what the loaded pair offers, or at rest while none is loaded.
 
-    The pair's own choice stands in for what it does not offer. Until it is known what was chosen,
-    ``chosen`` is None, for Gradio refuses what a browser sends that is not among the choices.
+    The pair's own choice stands in for what it does not offer. Values are not held to the
+    choices: what a browser sends may be older than they are, and Gradio would answer it with an error.
+    A proposer that is not there is refused by the engine, in words.
     """
     if capabilities is None:
         choices = [(label(chosen), chosen)] if chosen else []
-        return {"choices": choices, "value": chosen, "interactive": False, "info": Words.NO_PAIR}
+        return {
+            "choices": choices,
+            "value": chosen,
+            "interactive": False,
+            "info": Words.NO_PAIR,
+            "allow_custom_value": True,
+        }
     names = [name for name in capabilities.names if name not in without]
     value = next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
     choices = [(label(name), name) for name in names]
-    return {"choices": choices, "value": value, "interactive": True, "info": ""}
+    return {
+        "choices": choices,
+        "value": value,
+        "interactive": True,
+        "info": "",
+        "allow_custom_value": True,
+    }

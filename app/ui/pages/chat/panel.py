@@ -82,7 +82,7 @@ class Panel:
         ]
 
     def shown(self, settings: Settings, wanted: frozenset[str]) -> list[Any]:
-        """Updates of all inputs and ``drawing``: values as in ``settings`` for the names in ``wanted``,
+        """Updates of all inputs: values as in ``settings`` for the names in ``wanted``,
         choices as the loaded pair has them."""
         capabilities = self.offered()
         values = dict(zip((*self.names, "options"), self.values(settings), strict=True))
@@ -97,7 +97,7 @@ class Panel:
                 updates["acceptance"]["value"] = str(AcceptanceRule.AUTO)
             for name in SAMPLING:
                 updates[name]["interactive"] = name in capabilities.sampling
-        return [*(gr.update(**update) for update in updates.values()), drawn_anew()]
+        return [gr.update(**update) for update in updates.values()]
 
 
 def _read(name: str, value: Any) -> Any:

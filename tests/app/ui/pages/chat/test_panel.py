@@ -37,7 +37,7 @@ def made(capabilities: Capabilities | None) -> Panel:
 
 def shown(capabilities: Capabilities | None, settings: Settings, *wanted: str) -> dict[str, Any]:
     built = made(capabilities)
-    *updates, _ = built.shown(settings, frozenset(wanted))
+    updates = built.shown(settings, frozenset(wanted))
     return dict(zip((*built.names, "options"), updates, strict=True))
 
 

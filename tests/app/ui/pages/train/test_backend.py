@@ -53,7 +53,9 @@ def test_without_a_run_none_is_shown(backend: TrainBackend) -> None:
     assert backend.training() == {"run": None, "error": None}
 
 
-def test_a_run_is_shown_in_minutes_with_what_was_logged(backend: TrainBackend, tmp_path: Path) -> None:
+def test_a_run_is_shown_in_minutes_with_what_was_logged(
+    backend: TrainBackend, tmp_path: Path
+) -> None:
     folder = write_run(tmp_path, running=True, phase="learning", share=0.5, seconds_left=240)
     write_log(folder, 50)
     run = backend.training()["run"]
