@@ -92,7 +92,11 @@ class Defaults:
     def of(self, loaded: Loaded | None) -> Default | None:
         """The measured default of a loaded pair, if what won is offered with it."""
         found = self.all().get(key_of(loaded)) if loaded else None
-        return found if found and loaded and found.winner.proposer in loaded.capabilities.names else None
+        return (
+            found
+            if found and loaded and found.winner.proposer in loaded.capabilities.names
+            else None
+        )
 
     def speculation(self, loaded: Loaded) -> Speculation:
         """What drafts for the pair when nobody chose anything."""

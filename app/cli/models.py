@@ -175,9 +175,7 @@ def why(
     from engine.loading.catalog import judge_draft
 
     catalog = _catalog(data_dir)
-    ours, theirs = (
-        catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft)
-    )
+    ours, theirs = (catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft))
     found = judge_draft(ours, theirs, hub.locate)
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")

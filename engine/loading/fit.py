@@ -279,7 +279,9 @@ def _sentence(
     quantised = "that quantization, " if helps else ""
     remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
     if largest:
-        return f"{need} Only a context of up to {largest:,} tokens fits.{narrower} For more, {remedy}"
+        return (
+            f"{need} Only a context of up to {largest:,} tokens fits.{narrower} For more, {remedy}"
+        )
     return f"{need} Not even the weights fit.{narrower} To load it, {remedy}"
 
 

@@ -1,7 +1,7 @@
 """A loaded pair and its conversation memory: requests in, events out.
 
 Owns the target's cache and the proposers between requests, so that a follow-up prefills only what is
-new. Not thread-safe: one thread runs one request at a time (see service.py).
+new. Not thread-safe: one thread runs one request at a time (see engine.py).
 """
 
 from __future__ import annotations

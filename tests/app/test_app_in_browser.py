@@ -26,7 +26,9 @@ SAMPLING = Sampling(temperature=0.8, seed=7)
 TOKENS = 60
 
 
-def test_the_page_shows_what_the_engine_says_round_by_round(tmp_path: Path, browser: object) -> None:
+def test_the_page_shows_what_the_engine_says_round_by_round(
+    tmp_path: Path, browser: object
+) -> None:
     """Drawn words are those of plain decoding here; chips and totals those of the trace."""
     store = Store(tmp_path)
     store.keep_setting(

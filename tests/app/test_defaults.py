@@ -17,9 +17,7 @@ from engine.request import Control, Speculation
 
 def offering(*names: str) -> Capabilities:
     preferred = "draft" if "draft" in names else "ngram"
-    return replace(
-        CAPABILITIES, proposers=tuple(map(ProposerInfo, names)), preferred=preferred
-    )
+    return replace(CAPABILITIES, proposers=tuple(map(ProposerInfo, names)), preferred=preferred)
 
 
 PIP = Loaded(

@@ -64,7 +64,9 @@ def random_heads(target: TargetShape) -> dict[str, Head]:
             heads.inspect(WRITERS[kind](Path(root) / kind, target), target)
             for kind in heads.kinds()
         ]
-        return {plan.kind: heads.load(plan, Products.choose("fp32", devices.choose())) for plan in plans}
+        return {
+            plan.kind: heads.load(plan, Products.choose("fp32", devices.choose())) for plan in plans
+        }
 
 
 def write_head(

@@ -98,7 +98,7 @@ class Ours(ABC):
 
 
 class Loop(Ours):
-    """The loop of decode.py, where the host judges every round before it begins the next."""
+    """The loop of ``engine.decoding``, where the host judges every round before it begins the next."""
 
     def __init__(
         self, model: Model, draft: Model | None, right: float | None, longest: int

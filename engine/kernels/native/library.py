@@ -124,7 +124,10 @@ class Op(c.Structure):
     """See program.h."""
 
     _fields_ = [
-        *((name, c.c_int32) for name in ("code", "width", "choice", "by_columns", "barrier", "offset")),
+        *(
+            (name, c.c_int32)
+            for name in ("code", "width", "choice", "by_columns", "barrier", "offset")
+        ),
         *((name, c.c_void_p) for name in ("rows", "start", "source", "second", "to")),
         *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
         *((name, c.c_int32) for name in ("heads", "kv_heads")),

@@ -219,7 +219,9 @@ def test_what_does_not_fit_on_the_gpu_is_refused_before_anything_is_loaded(
     gpu_of: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.local.pair.load_planned", lambda *_, **__: pytest.fail("it was loaded"))
+    monkeypatch.setattr(
+        "engine.local.pair.load_planned", lambda *_, **__: pytest.fail("it was loaded")
+    )
     gpu_of(400_000_000)
     with pytest.raises(
         OutOfMemory, match=r"400 MB are free on the GPU\..*programs that use the GPU"

@@ -67,7 +67,9 @@ class ModelsBackend:
     def why_not(self, data: View) -> list[View]:
         """Every other model as a draft for one target, each with the reason it does not fit."""
         choices = self.runtime.catalog.drafts_for(str(data["target"]), hub.locate)
-        return [{"name": c.spec.name, "reason": c.reason, "across": c.cross_vocabulary} for c in choices]
+        return [
+            {"name": c.spec.name, "reason": c.reason, "across": c.cross_vocabulary} for c in choices
+        ]
 
     def open(self, data: View) -> View:
         """Open a pair or a folder; the answer holds the error that is known at once, if any."""

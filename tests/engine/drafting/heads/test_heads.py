@@ -44,7 +44,9 @@ def test_a_model_is_no_head(tmp_path: Path) -> None:
 
 
 def test_names_come_without_torch() -> None:
-    code = "import sys, engine.drafting.heads, engine.loading.catalog; print('torch' in sys.modules)"
+    code = (
+        "import sys, engine.drafting.heads, engine.loading.catalog; print('torch' in sys.modules)"
+    )
     root = ROOT
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
