@@ -10,9 +10,9 @@ version has a function that makes the next one's object of it. Offsets count Uni
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from typing import IO, Any
 
 from engine import events
@@ -35,7 +35,7 @@ _KINDS: dict[str, type[Any]] = {
     )
 }
 _FIELDS: dict[type[Any], tuple[str, ...]] = {
-    kind: tuple(field.name for field in fields(kind))
+    kind: tuple(field.name for field in dataclasses.fields(kind))
     for kind in (
         *_KINDS.values(),
         events.Token,
@@ -97,8 +97,8 @@ class Reader:
     def event(self, value: Any, place: str = "This") -> Event:
         """The event that ``value`` tells. Raises InvalidRequest, which names ``place``."""
         try:
-            told = dict(value)
-            version = told.pop("v", 1)
+            fields = dict(value)
+            version = fields.pop("v", 1)
             if isinstance(version, int) and version > VERSION:
                 raise InvalidRequest(
                     "trace",
@@ -106,26 +106,26 @@ class Reader:
                     f"reads up to {VERSION}). Update Foretoken to open it.",
                 )
             if version == 1:
-                self._upgrade(told)
+                self._upgrade(fields)
             elif version != VERSION:
                 raise ValueError(f"version {version}")
-            return _event(told)
+            return _event(fields)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
 
-    def _upgrade(self, told: Json) -> None:
+    def _upgrade(self, fields: Json) -> None:
         """Makes an object of version 1 one of version 2."""
-        if told["type"] in ("queued", "started"):
+        if fields["type"] in ("queued", "started"):
             self._end = 0
-        if told["type"] != "emitted":
+        if fields["type"] != "emitted":
             return
         tokens = []
-        for piece in told.pop("pieces"):
+        for piece in fields.pop("pieces"):
             token = dict(piece)
             tokens.append({"id": token.pop("token"), "start": self._end, **token})
             self._end += len(token["text"])
-        told["tokens"] = tokens
-        told["drafted"] = [drafted["text"] for drafted in told["drafted"]]
+        fields["tokens"] = tokens
+        fields["drafted"] = [drafted["text"] for drafted in fields["drafted"]]
 
 
 def from_json(value: Any) -> Event:
@@ -149,52 +149,52 @@ def _round_to_json(round: events.Round) -> Json:
     }
 
 
-def _event(told: Json) -> Event:
-    kind = _KINDS.get(str(told.pop("type", "")))
+def _event(fields: Json) -> Event:
+    kind = _KINDS.get(str(fields.pop("type", "")))
     if kind is None:
         raise KeyError("type")
     if kind is events.Emitted:
-        return _emitted(told)
+        return _emitted(fields)
     if kind is events.Started:
-        told["prompt_tokens"] = _ids(told["prompt_tokens"])
+        fields["prompt_tokens"] = _ids(fields["prompt_tokens"])
     if kind is events.Finished:
-        told["reason"] = events.FinishReason(told["reason"])
-        told["token_ids"] = _ids(told["token_ids"])
-    event: Event = kind(**told)
+        fields["reason"] = events.FinishReason(fields["reason"])
+        fields["token_ids"] = _ids(fields["token_ids"])
+    event: Event = kind(**fields)
     return event
 
 
-def _ids(told: Any) -> tuple[int, ...] | None:
-    return None if told is None else tuple(told)
+def _ids(fields: Any) -> tuple[int, ...] | None:
+    return None if fields is None else tuple(fields)
 
 
-def _emitted(told: Json) -> events.Emitted:
-    if told["tokens"] is not None:
-        told["tokens"] = tuple(map(_token, told["tokens"]))
-    if told["round"] is not None:
-        told["round"] = _round(dict(told["round"]))
-    told["drafted"] = tuple(told["drafted"])
-    return events.Emitted(**told)
+def _emitted(fields: Json) -> events.Emitted:
+    if fields["tokens"] is not None:
+        fields["tokens"] = tuple(map(_token, fields["tokens"]))
+    if fields["round"] is not None:
+        fields["round"] = _round(dict(fields["round"]))
+    fields["drafted"] = tuple(fields["drafted"])
+    return events.Emitted(**fields)
 
 
-def _token(told: Json) -> events.Token:
-    origin = told["origin"]
-    return events.Token(**{**told, "origin": None if origin is None else events.Origin(origin)})
+def _token(fields: Json) -> events.Token:
+    origin = fields["origin"]
+    return events.Token(**{**fields, "origin": None if origin is None else events.Origin(origin)})
 
 
-def _round(told: Json) -> events.Round:
-    tree = told["tree"]
-    told["tree"] = events.Tree(tuple(tree["tokens"]), tuple(tree["parents"]))
-    told["budget"] = _budget(dict(told["budget"]))
-    told["timing"] = events.Timing(**told["timing"])
-    told["origin"] = events.Origin(told["origin"])
+def _round(fields: Json) -> events.Round:
+    tree = fields["tree"]
+    fields["tree"] = events.Tree(tuple(tree["tokens"]), tuple(tree["parents"]))
+    fields["budget"] = _budget(dict(fields["budget"]))
+    fields["timing"] = events.Timing(**fields["timing"])
+    fields["origin"] = events.Origin(fields["origin"])
     for name in ("accepted_path", "p", "q"):
-        told[name] = tuple(told[name])
-    return events.Round(**told)
+        fields[name] = tuple(fields[name])
+    return events.Round(**fields)
 
 
-def _budget(told: Json) -> events.Budget:
-    if told.get("decision") is not None:  # the oldest traces have none
-        told["decision"] = events.Decision(**told["decision"])
-    told["needed"] = tuple(told.get("needed", ()))
-    return events.Budget(**told)
+def _budget(fields: Json) -> events.Budget:
+    if fields.get("decision") is not None:  # the oldest traces have none
+        fields["decision"] = events.Decision(**fields["decision"])
+    fields["needed"] = tuple(fields.get("needed", ()))
+    return events.Budget(**fields)

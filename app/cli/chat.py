@@ -141,7 +141,7 @@ def chat(
             )
         elif measured := defaults.of(loaded):
             print(f"Note: the default of this pair is {measured}.", file=sys.stderr)
-        wish = replies.Wish(
+        reply_options = replies.ReplyOptions(
             sampling=sampling,
             speculation=speculation,
             max_tokens=max_tokens,
@@ -149,7 +149,7 @@ def chat(
             system=system,
             raw=raw,
         )
-        done = hold_all(engine, conversations, wish, write_event, marks)
+        done = hold_all(engine, conversations, reply_options, write_event, marks)
     if as_json:
         print(json.dumps(replies.as_json(done), ensure_ascii=False))
 
@@ -157,7 +157,7 @@ def chat(
 def hold_all(
     engine: Engine,
     conversations: list[prompts.Conversation] | None,
-    wish: replies.Wish,
+    reply_options: replies.ReplyOptions,
     write_event: Callable[[Event], None],
     marks: bool,
 ) -> list[ReplyState]:
@@ -169,9 +169,9 @@ def hold_all(
         printer.show(event)
 
     if conversations is None:
-        held = interactive.converse(engine, wish, on_event)
+        held = interactive.converse(engine, reply_options, on_event)
     else:
-        each = (replies.hold(engine, turns, wish, on_event) for turns in conversations)
+        each = (replies.hold(engine, turns, reply_options, on_event) for turns in conversations)
         held = itertools.chain.from_iterable(each)
     done = []
     for reply in held:

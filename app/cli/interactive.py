@@ -21,20 +21,20 @@ HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply.
 
 
 def converse(
-    engine: Engine, wish: replies.Wish, on_event: Callable[[Event], None]
+    engine: Engine, options: replies.ReplyOptions, on_event: Callable[[Event], None]
 ) -> Iterator[ReplyState]:
     """Answers line after line, with what was said so far as context; yields a reply a line.
 
     A turn that is stopped or refused is told and left out; the chat goes on before it.
     """
     print(HINT)
-    history = wish.opening()
+    history = options.opening()
     for line in _lines():
         if line == CLEAR:
-            history = wish.opening()
+            history = options.opening()
             continue
         try:
-            yield replies.say(engine, history, line, wish, on_event)
+            yield replies.say(engine, history, line, options, on_event)
         except KeyboardInterrupt:
             print("\nStopped. The model will not remember this turn.\n")
         except ForetokenError as error:

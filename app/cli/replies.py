@@ -25,7 +25,7 @@ class GenerationFailed(ForetokenError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ReplyOptions:
     """What every reply of a run has in common. ``raw`` skips the chat template."""
 
     sampling: Sampling
@@ -56,25 +56,25 @@ class Wish:
 def hold(
     engine: Engine,
     conversation: Conversation,
-    wish: Wish,
+    options: ReplyOptions,
     on_event: Callable[[Event], None],
 ) -> Iterator[ReplyState]:
     """Say each turn in order, with the replies so far as context; yields a reply a turn."""
-    history = wish.opening()
+    history = options.opening()
     for turn in conversation:
-        yield say(engine, history, turn, wish, on_event)
+        yield say(engine, history, turn, options, on_event)
 
 
 def say(
     engine: Engine,
     history: list[Message],
     turn: str,
-    wish: Wish,
+    options: ReplyOptions,
     on_event: Callable[[Event], None],
 ) -> ReplyState:
     """Say one turn. Once it is answered, it and the reply join ``history``."""
     said = [*history, Message("user", turn)]
-    reply = answer(engine, wish.request(said), on_event)
+    reply = answer(engine, options.request(said), on_event)
     history[:] = [*said, Message("assistant", reply.text)]
     return reply
 
@@ -109,8 +109,8 @@ def as_json(done: list[ReplyState]) -> dict[str, Any]:
     if len(done) == 1:
         return _entry(done[0].text, done[0].token_ids, done[0].statistics)
     text = "\n".join(reply.text for reply in done)
-    told = [reply.token_ids for reply in done if reply.token_ids is not None]
-    token_ids = tuple(itertools.chain(*told)) if len(told) == len(done) else None
+    ids = [reply.token_ids for reply in done if reply.token_ids is not None]
+    token_ids = tuple(itertools.chain(*ids)) if len(ids) == len(done) else None
     statistics = functools.reduce(operator.add, (r.statistics for r in done), Statistics())
     results = [_entry(reply.text, reply.token_ids, reply.statistics) for reply in done]
     return {**_entry(text, token_ids, statistics), "results": results}

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server import figures
+from app.server import metrics
 from app.server.answer import Answer
 from app.server.counter import Ticket, events_of
 from app.server.dialects import Dialect
@@ -71,8 +71,8 @@ async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
         "choices": [
             {"index": index, **job.dialect.choice(answer)} for index, answer in enumerate(answers)
         ],
-        "usage": figures.usage(answers, job.n),
-        **figures.measured(answers),
+        "usage": metrics.usage(answers, job.n),
+        **metrics.measured(answers),
     }
 
 
@@ -88,12 +88,12 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
                     yield comment(f"waiting, {event.ahead} ahead")
                 for choice in _told(event, answers[-1], job):
                     last = index == len(ticket.generations) - 1 and choice["finish_reason"]
-                    extra = figures.measured(answers) if last else {}
+                    extra = metrics.measured(answers) if last else {}
                     choices = [{"index": index, **choice}]
                     yield data({**head, "choices": choices, **no_usage, **extra})
     if job.include_usage:
-        usage = figures.usage(answers, job.n)
-        yield data({**head, "choices": [], "usage": usage, **figures.measured(answers)})
+        usage = metrics.usage(answers, job.n)
+        yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})
 
 
 def _told(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:

@@ -92,7 +92,7 @@ class Race:
                 self._tell(lane, {"t": "lane", "state": "running"})
                 runners.append(self._run(lane, request))
                 self._tell(lane, {"t": "lane", "state": "done"})
-            self.feed.append(self._verdict(*runners), dict(self._totals))
+            self.feed.append(self._result(*runners), dict(self._totals))
         except Broken as broken:
             self.feed.append({"t": "broken", "message": broken.message})
         except ForetokenError as error:
@@ -124,7 +124,7 @@ class Race:
     def _tell(self, lane: str, shown: View) -> None:
         self.feed.append({**shown, "lane": lane}, dict(self._totals))
 
-    def _verdict(self, plain: ReplyState, speculative: ReplyState) -> View:
+    def _result(self, plain: ReplyState, speculative: ReplyState) -> View:
         return {
             "t": "verdict",
             "speedup": speedup(plain, speculative),

@@ -137,7 +137,7 @@ class _Bench:
         stepped, draft_stepped = self._stepped()
         began = perf_counter()
         for event in self._session.run(generation.request, lambda: False):
-            told = perf_counter()
+            narrated = perf_counter()
             generation.publish(event)
             published = perf_counter()
             read(inbox.get())
@@ -151,8 +151,8 @@ class _Bench:
                 rounds, tokens = rounds + 1, tokens + event.round.emitted
                 propose += timing.draft_s - draft_steps
                 judge += timing.total_s - timing.draft_s - steps
-                events += told - began - timing.total_s
-                door += published - told
+                events += narrated - began - timing.total_s
+                door += published - narrated
                 reading += done - published
             stepped, draft_stepped = self._stepped()
             began = perf_counter()

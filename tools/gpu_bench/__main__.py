@@ -20,8 +20,8 @@ RESULTS = Path("docs/results")
 
 def main(arguments: list[str] | None = None) -> int:
     """Status 0 done, 2 a mistake that the message explains."""
-    told = "Measure one GPU: a page and JSON in --out, a summary in JSON as the last line."
-    parser = argparse.ArgumentParser(prog="python -m tools.gpu_bench", description=told)
+    about = "Measure one GPU: a page and JSON in --out, a summary in JSON as the last line."
+    parser = argparse.ArgumentParser(prog="python -m tools.gpu_bench", description=about)
     parser.add_argument("--minutes", type=float, default=5.0, help="the budget of time")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder of both files")
     parser.add_argument("--device", default=device.CUDA, help="cuda; cpu is a rehearsal")

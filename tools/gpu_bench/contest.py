@@ -63,8 +63,8 @@ class Contest:
     def _texts(self) -> list[tuple[list[int], list[int]]]:
         """Prompts from several places of the circle, each with what follows."""
         starts = range(SEED, SEED + self.repeats + 1)
-        told = [self.circle.after(start, PROMPT + self.tokens) for start in starts]
-        return [(text[:PROMPT], text[PROMPT:]) for text in told]
+        texts = [self.circle.after(start, PROMPT + self.tokens) for start in starts]
+        return [(text[:PROMPT], text[PROMPT:]) for text in texts]
 
     def _draft(self, right: float) -> Model:
         sizes = self.sizes.draft()

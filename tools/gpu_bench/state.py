@@ -43,8 +43,8 @@ class State:
 
     def error(self) -> str | None:
         """Why there is no run at all, for people."""
-        told: str | None = self._read().get("error")
-        return told
+        said: str | None = self._read().get("error")
+        return said
 
     def refuse(self, error: str) -> None:
         """There is no run."""

@@ -56,11 +56,11 @@ class Circle:
 
     def after(self, token: int, count: int) -> list[int]:
         """The ``count`` tokens that follow ``token``."""
-        told = []
+        tokens = []
         for _ in range(count):
             token = int(self.following[token])
-            told.append(token)
-        return told
+            tokens.append(token)
+        return tokens
 
 
 class RandomWeights:

@@ -88,8 +88,8 @@ class Server:
             return opener.open(request, timeout=_ANSWER_S)
         except urllib.error.HTTPError as error:
             with error:
-                told = error.read().decode(errors="replace")[:500]
-            raise PeerFailed(f"{self.name} answered {error.code}: {told}") from error
+                said = error.read().decode(errors="replace")[:500]
+            raise PeerFailed(f"{self.name} answered {error.code}: {said}") from error
         except OSError as error:
             raise PeerFailed(
                 f"{self.name} does not answer: {error}. {self._last_words()}"

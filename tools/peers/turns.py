@@ -61,9 +61,9 @@ def run(
             except PeerFailed as error:
                 fallen[contender] = f"{contender.entrant.setting}: {error}"
     on_progress(len(turns), len(turns))
-    told = [Absence(contender.entrant.engine, reason) for contender, reason in fallen.items()]
+    absences = [Absence(contender.entrant.engine, reason) for contender, reason in fallen.items()]
     left = {contender: mine for contender, mine in answers.items() if contender not in fallen}
-    return _rows(left, case), told
+    return _rows(left, case), absences
 
 
 def _rows(answers: Mapping[Contender, Sequence[Sequence[Reply]]], case: Case) -> list[Row]:

@@ -49,7 +49,7 @@ _COSTS_AFTER = 8
 """Rounds after which what a round takes is looked up again."""
 _TIMES_EVERY = 3
 """Of a text's later rounds, so few are measured: to take in a measurement takes time too."""
-_TELL_AFTER = 16
+_ANNOUNCE_AFTER = 16
 """Rounds after which another depth is told: who reads it cannot follow faster, and reasons take longer
 to find than depths."""
 _HARDLY_EVER, _FALLEN = 1e-3, 0.8
@@ -74,8 +74,8 @@ class Auto:
         self._idle = 0  # plain rounds since the last draft
         self._warm = False  # the last round drafted: the next draft has nothing to catch up with
         self._steady = 0  # rounds since drafting began
-        self._told: Decision | None = None
-        self._told_at = 0  # by ``_rounds``
+        self._announced: Decision | None = None
+        self._announced_at = 0  # by ``_rounds``
         self._tried = False  # since the last budget, while paused
         self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
         self._plain = 0.0  # seconds of a round that asks for no draft
@@ -178,7 +178,7 @@ class Auto:
     def take_over(self) -> None:
         """From the next round on, where another drafted; what it decides is news."""
         self.sit_out()
-        self._told, self._depth = None, None
+        self._announced, self._depth = None, None
 
     @property
     def _gain_needed(self) -> float:
@@ -271,22 +271,22 @@ class Auto:
 
         Its gain is that of ``best``, which ``depth`` is on its way to: the first steps alone may lose.
         """
-        told = self._told
-        alike = told is not None and bool(depth) == bool(told.depth)
-        if alike and depth and self._rounds - self._told_at < _TELL_AFTER:
+        announced = self._announced
+        alike = announced is not None and bool(depth) == bool(announced.depth)
+        if alike and depth and self._rounds - self._announced_at < _ANNOUNCE_AFTER:
             return None
-        same = alike and told is not None and abs(depth - told.depth) < 2
+        same = alike and announced is not None and abs(depth - announced.depth) < 2
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
         gain = speeds[best] if best else max(speeds[1:])
         expected = self._acceptance_for(gain)
-        if told and not told.depth and not depth and _alike(told, needed, expected):
+        if announced and not announced.depth and not depth and _alike(announced, needed, expected):
             return None
         why = self._why(depth, best, gain / speeds[0], needed, expected)
-        self._told_at = self._rounds
-        self._told = Decision(depth=depth, why=why, needed=needed, expected=expected)
-        return self._told
+        self._announced_at = self._rounds
+        self._announced = Decision(depth=depth, why=why, needed=needed, expected=expected)
+        return self._announced
 
     def _why(
         self, depth: int, best: int, gain: float, needed: float | None, expected: float | None
@@ -314,9 +314,9 @@ class Auto:
         return _least(reaches) if reaches(1.0) else None
 
 
-def _alike(told: Decision, needed: float | None, expected: float | None) -> bool:
+def _alike(announced: Decision, needed: float | None, expected: float | None) -> bool:
     """Whether the figures are about those told."""
-    pairs = ((told.needed, needed), (told.expected, expected))
+    pairs = ((announced.needed, needed), (announced.expected, expected))
     return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.server import figures
+from app.server import metrics
 from app.server.answer import Answer
 from engine.events import Budget, Emitted, Event, Origin, Prefilled, Round, Started, Timing, Tree
 from engine.request import Message, Request, Speculation
@@ -43,7 +43,7 @@ ROUNDS = (round_of(3, 3), round_of(3, 1), round_of(3, 0), round_of(2, 1))
 
 
 def test_timings_have_llama_cpps_names() -> None:
-    assert figures.measured([answered(*ROUNDS)])["timings"] == {
+    assert metrics.measured([answered(*ROUNDS)])["timings"] == {
         "cache_n": 4,
         "prompt_n": 7,
         "prompt_ms": 2000,
@@ -57,7 +57,7 @@ def test_timings_have_llama_cpps_names() -> None:
 
 
 def test_drafting_has_vllms_names() -> None:
-    assert figures.speculative_decoding(answered(*ROUNDS)) == {
+    assert metrics.speculative_decoding(answered(*ROUNDS)) == {
         "mean_acceptance_length": 2.25,
         "draft_acceptance_rate": 5 / 11,
         "acceptance_histogram": [1, 2, 0, 1],
@@ -70,19 +70,19 @@ def test_drafting_has_vllms_names() -> None:
 
 
 def test_nothing_done_yet_has_figures_too() -> None:
-    drafting = figures.speculative_decoding(answered())
+    drafting = metrics.speculative_decoding(answered())
     assert drafting is not None
     assert drafting["acceptance_histogram"] == [0, 0, 0, 0]
     assert drafting["mean_acceptance_length"] == 1
-    assert figures.timings(answered().reply.statistics)["predicted_per_second"] == 0
+    assert metrics.timings(answered().reply.statistics)["predicted_per_second"] == 0
 
 
 def test_plain_decoding_drafts_nothing() -> None:
-    assert figures.speculative_decoding(answered(round_of(0, 0), proposer="none")) is None
+    assert metrics.speculative_decoding(answered(round_of(0, 0), proposer="none")) is None
 
 
 def test_a_prompt_counts_once_however_many_choices_it_has() -> None:
-    usage = figures.usage([answered(*ROUNDS) for _ in range(4)], n=2)
+    usage = metrics.usage([answered(*ROUNDS) for _ in range(4)], n=2)
     assert usage["prompt_tokens"] == 22
     assert usage["completion_tokens"] == 36
     assert usage["total_tokens"] == 58
