@@ -13,7 +13,7 @@ import pytest
 
 from engine.drafting import controllers, proposers
 from engine.drafting.heads import kinds as head_kinds
-from engine.kernels.cpu.attention import BLOCK
+from engine.kernels.cpu.attention import KV_BLOCK
 from engine.kernels.formats import QUANTISED
 from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling, Speculation
 from tests.support.lossless import (
@@ -80,7 +80,7 @@ def test_200_prompts_get_the_same_words(name: str) -> None:
 LONG = 48
 ENGINES = [*((dtype, True) for dtype in ("auto", *QUANTISED)), ("auto", False)]
 """Compiled, and torch's: both have an attention of their own, which is that of all quantisations."""
-BEFORE_BORDERS = (9, BLOCK - 16, BLOCK, 2 * BLOCK - 7)
+BEFORE_BORDERS = (9, KV_BLOCK - 16, KV_BLOCK, 2 * KV_BLOCK - 7)
 """Lengths of prompts: 48 tokens more cross groups of 16 positions, which the compiled attention takes
 together, and behind all but the third one a block of the KV cache."""
 SAMPLINGS = (GREEDY, COUPLED[0], COUPLED[8], COUPLED[11])
@@ -104,10 +104,10 @@ def test_drafts_of_15_tokens_that_fall_leave_no_trace(dtype: str, compiled: bool
         wanted = Speculation(proposer=name, depth=MAX_DEPTH, options=tree_options(name, nodes))
         found = pair.check(text()[:length], sampling, wanted, LONG)
         met.add(name)
-        over.update({size: found.rolled_back_over(size) for size in (16, BLOCK)})
+        over.update({size: found.rolled_back_over(size) for size in (16, KV_BLOCK)})
         over["longest"] = max(over["longest"], found.longest_rejection)
     assert met == set(DRAFTING)
-    assert over[16] and over[BLOCK]
+    assert over[16] and over[KV_BLOCK]
     assert over["longest"] >= 12
 
 
