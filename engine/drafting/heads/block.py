@@ -168,11 +168,10 @@ class BlockHead:
         return float(torch.sigmoid((x * self.confidence_weight).sum() + self.confidence_bias))
 
 
-class BlockDraft:
-    """What drafts for one sequence: keys and values of its text, and a pass over a block behind it.
+class _Pass:
+    """What is computed for one sequence. Nothing here leads back to what runs it.
 
-    ``states`` (depth, hidden) are the normed rows of the last draft; ``logits`` (depth, vocabulary)
-    theirs, without what the Markov head adds. Both are there once the first step is.
+    ``states`` (depth, hidden) and ``logits`` (depth, vocabulary): see ``BlockDraft``.
     """
 
     states: Tensor
@@ -181,41 +180,65 @@ class BlockDraft:
     def __init__(self, head: BlockHead, ops: Operations) -> None:
         self._head, self._ops = head, ops
         self.memory = head.new_memory(ops)
-        self._count, self._start, self._end, self._depth = (Number() for _ in range(4))
-        self._tokens = tokens(head.shape.block, head.shape.mask)
-        rows = Rows(self._count, self._start, most=ops.chunk)
-        self.draft = ops.unroll(
-            head.shape.depth, lambda: head.read(ops, self.memory, rows), self._steps
-        )
+        self.count, self.start, self.end, self.depth = (Number() for _ in range(4))
+        self.tokens = tokens(head.shape.block, head.shape.mask)
+
+    def read(self) -> None:
+        rows = Rows(self.count, self.start, most=self._ops.chunk)
+        self._head.read(self._ops, self.memory, rows)
+
+    def steps(self, chain: Tokens, _: None) -> Iterator[Tensor]:
+        head, ops, size = self._head, self._ops, self._head.shape.block
+        rows = Rows(Number(size), self.end, most=size)
+        self.states = head.states(ops, self.memory, self.tokens, rows)
+        self.logits = ops.target_logits(self.states, self.depth)
+        yield from head.rows(ops, chain, self.logits)
+
+
+class BlockDraft:
+    """What drafts for one sequence: keys and values of its text, and a pass over a block behind it."""
+
+    def __init__(self, head: BlockHead, ops: Operations) -> None:
+        self._chunk, self._block = ops.chunk, head.shape.block
+        self._pass = _Pass(head, ops)
+        self.draft = ops.unroll(head.shape.depth, self._pass.read, self._pass.steps)
+
+    @property
+    def memory(self) -> Memory:
+        return self._pass.memory
+
+    @property
+    def states(self) -> Tensor:
+        """(depth, hidden): the normed rows of the last draft, once its first step is done."""
+        return self._pass.states
+
+    @property
+    def logits(self) -> Tensor:
+        """(depth, vocabulary): theirs, without what the Markov head adds."""
+        return self._pass.logits
 
     def read(self, start: int, end: int) -> None:
         """Keeps the text's tokens ``start`` .. ``end - 1``, which the target has read."""
-        for part in range(start, end, self._ops.chunk):
-            self._place(part, min(part + self._ops.chunk, end))
+        for part in range(start, end, self._chunk):
+            self._place(part, min(part + self._chunk, end))
             self.draft.read()
 
     def begin(self, start: int, end: int, pending: int, depth: int) -> Draft:
         """Keeps them likewise; ``depth`` tokens behind ``pending``, which stands at ``end``."""
-        before = max(start, end - self._ops.chunk)
+        before = max(start, end - self._chunk)
         self.read(start, before)
         self._place(before, end)
-        self._tokens[0], self._depth.value = pending, depth
+        self._pass.tokens[0], self._pass.depth.value = pending, depth
         self.draft.begin(pending, read=before < end)
         return self.draft
 
     def close(self) -> None:
         self.memory.clear()
 
-    def _steps(self, chain: Tokens, _: None) -> Iterator[Tensor]:
-        head, ops, size = self._head, self._ops, self._head.shape.block
-        rows = Rows(Number(size), self._end, most=size)
-        self.states = head.states(ops, self.memory, self._tokens, rows)
-        self.logits = ops.target_logits(self.states, self._depth)
-        yield from head.rows(ops, chain, self.logits)
-
     def _place(self, start: int, end: int) -> None:
-        self._count.value, self._start.value, self._end.value = end - start, start, end
-        self.memory.reserve(end + self._head.shape.block)
+        made = self._pass
+        made.count.value, made.start.value, made.end.value = end - start, start, end
+        made.memory.reserve(end + self._block)
 
 
 def _tensor(stored: Stored, products: Products, layer: int, name: str) -> Tensor:

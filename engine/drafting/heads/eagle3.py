@@ -174,10 +174,11 @@ class Eagle3Draft:
         self._count, self._start, self._last, self._end = (Number() for _ in range(4))
         self._behind = tokens(ops.chunk)
         rows = Rows(self._count, self._start, most=ops.chunk)
+        memory, behind, last = self.memory, self._behind, self._last  # a cycle would keep all alive
         self.draft = ops.unroll(
             MAX_DEPTH,
-            lambda: ops.pick(head.read(ops, self.memory, self._behind, rows), self._last),
-            partial(head.draft, ops, self.memory, self._end),
+            lambda: ops.pick(head.read(ops, memory, behind, rows), last),
+            partial(head.draft, ops, memory, self._end),
             head.targets,
         )
 

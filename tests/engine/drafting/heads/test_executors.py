@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -272,6 +274,24 @@ def test_products_that_are_not_compiled_draft_in_torch(
     drafter = Drafter(head, Shown(threads, head.taps, torch.float32))
     assert not drafter.compiled
     assert len(drafter.begin(text(9), GREEDY).draft(3).tree) == 3
+
+
+@pytest.mark.parametrize("in_torch", [False, True], ids=["compiled", "in torch"])
+@pytest.mark.parametrize("name", ["medusa, 1 layers", "lstm", "eagle3", "dspark"])
+def test_what_drafts_is_freed_with_its_proposer(
+    name: str, in_torch: bool, threads: Library, tmp_path: Path
+) -> None:
+    """At once: it holds weights of the head and the target, and a GPU's memory waits for no collector."""
+    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    drafter = Drafter(head, Shown(threads, head.taps, torch.float32), in_torch=in_torch)
+    drafter.begin(text(9), GREEDY).draft(3)
+    held = weakref.ref(drafter.proposer.drafts.draft)
+    gc.disable()
+    try:
+        del drafter
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
