@@ -45,7 +45,7 @@ WAYS = ("tli", "slem")
 SAMPLINGS = (GREEDY, *COUPLED[::3])
 SCRIPTS = PROMPTS[-10:]
 """Prompts with accents, ideographs and an emoji."""
-TOKENS = 24
+TOKENS = 16
 
 
 def drafting(way: str, depth: int, rule: AcceptanceRule = AcceptanceRule.AUTO) -> Speculation:

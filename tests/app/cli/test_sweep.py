@@ -55,7 +55,7 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
 ) -> None:
     monkeypatch.setattr("app.defaults.key_of", lambda loaded: "any")
     winner = Winner("suffix", "fixed", 3, 2.0, 9)
-    loaded = type("Loaded", (), {"name": "x", "dtype": "fp32"})()
+    loaded = type("Loaded", (), {"name": "x", "quantization": "fp32"})()
     Defaults(tmp_path).keep(loaded, winner, {})
     words = ("chat", "Once upon a time", "--pair", model, "--max-tokens", 4, "--raw")
     words = (*words, "--no-native", "--data-dir", tmp_path)
