@@ -53,6 +53,6 @@ def create_runtime(data_dir: Path) -> Runtime:
     def catalog() -> Catalog:
         return runtime.catalog
 
-    engine = LocalEngine(catalog, paths.remembered(data_dir))
+    engine = LocalEngine(catalog, remembered=paths.remembered(data_dir))
     runtime = Runtime(engine, read_catalog(data_dir), data_dir)
     return runtime

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
 """Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
-engine nor the generation. One that raises is told no more."""
+engine nor the generation. One that raises there is told no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Generation:
         """Tells ``listener`` all events: past ones in this thread, later ones in the engine's."""
         with self._lock:
             for event in self._events:
-                listener(event)
+                listener(event)  # what it raises here is its caller's affair
             if not self.ended:
                 self._listeners.append(listener)
 

@@ -46,8 +46,3 @@ class ReplyState:
     def statistics(self) -> Statistics:
         """The figures so far."""
         return self._tally.statistics()
-
-    @property
-    def token_texts(self) -> tuple[str, ...] | None:
-        """The texts of all tokens; None where the engine tells no tokens."""
-        return None if self.tokens is None else tuple(token.text for token in self.tokens)

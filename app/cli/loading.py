@@ -65,7 +65,8 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngi
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
-    with contextlib.closing(LocalEngine(lambda: catalog, paths.remembered(data_dir))) as engine:
+    made = LocalEngine(lambda: catalog, remembered=paths.remembered(data_dir))
+    with contextlib.closing(made) as engine:
         with Status() as status:
             compile_first(request, status)
             status.say(f"Loading {request.text} ...")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
 from engine.events import Emitted, Event, Finished, FinishReason, Origin, Round, Token
-from engine.request import Request
 
 
 class Narrator:
     """Turns rounds into events with text, and ends at stop strings."""
 
     def __init__(
-        self, codec: TextCodec, prompt: list[int], request: Request, ending: Ending
+        self, codec: TextCodec, prompt: Sequence[int], stop: Sequence[str], ending: Ending
     ) -> None:
+        """``stop``: strings that end the reply, and are no part of it."""
         self.codec, self.ending = codec, ending
         self.detokenizer = Detokenizer(codec, prompt)
-        self.stops = StopStrings(request.stop)
+        self.stops = StopStrings(stop)
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []

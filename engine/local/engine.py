@@ -32,7 +32,7 @@ class LocalEngine:
     """An ``engine.api.Engine`` that loads pairs and runs requests, one at a time, in arrival order."""
 
     def __init__(
-        self, catalog: Callable[[], Catalog] = _no_catalog, remembered: Path | None = None
+        self, catalog: Callable[[], Catalog] = _no_catalog, *, remembered: Path | None = None
     ) -> None:
         """``catalog``: the one by which the next pair is looked up; without one there are folders.
 

@@ -84,7 +84,7 @@ class Session:
             prompt = self.prepare(request)
         info = self.target.model.info
         run = Run.resolve(request, prompt, info)
-        narrator = Narrator(self.codec, prompt, request, run.ending)
+        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending)
         with device_errors(torch.device(info.device)):
             yield from self._run(run, cancelled, narrator)
 

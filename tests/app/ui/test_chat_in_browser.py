@@ -338,3 +338,25 @@ def test_a_message_sent_before_the_last_chat_is_shown_is_answered(browser, app):
     page.wait_for_selector(DONE)
     assert page.locator(".msg.user").count() == 1
     context.close()
+
+
+def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(browser, app):
+    """It showed its own messages alone, though the model was given the others too."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    pages = []
+    for question in ("First?", None):
+        page = context.new_page()
+        page.goto(app.url)
+        page.wait_for_selector("body[data-controls=ready]")
+        pages.append(page)
+        if question:
+            ask(page, question)
+    first, second = pages
+    second.wait_for_selector(DONE)  # the chat shown last, by what the browser remembers
+    ask(second, "Second?")
+    send(first, "Third?")
+    first.wait_for_function("document.querySelectorAll('.msg.user').length === 3")
+    said = first.locator(".msg.user").all_inner_texts()
+    assert [text.strip().splitlines()[0] for text in said] == ["First?", "Second?", "Third?"]
+    first.locator(DONE).nth(2).wait_for()
+    context.close()

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from engine.decoding.loop import Ending
 from engine.decoding.narrator import Narrator
 from engine.events import Budget, Emitted, Event, Finished, Origin, Round, Timing, Tree
-from engine.request import Request
 
 EOS = 256
 
@@ -51,12 +50,7 @@ def rounds(tokens: Sequence[int], sizes: Sequence[int]) -> Iterator[Round]:
 
 def told(text: str, stop: tuple[str, ...], sizes: Sequence[int]) -> list[Event]:
     tokens = [*text.encode(), EOS]
-    narrator = Narrator(
-        Bytes(),  # type: ignore[arg-type]
-        [],
-        Request(prompt="x", stop=stop),
-        Ending(10**9, (EOS,)),
-    )
+    narrator = Narrator(Bytes(), [], stop, Ending(10**9, (EOS,)))  # type: ignore[arg-type]
     return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
 
 

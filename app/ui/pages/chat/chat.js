@@ -254,6 +254,9 @@ class ChatPage {
       localStorage.setItem(remembered, this.chat);
     }
     this.list();
+    const here = new Set(this.messages.map((m) => m.id));
+    // Another page has gone on with this chat: what was said there belongs to the answer.
+    if (packet.kept.some((id) => !here.has(id))) return void this.open(packet.chat);
     const kept = new Set(packet.kept);
     this.messages = this.messages.filter((m) => kept.has(m.id) || (m.node.remove(), false));
     if (packet.user) this.append(packet.user);

@@ -16,7 +16,7 @@ def test_replies_are_remembered_for_each_model_and_only_where_that_was_asked_for
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     for remember in (False, True):
-        engine = LocalEngine(tmp_path)
+        engine = LocalEngine(remembered=tmp_path)
         engine.load(request_for(*pair))
         speculation = Speculation(proposer="suffix", options={"remember": remember})
         list(engine.generate(replace(asked(), speculation=speculation)))
