@@ -57,7 +57,13 @@ def controller_named(text: str) -> Control:
     return Control(text)
 
 
-_CONTROLLERS = ", ".join(Control)
+def rule_named(text: str) -> AcceptanceRule:
+    """The acceptance rule of that name. Raises InvalidRequest."""
+    _check(text in set(AcceptanceRule), "acceptance", f"is {text!r}; it must be one of {_RULES}.")
+    return AcceptanceRule(text)
+
+
+_CONTROLLERS, _RULES = ", ".join(Control), ", ".join(AcceptanceRule)
 
 
 def _check(condition: bool, name: str, message: str) -> None:

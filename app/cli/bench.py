@@ -29,6 +29,7 @@ from engine.request import (
     Sampling,
     Speculation,
     controller_named,
+    rule_named,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def compare(
         threads=threads,
     )
     held = prompts.read(prompts_file or prompts.SHIPPED)
-    rule = options.acceptance_rule(acceptance)
+    rule = rule_named(acceptance)
     sampling = Sampling(temperature=temperature, seed=seed)
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():

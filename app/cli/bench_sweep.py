@@ -20,7 +20,7 @@ from app.cli.tables import table
 from app.defaults import Defaults, Winner
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.request import AcceptanceRule, Sampling, Speculation, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Loaded
@@ -79,7 +79,7 @@ def sweep(
         native=native,
         threads=threads,
     )
-    folder, rule = paths.data_folder(data_dir), options.acceptance_rule(acceptance)
+    folder, rule = paths.data_folder(data_dir), rule_named(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
     temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
     for one in temperatures:

@@ -23,7 +23,7 @@ from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.request import AcceptanceRule, Sampling, Speculation, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Engine
@@ -118,7 +118,7 @@ def chat(
         frequency_penalty=frequency_penalty,
         seed=seed,
     )
-    rule = options.acceptance_rule(acceptance)
+    rule = rule_named(acceptance)
     # Mistakes are told before any model is loaded.
     control = options.control(controller)
     Speculation(proposer=proposer or "ngram", depth=depth, controller=control, acceptance=rule)

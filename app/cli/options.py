@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule, Control, controller_named
+from engine.request import Control, controller_named
 
 PairOption = Annotated[
     str,
@@ -96,14 +95,3 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 def control(text: str | None) -> Control | None:
     """The controller of that name, if one is named."""
     return None if text is None else controller_named(text)
-
-
-def acceptance_rule(text: str) -> AcceptanceRule:
-    """The rule of that name."""
-    try:
-        return AcceptanceRule(text)
-    except ValueError as error:
-        known = ", ".join(AcceptanceRule)
-        raise InvalidRequest(
-            "acceptance", f"acceptance is {text!r}; choose one of {known}."
-        ) from error

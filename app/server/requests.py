@@ -19,12 +19,12 @@ from app.server.schemas import (
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
 from engine.request import (
-    AcceptanceRule,
     Message,
     Request,
     Sampling,
     Speculation,
     controller_named,
+    rule_named,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:
     if given.get("controller") is not None:
         given["controller"] = controller_named(given["controller"])
     if "acceptance" in given:
-        given["acceptance"] = _rule(given["acceptance"])
+        given["acceptance"] = rule_named(given["acceptance"])
     return Speculation(**given)
 
 
@@ -156,16 +156,6 @@ def _given_speculation(body: GenerationBody) -> dict[str, Any]:
                 f"{name} is {flat!r}, but speculation.{name} is {given[name]!r}; leave one out.",
             )
     return given
-
-
-def _rule(text: str) -> AcceptanceRule:
-    try:
-        return AcceptanceRule(text)
-    except ValueError as error:
-        raise InvalidRequest(
-            "acceptance",
-            f"acceptance is {text!r}; it must be one of {', '.join(AcceptanceRule)}.",
-        ) from error
 
 
 def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:

@@ -16,7 +16,7 @@ from engine.api import Engine, Generation
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import FinishReason
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Request
+from engine.request import Request
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def plan(prompt: str, settings: Settings) -> Plan:
         settings.request(view.history([("user", prompt)], settings.system)), reuse_cache=False
     )
     plain = replace(settings, proposer="none").speculation()
-    others = AcceptanceRule(settings.acceptance).weighs_q and settings.temperature > 0
+    others = request.speculation.acceptance.weighs_q and settings.temperature > 0
     return Plan(replace(request, speculation=plain), request, not others)
 
 

@@ -11,7 +11,6 @@ from app.ui.offered import options_of
 from engine.api import Capabilities
 from engine.errors import InvalidRequest
 from engine.request import (
-    AcceptanceRule,
     Control,
     Message,
     OptionValue,
@@ -19,6 +18,7 @@ from engine.request import (
     Sampling,
     Speculation,
     controller_named,
+    rule_named,
 )
 
 Options = dict[str, OptionValue]
@@ -77,7 +77,7 @@ class Settings:
             proposer=self.proposer,
             depth=depths.get(control),
             controller=control,
-            acceptance=AcceptanceRule(self.acceptance),
+            acceptance=rule_named(self.acceptance),
             options=dict(self.options.get(self.proposer, {})),
         )
 

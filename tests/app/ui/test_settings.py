@@ -38,6 +38,7 @@ def test_stop_strings_come_one_a_line():
         ({"controller": "fixed", "depth": 0}, "depth"),
         ({"controller": "fixed", "depth": 99}, "depth"),
         ({"controller": "lucky"}, "controller"),
+        ({"acceptance": "typical"}, "acceptance"),
         ({"temperature": -1.0}, "temperature"),
     ],
 )
