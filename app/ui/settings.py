@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from app.ui.offered import options_of
 from engine.api import Capabilities
@@ -103,29 +105,31 @@ class Settings:
 
     @classmethod
     def from_json(cls, kept: Any, default: Settings | None = None) -> Settings:
-        """Kept settings; what is absent, unknown or of a wrong type falls back to ``default``."""
+        """Kept settings; each that is absent, unknown or no use falls back to that of ``default``."""
         default = default or cls()
         if not isinstance(kept, dict):
             return default
-        names = {f.name for f in dataclasses.fields(cls)}
-        try:
-            return dataclasses.replace(
-                default, **{name: value for name, value in kept.items() if name in names}
-            )
-        except (TypeError, ValueError):
-            return default
+        usable = {}
+        for name in kept.keys() & _TYPES.keys():
+            with suppress(InvalidRequest):
+                usable[name] = _kept(name, kept[name])
+        return dataclasses.replace(default, **usable)
 
 
 def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> dict[str, Options]:
-    """Options as a page sends them, where 1.0 is 1 and what was emptied is None, in their own types."""
+    """Options as a page sends them, where 1.0 is 1 and what was emptied is None, in their own types.
+
+    Of a proposer that is offered, those that it lacks or cannot use are left out. Others' stay as they
+    are: another pair may have their proposer.
+    """
     made: dict[str, Options] = {}
     for proposer, values in options.items():
-        kinds = {option.name: option.kind for option in options_of(capabilities, proposer)}
-        made[proposer] = {
-            name: kinds.get(name, type(value))(value)
-            for name, value in values.items()
-            if value is not None
-        }
+        if capabilities is None or capabilities.proposer(proposer) is None:
+            made[proposer] = {name: value for name, value in values.items() if value is not None}
+            continue
+        own = options_of(capabilities, proposer)
+        read = {each.name: _as(each.kind, values.get(each.name)) for each in own}
+        made[proposer] = {name: value for name, value in read.items() if value is not None}
     return made
 
 
@@ -137,3 +141,45 @@ def whole(name: str, value: Any) -> int | None:
     if not number.is_integer():
         raise InvalidRequest(name, f"{name} is {value}; it must be a whole number.")
     return int(number)
+
+
+_TYPES: Mapping[str, Any] = get_type_hints(Settings)
+
+
+def _kept(name: str, value: Any) -> Any:
+    """A kept setting in its own type. Raises InvalidRequest for one that is no use."""
+    if name == "options":
+        return _kept_options(value)
+    kinds = get_args(_TYPES[name]) or (_TYPES[name],)
+    if value is None and type(None) in kinds:
+        return None
+    made = _as(kinds[0], value)
+    if made is None:
+        raise InvalidRequest(name, f"{name} is {value!r}; it must be of type {kinds[0].__name__}.")
+    if name == "controller":
+        controller_named(made)
+    if name == "acceptance":
+        rule_named(made)
+    return made
+
+
+def _kept_options(value: Any) -> dict[str, Options]:
+    """Without what no option of any proposer can be."""
+    if not isinstance(value, dict):
+        raise InvalidRequest(
+            "options", f"options is {value!r}; it must hold those of each proposer."
+        )
+    return {
+        proposer: {name: one for name, one in own.items() if isinstance(one, OptionValue)}
+        for proposer, own in value.items()
+        if isinstance(own, dict)
+    }
+
+
+def _as(kind: type, value: Any) -> Any:
+    """``value`` as ``kind``, where a number of either type is meant for one; None if it is neither."""
+    if kind not in (int, float):
+        return value if type(value) is kind else None
+    if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:
+        return None
+    return kind(value)

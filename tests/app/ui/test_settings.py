@@ -90,6 +90,51 @@ def test_unusable_kept_settings_fall_back_to_defaults(kept):
     assert Settings.from_json(kept) == Settings()
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"temperature": "hot"},
+        {"temperature": None},
+        {"temperature": True},
+        {"acceptance": "typical"},
+        {"acceptance": ["greedy"]},
+        {"controller": "lucky"},
+        {"proposer": 5},
+        {"depth": "4"},
+        {"top_p": float("nan"), "min_p": 10**400},
+        {"seed": "lucky"},
+        {"max_tokens": []},
+        {"stop": 5},
+        {"options": [1]},
+        {"options": {"draft": [1], "ngram": 5}},
+        {"options": {"draft": {"across": None, "other": {}}}},
+    ],
+)
+def test_a_kept_value_that_is_no_use_falls_back_and_the_others_stay(broken):
+    default = Settings(temperature=0.5, stop="END", max_tokens=None)
+    kept = Settings(proposer="ngram", top_k=7, seed=None, max_tokens=None).to_json()
+    usable = {name: value for name, value in kept.items() if name not in broken}
+    found = Settings.from_json(json.loads(json.dumps({**kept, **broken})), default)
+    assert not any(found.options.values())
+    found = replace(found, options={})
+    assert found == Settings.from_json(usable, default)
+    assert found.request(ASK) and (found.top_k, found.max_tokens) == (7, None)
+
+
+def test_kept_options_that_a_proposer_has_no_use_for_are_not_asked_for():
+    kept = {
+        "draft": {"gone": True, "across": "tli"},
+        "ngram": {"prompt_lookup_min": "x", "prompt_lookup_max": 3, "remember": 1},
+        "gone": {"left": True},
+    }
+    settings = Settings.from_json({"options": kept})
+    assert typed(settings.options, CAPABILITIES) == {
+        "draft": {"across": "tli"},
+        "ngram": {"prompt_lookup_max": 3},
+        "gone": {"left": True},
+    }
+
+
 def test_options_come_back_from_a_page_in_their_own_types():
     """A page sends 1.0 as 1, and the engine refuses an int for a float."""
     kinds = (OptionInfo("share", float, 0.5, ""), OptionInfo("most", int, 3, ""))
