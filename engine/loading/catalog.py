@@ -21,7 +21,7 @@ from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
 
 EMBEDDED = "pip"
-"""The pair that ships with the app."""
+"""The id of the pair that ships with the app, and of its target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,7 +349,7 @@ def _embedded(folder: Path) -> Pairing:
         except ModelError:
             return known
 
-    target, draft = spec("pip", "Pip", "target"), spec("pip-draft", "Pip's draft", "draft")
+    target, draft = spec(EMBEDDED, "Pip", "target"), spec("pip-draft", "Pip's draft", "draft")
     return Pairing(id=EMBEDDED, name="Pip", target=target, draft=draft)
 
 

@@ -6,7 +6,6 @@ Every answer is JSON. Mistakes of users raise ``ForetokenError``, whose text the
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from app.defaults import Defaults
 from app.loading import LoadState
@@ -18,8 +17,9 @@ from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Capabilities
+from engine.api import Capabilities, Loaded
 from engine.errors import InvalidRequest, NotLoaded
+from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
 from engine.loading.hub import Progress
 
@@ -213,13 +213,13 @@ def show_progress(progress: Progress | None) -> View | None:
     }
 
 
-def describe(loaded: Any) -> View | None:
+def describe(loaded: Loaded | None) -> View | None:
     """The loaded pair in a few words."""
     if loaded is None:
         return None
     return {
         "name": loaded.name,
-        "pip": loaded.name.lower().startswith("pip"),
+        "pip": loaded.target_id == EMBEDDED,
         "label": Words.loaded(loaded.name, loaded.draft),
         "detail": Words.loaded_detail(loaded),
         "proposers": list(loaded.capabilities.names),

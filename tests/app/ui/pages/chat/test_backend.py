@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from app.defaults import Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
-from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.backend import ChatBackend, describe
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
@@ -55,6 +56,13 @@ def test_an_edit_drops_what_followed(backend):
     act(backend, action="send", text="More", chat=chat)
     act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
     assert texts(backend, chat) == ["markdown", REPLIES["markdown"]]
+
+
+def test_pip_is_known_by_its_model_and_not_by_its_name(backend):
+    pip = backend.runtime.engine.loaded
+    assert describe(pip)["pip"]
+    assert describe(replace(pip, name="My own"))["pip"]
+    assert not describe(replace(pip, name="Pippin", target_id="pippin"))["pip"]
 
 
 def test_nothing_is_stored_of_a_refused_message(backend):
