@@ -11,13 +11,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
+from engine.errors import InvalidRequest
 from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, OptionValue, Request
+from engine.request import AcceptanceRule, OptionValue, Request, Sampling
 
 __all__ = [
     "Capabilities",
@@ -29,6 +30,7 @@ __all__ = [
     "OptionInfo",
     "ProposerInfo",
     "Watcher",
+    "check_offered",
 ]
 
 log = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ class ProposerInfo:
 class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
-    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that count.
+    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has.
     ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are told;
     ``tokens``: whether the ids of emitted tokens are.
     """
@@ -87,6 +89,29 @@ class Capabilities:
     def proposer(self, name: str) -> ProposerInfo | None:
         """The proposer of that name, if it is offered."""
         return next((each for each in self.proposers if each.name == name), None)
+
+
+def check_offered(request: Request, capabilities: Capabilities) -> None:
+    """For engines: raises InvalidRequest for a sampling field or an acceptance rule that is not offered.
+
+    A field at its neutral default asks for nothing; nor does the rule ``auto``.
+    """
+    for each in fields(Sampling):
+        value = getattr(request.sampling, each.name)
+        if each.name not in capabilities.sampling and value != each.default:
+            raise InvalidRequest(
+                each.name,
+                f"{each.name} is {value}, but what is loaded has no such setting. Leave it out"
+                f"{'' if each.default is None else f', or at {each.default}'}.",
+            )
+    rule = request.speculation.acceptance
+    rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
+    if rule not in rules:
+        raise InvalidRequest(
+            "acceptance",
+            f"acceptance is {str(rule)!r}, which what is loaded does not have; it must be one of "
+            f"{', '.join(rules)}.",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

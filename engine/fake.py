@@ -22,6 +22,7 @@ from engine.api import (
     OptionInfo,
     ProposerInfo,
     Watcher,
+    check_offered,
 )
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
 from engine.events import (
@@ -159,6 +160,7 @@ class FakeEngine:
         if loaded is None:
             self._turns.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+        check_offered(request, loaded.capabilities)
         _check(request.speculation, loaded.capabilities)
         prompt = _prompt(request)
         if len(prompt) + 1 > loaded.context:

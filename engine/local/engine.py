@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from engine.api import Generation, Loaded, LoadRequest, Watcher
+from engine.api import Generation, Loaded, LoadRequest, Watcher, check_offered
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event
 from engine.kernels.native import library as native
@@ -85,6 +85,7 @@ class LocalEngine:
         if pair is None:
             self._turns.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
+        check_offered(request, pair.loaded.capabilities)
         asked = _Prepared(pair, pair.session.prepare(request))
         return self._turns.generate(
             request, lambda generation, publish: self._answer(asked, generation, publish)

@@ -232,6 +232,41 @@ def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("field", "sampling", "rule"),
+    [
+        ("top_p", Sampling(temperature=0.7, top_p=0.5), AcceptanceRule.AUTO),
+        ("seed", Sampling(seed=0), AcceptanceRule.AUTO),
+        ("acceptance", Sampling(temperature=0.7), AcceptanceRule.BLOCK),
+        (None, Sampling(temperature=0.7), AcceptanceRule.AUTO),
+        (None, Sampling(), AcceptanceRule.GREEDY),
+    ],
+)
+def test_sampling_and_rules_that_are_not_offered_are_refused(
+    unloaded: Engine,
+    pair: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    field: str | None,
+    sampling: Sampling,
+    rule: AcceptanceRule,
+) -> None:
+    less = replace(
+        CAPABILITIES, rules=(AcceptanceRule.GREEDY,), sampling=frozenset({"temperature"})
+    )
+    if isinstance(unloaded, FakeEngine):
+        unloaded.capabilities = less
+    else:
+        monkeypatch.setattr("engine.local.pair.capabilities", lambda _: less)
+    unloaded.load(request_for(*pair))
+    request = replace(asked(tokens=2), sampling=sampling, speculation=Speculation(acceptance=rule))
+    if field is None:
+        assert finish(unloaded.generate(request))
+        return
+    with pytest.raises(InvalidRequest, match=f"^{field} is ") as caught:
+        unloaded.generate(request)
+    assert caught.value.field == field
+
+
 def test_a_prompt_that_is_too_long_is_refused_at_once(engine: Engine) -> None:
     assert engine.loaded is not None
     tokens = (1,) * engine.loaded.context

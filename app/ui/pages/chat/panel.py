@@ -16,7 +16,7 @@ from app.ui.offered import options_of, proposer_update
 from app.ui.settings import Settings, typed, whole
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
-from engine.request import MAX_DEPTH, AcceptanceRule, Control
+from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
 
 Component = gr.components.Component
 Offered = Callable[[], Capabilities | None]
@@ -34,6 +34,7 @@ SAMPLING = (
     "frequency_penalty",
     "seed",
 )
+_NEUTRAL = Sampling()
 
 
 _drawings = count(1)
@@ -97,6 +98,10 @@ class Panel:
                 updates["acceptance"]["value"] = str(AcceptanceRule.AUTO)
             for name in SAMPLING:
                 updates[name]["interactive"] = name in capabilities.sampling
+                neutral = getattr(_NEUTRAL, name)
+                if name not in capabilities.sampling and getattr(settings, name) != neutral:
+                    # The engine would refuse it, and nobody could change it.
+                    updates[name]["value"] = neutral
         return [gr.update(**update) for update in updates.values()]
 
 
@@ -207,7 +212,7 @@ def _draw_options(
         own = options_of(capabilities, chosen)
         if not own:
             return
-        values = json.loads(held).get(chosen, {})
+        values = typed(json.loads(held), capabilities).get(chosen, {})
         with gr.Group(elem_classes="ft-options"):
             for option in own:
                 control = _control(option, values.get(option.name, option.default))

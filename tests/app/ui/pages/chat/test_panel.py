@@ -42,13 +42,14 @@ def shown(capabilities: Capabilities | None, settings: Settings, *wanted: str) -
 
 
 def test_only_what_the_pair_offers_can_be_chosen() -> None:
-    kept = Settings(proposer="suffix", acceptance="rejection")
+    kept = Settings(proposer="suffix", acceptance="rejection", top_p=0.5)
     found = shown(ELSEWHERE, kept, "acceptance", "temperature")
     proposer, acceptance = found["proposer"], found["acceptance"]
     assert [name for _, name in proposer["choices"]] == ["none", "eagle"]
     assert (proposer["value"], proposer["interactive"]) == ("eagle", True)
     assert (acceptance["choices"], acceptance["value"]) == (["auto", "greedy"], "auto")
     assert found["temperature"]["interactive"] and found["temperature"]["value"] == 0.0
+    assert not found["top_p"]["interactive"] and found["top_p"]["value"] == 1.0
     assert not found["top_k"]["interactive"]
     assert "value" not in found["top_k"], "what is not wanted stays as it is"
 
