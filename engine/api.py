@@ -18,7 +18,7 @@ from engine.errors import InvalidRequest
 from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, OptionValue, Request, Sampling
+from engine.request import FIXED_DEPTH, AcceptanceRule, OptionValue, Request, Sampling
 
 __all__ = [
     "Capabilities",
@@ -56,12 +56,14 @@ class ProposerInfo:
     """A way to draft that this pair has, and its own options.
 
     ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
-    once, and measures, gives them, or it would be measured on its own answer.
+    once, and measures, gives them, or it would be measured on its own answer. ``depth``: what suits it
+    where the depth is fixed and nobody chose one.
     """
 
     name: str
     options: tuple[OptionInfo, ...] = ()
     forgetful: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
+    depth: int = FIXED_DEPTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,7 @@ CAPABILITIES = Capabilities(
                 OptionInfo("prompt_lookup_max", int, 5, ""),
                 OptionInfo("remember", bool, False, ""),
             ),
+            depth=7,
         ),
     ),
     preferred="draft",

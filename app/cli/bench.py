@@ -33,6 +33,7 @@ from engine.request import (
 )
 
 if TYPE_CHECKING:
+    from engine.api import Capabilities
     from engine.bench.compare import Row
     from engine.bench.kernels import Step, Timing
     from engine.bench.lossless import Divergence
@@ -43,8 +44,6 @@ cli = typer.Typer(
 )
 cli.command()(sweep)
 cli.command()(overhead)
-DEFAULT_DEPTH = {"draft": 4, "ngram": 7, "suffix": 15, "hybrid": 15}
-"""N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 
 
 @cli.command()
@@ -52,7 +51,7 @@ def compare(
     pair: options.PairOption = main.DEFAULT_PAIR,
     proposer: Annotated[
         list[str] | None,
-        typer.Option(help="draft, ngram, suffix, hybrid; repeatable. Default: all."),
+        typer.Option(help="A proposer that the pair has; repeatable. Default: all."),
     ] = None,
     depth: Annotated[
         list[int] | None,
@@ -111,7 +110,7 @@ def compare(
                 bench.Setting(name, value, control)
                 for name in names
                 for control in controls
-                for value in depth or (_depth(name, control),)
+                for value in depth or (_depth(loaded.capabilities, name, control),)
             ),
             sampling=sampling,
             acceptance=rule,
@@ -233,8 +232,12 @@ def lossless(
         raise typer.Exit(1)
 
 
-def _depth(proposer: str, control: Control) -> int:
-    return MAX_DEPTH if control is Control.AUTO else DEFAULT_DEPTH.get(proposer, FIXED_DEPTH)
+def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
+    """The depth where none is given; a proposer that is not there is refused by the engine, in words."""
+    if control is Control.AUTO:
+        return MAX_DEPTH
+    offered = capabilities.proposer(proposer)
+    return FIXED_DEPTH if offered is None else offered.depth
 
 
 def _print_rows(rows: Sequence[Row], cost: dict[int, float]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.drafting.heads import kinds
 from engine.errors import InvalidRequest
-from engine.request import OptionValue
+from engine.request import FIXED_DEPTH, MAX_DEPTH, OptionValue
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.decoding.proposer import Proposer
@@ -37,6 +37,8 @@ _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
     "hybrid": {"max_cached_requests": 0},
     "best": {"max_cached_requests": 0},
 }
+_SUGGESTED_DEPTH = {"ngram": 7, "suffix": MAX_DEPTH, "hybrid": MAX_DEPTH}
+"""N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 
 
 def names() -> tuple[str, ...]:
@@ -66,6 +68,11 @@ def forgetful_options(name: str) -> dict[str, OptionValue]:
     measured on its own answer.
     """
     return dict(_FORGETFUL.get(name, {}))
+
+
+def suggested_depth(name: str) -> int:
+    """What suits a proposer where the depth is fixed and nobody chose one."""
+    return _SUGGESTED_DEPTH.get(name, FIXED_DEPTH)
 
 
 def options_of(name: str) -> type[Any]:
