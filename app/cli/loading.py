@@ -83,7 +83,8 @@ def compile_first(request: LoadRequest, status: Status) -> None:
 
     if not request.native or build.built() is not None:
         return
-    if devices.choose(request.device).device.type == "cpu":
+    place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
+    if place.device.type == "cpu":
         status.say("Compiling the decoder for this processor, once; some ten seconds ...")
         try:
             build.build()

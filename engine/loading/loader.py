@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,19 @@ SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
 
 
+class Backend(StrEnum):
+    """What runs a model's step: a package of ``engine.backends``."""
+
+    TORCH = "torch"
+    NATIVE = "native"
+    CUDA = "cuda"
+    TRANSFORMERS = "transformers"
+
+
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """How one model is loaded; whoever loads it decides nothing any more.
+    """How one model is loaded; whoever loads it decides nothing any more, but for one measurement:
+    where a trial finds rows of the native step dependent on each other, torch takes its place.
 
     ``dtype`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is computed in
     between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in, or fp8.
@@ -58,6 +69,7 @@ class ModelPlan:
 
     checkpoint: Checkpoint
     place: Place
+    backend: Backend
     dtype: str
     compute: str
     kv_cache_dtype: str
@@ -83,6 +95,7 @@ def plan_model(
     return ModelPlan(
         checkpoint=checkpoint,
         place=place,
+        backend=choose_backend(checkpoint, kind, place),
         dtype=kind,
         compute=compute_dtype(checkpoint, kind, place),
         kv_cache_dtype=check_kv_cache(checkpoint, kind, kv_cache_dtype, place),
@@ -95,9 +108,9 @@ def load_planned(plan: ModelPlan) -> Model:
     folder = plan.checkpoint.folder
     try:
         with device_errors(plan.place.device):
-            if plan.checkpoint.architecture in FAMILIES:
-                return _load_own(plan)
-            return _load_adapter(plan)
+            if plan.backend is Backend.TRANSFORMERS:
+                return _load_adapter(plan)
+            return _load_own(plan)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
@@ -148,6 +161,18 @@ def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place) -> str:
     if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
         return "nf4"
     return _unquantised(checkpoint, place)
+
+
+def choose_backend(checkpoint: Checkpoint, kind: str, place: Place) -> Backend:
+    """What runs the model, its weights in ``kind``: the quickest that can, of what is built by now."""
+    if checkpoint.architecture not in FAMILIES:
+        return Backend.TRANSFORMERS
+    architecture = _architecture(checkpoint)
+    if architecture is None:
+        return Backend.TORCH  # nothing will: loading it says what is wrong
+    if place.kernels and cuda.why_not(architecture, kind) is None:
+        return Backend.CUDA
+    return Backend.NATIVE if _compiled(checkpoint, kind, place) else Backend.TORCH
 
 
 def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
@@ -332,36 +357,63 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
 
 
 def _load_own(plan: ModelPlan) -> Model:
-    checkpoint, dtype, place = plan.checkpoint, plan.dtype, plan.place
-    device = place.device
-    info = _info(plan, plan.context)
-    architecture = FAMILIES[checkpoint.architecture](checkpoint, info.context)
+    checkpoint = plan.checkpoint
+    architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
-    number = DTYPES[plan.compute]
-    if place.kernels and cuda.why_not(architecture, dtype) is None:
-        tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
-        kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-        return CudaDecoder(architecture, names, tensors, info, dtype, kept)
-    library = _library(place)
-    if library is not None and native_step.why_not(architecture, dtype, library) is None:
-        # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-        stored = keeps_stored(architecture, dtype)
-        tensors = Tensors(checkpoint, torch.float32, device, as_stored=stored)
-        model = NativeDecoder(architecture, names, tensors, info, library, dtype, number)
-        if is_row_independent(model):
+    if plan.backend is Backend.CUDA:
+        return _load_cuda(plan, architecture, names)
+    if plan.backend is Backend.NATIVE:
+        model = _load_native(plan, architecture, names)
+        if model is not None:
             return model
-        log.warning(
-            "The compiled step gives a token other bits when others stand beside it. It is not used."
-        )
-    reason = interpreted.SUPPORT.why_not(architecture, dtype)
+    return _load_torch(plan, architecture, names)
+
+
+def _load_cuda(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+    info = _info(plan, plan.context)
+    kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
+    return CudaDecoder(architecture, names, _tensors(plan), info, plan.dtype, kept)
+
+
+def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> Model | None:
+    """None, and a warning in the log, where the compiled step may not be used after all."""
+    library = native.ready()
+    if library is None:
+        log.warning("The compiled step was there when this load was planned. It is gone.")
+        return None
+    # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
+    stored = keeps_stored(architecture, plan.dtype)
+    tensors = Tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
+    info, cached = _info(plan, plan.context), DTYPES[plan.compute]
+    model = NativeDecoder(architecture, names, tensors, info, library, plan.dtype, cached)
+    if is_row_independent(model):
+        return model
+    log.warning(
+        "The compiled step gives a token other bits when others stand beside it. It is not used."
+    )
+    return None
+
+
+def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+    reason = interpreted.SUPPORT.why_not(architecture, plan.dtype)
     if reason is not None:
         raise ModelError(
-            f"{checkpoint.folder} cannot run here. {reason} Left out, it would change what the model "
-            "says. Use a model without it."
+            f"{plan.checkpoint.folder} cannot run here. {reason} Left out, it would change what the "
+            "model says. Use a model without it."
         )
-    tensors = Tensors(checkpoint, number, device, as_stored=dtype in QUANTISED)
-    return Decoder(architecture, names, tensors, info, kernels_for(dtype, number))
+    kernels = kernels_for(plan.dtype, DTYPES[plan.compute])
+    return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
+
+
+def _tensors(plan: ModelPlan) -> Tensors:
+    """The weights in what is computed in; as they are stored where they are quantised here."""
+    return Tensors(
+        plan.checkpoint,
+        DTYPES[plan.compute],
+        plan.place.device,
+        as_stored=plan.dtype in QUANTISED,
+    )
 
 
 def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:

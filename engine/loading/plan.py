@@ -37,12 +37,12 @@ class LoadPlan:
     the ``kv_cache_dtype`` that was asked for: caches of drafts and heads are not narrowed, for it costs
     them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
     heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
-    people.
+    people. ``threads`` that compute; None is one for each physical core.
     """
 
-    request: LoadRequest
     files: PairFiles
     place: Place
+    threads: int | None
     target: ModelPlan
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
@@ -125,9 +125,9 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
         longer = min(wanted, sizes.fit(kind, FP8, wanted, free).context)
         notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
     return LoadPlan(
-        request=request,
         files=files,
         place=place,
+        threads=request.threads,
         target=replace(planned, context=context),
         draft=None
         if draft is None

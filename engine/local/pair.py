@@ -12,12 +12,12 @@ from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting.resources import Resources
 from engine.kernels.native import library as native
-from engine.loading.loader import load_planned
+from engine.loading.loader import Backend, load_planned
 from engine.loading.plan import LoadPlan
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.machine import threads
-from engine.models.base import CompiledModel, InterpretedModel, Model
+from engine.models.base import CompiledModel, Model
 from engine.models.checkpoints.checkpoint import fingerprint
 
 
@@ -31,19 +31,20 @@ class LoadedPair:
 
     @property
     def waits_for_native(self) -> bool:
-        """Whether the target would run in the compiled step if that were built."""
-        model, place = self.session.target.model, self.plan.place
-        interpreted = isinstance(model, InterpretedModel) and model.compilable
-        return place.native and interpreted and self.plan.target.dtype in native.KINDS
+        """Whether the target was planned before the compiled step was built, and might run in it."""
+        plan = self.plan
+        allowed = plan.place.native and plan.place.device.type == "cpu"
+        might = plan.target.backend is Backend.TORCH and plan.target.dtype in native.KINDS
+        return allowed and might and plan.products.library is None
 
 
 def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> LoadedPair:
-    """Loads what is planned. ``request`` is what was asked for.
+    """Loads what is planned. ``request`` is what was asked for, and told.
 
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
     DeviceLost, and what ``ran_out`` knows where memory runs out.
     """
-    threads.use(plan.request.threads)  # each thread has its own setting, so it is made in this one
+    threads.use(plan.threads)  # each thread has its own setting, so it is made in this one
     codec = TextCodec(plan.files.target)
     model = load_planned(plan.target)
     draft = None if plan.draft is None else load_planned(plan.draft)

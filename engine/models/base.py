@@ -128,15 +128,6 @@ class TreeModel(Model, Protocol):
 
 
 @runtime_checkable
-class InterpretedModel(Model, Protocol):
-    """A model that is run operation by operation."""
-
-    @property
-    def compilable(self) -> bool:
-        """Whether the compiled step may take its place, once that is built."""
-
-
-@runtime_checkable
 class CompiledModel(Model, Protocol):
     """A model whose step is compiled, so that what is compiled for a head may use its matrices."""
 

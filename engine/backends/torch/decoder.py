@@ -106,11 +106,6 @@ class Decoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    @property
-    def compilable(self) -> bool:
-        """See ``InterpretedModel``."""
-        return self.device.type == "cpu"
-
     def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
         """See ``TappableModel``."""
         features = Features(

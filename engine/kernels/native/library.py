@@ -278,17 +278,20 @@ def ready() -> Library | None:
 
 
 def build_behind(done: Callable[[], None]) -> None:
-    """Builds the library on a thread of its own, unless it is there; calls ``done`` if it then is."""
-    if build.built() is None:
-        threading.Thread(target=_build, args=(done,), name="build", daemon=True).start()
+    """Builds the library on a thread of its own, unless it is there; calls ``done`` if it then is.
+
+    It may be there already, built by somebody else since the caller looked.
+    """
+    threading.Thread(target=_build, args=(done,), name="build", daemon=True).start()
 
 
 def _build(done: Callable[[], None]) -> None:
     try:
-        build.build()
+        path = build.build()
     except build.BuildError as error:
         log.info("%s", error)
-    else:
+        return
+    if load(path) is not None:
         done()
 
 

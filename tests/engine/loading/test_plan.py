@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog, ModelSpec, Pairing
 from engine.loading.files import fetch_pair
+from engine.loading.loader import Backend, load_planned, plan_model
 from engine.loading.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
+from engine.machine.devices import Place
+from engine.models.checkpoints.checkpoint import inspect
+from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
+from tests.support.places import PIP
 
 SMALL = LoadRequest(target="small")
 
@@ -57,11 +68,47 @@ def test_a_shorter_context_may_be_asked_for(pair: tuple[Path, Path]) -> None:
 def test_what_may_be_used_goes_with_the_plan(
     pair: tuple[Path, Path], pair_heads: tuple[Path, ...]
 ) -> None:
-    request = request_for(*pair, pair_heads, device="cpu", native=False, cuda_graphs=False)
-    plan = planned(request)
-    assert plan.request == request
+    plan = planned(
+        request_for(*pair, pair_heads, device="cpu", native=False, cuda_graphs=False, threads=1)
+    )
+    assert plan.threads == 1
     for place in (plan.place, plan.target.place, plan.draft and plan.draft.place):
         assert place and place.device.type == "cpu"
         assert not place.native and not place.cuda_graphs
     assert plan.products.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
+
+
+@pytest.mark.parametrize("then", [True, False], ids=["built meanwhile", "gone meanwhile"])
+def test_a_build_between_plan_and_load_changes_no_backend(
+    library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, then: bool
+) -> None:
+    """Loading once looked again, and a target that was planned for torch had a compiled draft."""
+    monkeypatch.setattr(native, "ready", lambda: None if then else library)
+    plan = plan_model(inspect(PIP / "draft"), Place(torch.device("cpu")), "fp32")
+    assert plan.backend is (Backend.TORCH if then else Backend.NATIVE)
+    monkeypatch.setattr(native, "ready", lambda: library if then else None)
+    assert isinstance(load_planned(plan), Decoder)
+    assert ("It is gone" in caplog.text) != then
+
+
+def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "ready", lambda: library)
+    cpu, gpu = Place(torch.device("cpu")), Place(torch.device("cuda"), kernels=True)
+
+    def backend(place: Place, dtype: str, folder: Path = PIP / "draft") -> Backend:
+        return plan_model(inspect(folder), place, dtype).backend
+
+    assert backend(cpu, "fp32") is Backend.NATIVE
+    assert backend(replace(cpu, native=False), "fp32") is Backend.TORCH
+    assert backend(gpu, "bf16") is Backend.CUDA
+    assert backend(gpu, "fp32") is Backend.TORCH
+    write_random(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps({**json.loads(file.read_text()), "architectures": ["GPT2LMHeadModel"]})
+    )
+    assert backend(cpu, "fp32", tmp_path) is Backend.TRANSFORMERS
+    assert backend(gpu, "bf16", tmp_path) is Backend.TRANSFORMERS

@@ -11,7 +11,9 @@ import pytest
 from engine.events import Finished
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
+from engine.loading.loader import ModelPlan, load_planned
 from engine.local.engine import LocalEngine
+from engine.models.base import Model
 from engine.request import Request, Speculation
 from tests.support.heads import fit_medusa
 from tests.support.loading import request_for
@@ -117,3 +119,20 @@ def test_a_service_that_was_closed_meanwhile_is_left_alone(
 ) -> None:
     engine.close()
     machine.finish(library)
+
+
+def test_a_build_that_ends_while_a_pair_loads_is_used_soon_after(
+    engine: LocalEngine, machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it runs as it was planned, and is exchanged as a whole."""
+
+    def load(plan: ModelPlan) -> Model:
+        machine.library = library
+        return load_planned(plan)
+
+    machine.waiting.clear()
+    monkeypatch.setattr("engine.local.pair.load_planned", load)
+    engine.load(request_for(PIP / "target", PIP / "draft", quantization="fp32"))
+    assert not compiled(engine) and len(machine.waiting) == 1
+    machine.finish(library)
+    assert compiled(engine)

@@ -9,7 +9,8 @@ import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import Decoder
-from engine.loading.loader import load_model
+from engine.loading.loader import load_model, plan_model
+from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.families import FAMILIES
@@ -59,7 +60,8 @@ def load_reference(folder: Path, context: int = CONTEXT) -> Decoder:
 def load_info(folder: Path, context: int) -> Any:
     from engine.loading.loader import _info
 
-    return _info(inspect(folder), "fp32", torch.device("cpu"), context)
+    plan = plan_model(inspect(folder), Place(torch.device("cpu")), "fp32", context=context)
+    return _info(plan, plan.context)
 
 
 def tokens(count: int, seed: int = 3) -> list[int]:
