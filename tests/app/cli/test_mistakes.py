@@ -23,7 +23,10 @@ from tests.support.checkpoints import VOCABULARY
         (["--temperature", -1], "temperature is -1.0; it must be 0"),
         (["--temperature", "nan"], "temperature must be a finite number"),
         (["--top-p", 0], "top_p is 0.0"),
-        (["--acceptance", "lucky"], "acceptance is 'lucky'; it must be one of auto, greedy, coupled"),
+        (
+            ["--acceptance", "lucky"],
+            "acceptance is 'lucky'; it must be one of auto, greedy, coupled",
+        ),
         (["--proposer", "oracle"], "choose one of none, draft, ngram"),
         (["--quantization", "int1"], "must be one of auto, fp32, bf16, int8, nf4"),
         (["--kv-cache-dtype", "fp4"], "kv_cache_dtype is 'fp4'; it must be one of auto, fp8"),
