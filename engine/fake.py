@@ -122,7 +122,7 @@ class FakeEngine:
         self.load_error: Exception | None = None
         self.downloads: Sequence[Progress] = ()
         self.loaded: Loaded | None = None
-        self._catalog = catalog
+        self.catalog = catalog
         self._turns = Turns("fake engine")
         if loads is not None:
             self.load(loads)
@@ -134,7 +134,7 @@ class FakeEngine:
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Looks the pair up and says that it is loaded; see ``Engine.load``."""
-        pairing = self._catalog().resolve(request, hub.locate)
+        pairing = self.catalog().resolve(request, hub.locate)
         if watcher is not None:
             self._download(watcher)
 

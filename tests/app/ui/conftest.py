@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.fake import FakeEngine
+
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 # What Gradio's own client says of its stream when a page is reloaded during a reply.
@@ -68,7 +70,7 @@ def browser() -> Iterator[object]:
 
 
 @contextmanager
-def serving(data_dir: Path, engine: object) -> Iterator[App]:
+def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
     """The pages over ``engine``, on a free port."""
     import uvicorn
     from fastapi import FastAPI
@@ -80,6 +82,7 @@ def serving(data_dir: Path, engine: object) -> Iterator[App]:
     from engine.loading.catalog import open_catalog
 
     runtime = Runtime(engine, open_catalog(catalog_file()), data_dir)
+    engine.catalog = lambda: runtime.catalog  # one catalog, which may grow
     switch = ApiSwitch()
 
     async def mounted() -> FastAPI:

@@ -172,7 +172,7 @@ def test_what_does_not_fit_on_the_gpu_is_left_out(
     bench.real, bench.models, bench.kinds = True, shapes.REAL, ["bf16", "nf4"]
     bench.report.bandwidth = 4e12
     monkeypatch.setattr(bench, "_bandwidth", lambda: None)
-    monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda: 24_000_000_000)
+    monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda _: 24_000_000_000)
     reasons = {one.part: one.reason for one in bench().left_out}
     assert done == ["Llama-3.2-1B bf16", "Llama-3.2-1B nf4", "Llama-3.1-8B nf4",
                     "Qwen3-8B nf4", "Qwen3-32B nf4"]  # fmt: skip
