@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine.backends.cuda import decoder as cuda
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.native import decoder as native_step
 from engine.backends.native.decoder import NativeDecoder, is_row_independent, keeps_stored
 from engine.backends.torch import decoder as interpreted
 from engine.backends.torch.decoder import Decoder
-from engine.errors import InvalidRequest, ModelError
-from engine.kernels.cpu import int8
+from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
-from engine.kernels.formats import QUANTISED, UNQUANTISED
+from engine.kernels.formats import QUANTISED
 from engine.kernels.native import library as native
-from engine.kernels.native.library import Library
+from engine.loading.choices import (
+    Backend,
+    check_kv_cache,
+    choose_backend,
+    choose_dtype,
+    compute_dtype,
+)
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
@@ -31,8 +33,6 @@ from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import (
     AUTO,
     FP8,
-    KV_CACHE_DTYPES,
-    QUANTIZATIONS,
     Checkpoint,
     inspect,
 )
@@ -44,17 +44,6 @@ log = logging.getLogger(__name__)
 
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""
-SMALL = 100_000_000
-"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
-
-
-class Backend(StrEnum):
-    """What runs a model's step: a package of ``engine.backends``."""
-
-    TORCH = "torch"
-    NATIVE = "native"
-    CUDA = "cuda"
-    TRANSFORMERS = "transformers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,205 +128,6 @@ def load_model(
     return load_planned(
         plan_model(checkpoint, place, dtype, context=context, kv_cache_dtype=kv_cache_dtype)
     )
-
-
-def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place) -> str:
-    """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
-
-    Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
-    """
-    if dtype not in QUANTIZATIONS:
-        raise InvalidRequest(
-            "quantization",
-            f"quantization is {dtype!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
-        )
-    if dtype in QUANTISED:
-        reason = why_not_quantised(checkpoint, place)
-        if reason is not None:
-            raise InvalidRequest("quantization", f"quantization is {dtype!r}, but {reason}")
-        return dtype
-    if dtype in UNQUANTISED:
-        return dtype
-    if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
-        return "nf4"
-    return _unquantised(checkpoint, place)
-
-
-def choose_backend(checkpoint: Checkpoint, kind: str, place: Place) -> Backend:
-    """What runs the model, its weights in ``kind``: the quickest that can, of what is built by now."""
-    if checkpoint.architecture not in FAMILIES:
-        return Backend.TRANSFORMERS
-    architecture = _architecture(checkpoint)
-    if architecture is None:
-        return Backend.TORCH  # nothing will: loading it says what is wrong
-    if place.kernels and cuda.why_not(architecture, kind) is None:
-        return Backend.CUDA
-    return Backend.NATIVE if _compiled(checkpoint, kind, place) else Backend.TORCH
-
-
-def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
-    """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in UNQUANTISED else _interpreted(checkpoint, place)
-
-
-def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
-    """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
-
-    Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
-    takes time. It only proposes, so that nobody needs to be told.
-    """
-    if kind != "int8" and _compiled(checkpoint, "int8", place):
-        return "int8"
-    if kind == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
-        return "int8"
-    if kind in QUANTISED and why_not_quantised(checkpoint, place) is not None:
-        return _unquantised(checkpoint, place)
-    return kind
-
-
-def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
-    """What this machine makes of ``kind``, where that is worth telling people."""
-    if place.device.type == "cuda":
-        return _gpu_note(kind, checkpoint, place)
-    if kind == "nf4" and not _compiled(checkpoint, kind, place):
-        return (
-            "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
-            "as they are used. int8 is faster."
-        )
-    if kind != "int8":
-        return None
-    levels = int8.exact_levels(checkpoint.hidden)
-    if levels is None:
-        return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
-    if levels < int8.ACTIVATION_LEVELS[0]:
-        return (
-            "This processor lacks VNNI, so activations have 7 bits in place of 8: sums stay exact, "
-            "rounding is coarser."
-        )
-    return None
-
-
-def _gpu_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
-    """Why a GPU that runs the kernels does not run this model through them."""
-    if not place.kernels or checkpoint.architecture not in FAMILIES:
-        return None
-    reason = _why_no_kernels(checkpoint, kind)
-    return (
-        reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
-    )
-
-
-def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
-    """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
-    if checkpoint.architecture not in FAMILIES:
-        return (
-            f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
-            "here. Choose bf16 or fp32."
-        )
-    if place.device.type == "cpu":
-        return None
-    remedy = "Choose bf16 or fp32, or the device cpu."
-    if not place.kernels:
-        return f"the kernels for it do not run on this GPU. {remedy}"
-    reason = _why_no_kernels(checkpoint, QUANTISED[0])
-    return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
-
-
-def check_kv_cache(checkpoint: Checkpoint, kind: str, wanted: str, place: Place) -> str:
-    """``wanted`` if the model, in ``kind``, can have its KV cache so. Raises InvalidRequest."""
-    if wanted not in KV_CACHE_DTYPES:
-        raise InvalidRequest(
-            "kv_cache_dtype",
-            f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
-        )
-    reason = why_no_fp8_cache(checkpoint, kind, place) if wanted == FP8 else None
-    if reason is not None:
-        raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
-    return wanted
-
-
-def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place) -> str | None:
-    """Why the model, in ``kind``, cannot keep its KV cache in fp8 here; None where it can."""
-    remedy = "Choose auto, which keeps it as the model computes."
-    if not place.kernels:
-        where = (
-            "models run on the CPU" if place.device.type == "cpu" else "they do not run on this GPU"
-        )
-        return f"only the kernels for CUDA read such a cache, and here {where}. {remedy}"
-    if checkpoint.architecture not in FAMILIES:
-        return (
-            f"{checkpoint.architecture} runs through transformers, whose cache is not narrowed here. "
-            f"{remedy}"
-        )
-    if not place.fp8:
-        return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
-    if kind == "fp32":
-        return (
-            f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
-        )
-    reason = _why_no_kernels(checkpoint, kind)
-    return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
-
-
-def packs(checkpoint: Checkpoint, place: Place) -> bool:
-    """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
-    return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
-
-
-def quantisations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
-    """What this model can be shrunk to on this machine, from wide to narrow."""
-    return ("bf16", *QUANTISED) if why_not_quantised(checkpoint, place) is None else ("bf16",)
-
-
-def _unquantised(checkpoint: Checkpoint, place: Place) -> str:
-    """The faster of fp32 and bf16 here."""
-    return "bf16" if _compiled_in_bf16(checkpoint, place) else _interpreted(checkpoint, place)
-
-
-def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
-    """The faster of fp32 and bf16 where no step is compiled for the processor."""
-    if place.device.type == "cuda":
-        return "bf16" if place.bf16 else "fp32"
-    quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return "bf16" if quick else "fp32"
-
-
-def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
-    """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
-    stored = {kind for _, _, kind in checkpoint.tensors.values()}
-    library = _library(place)
-    pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
-    return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
-
-
-def _compiled(checkpoint: Checkpoint, kind: str, place: Place) -> bool:
-    """Whether the compiled step would run the model in ``kind``."""
-    library = _library(place)
-    architecture = None if library is None else _architecture(checkpoint)
-    if library is None or architecture is None:
-        return False
-    return native_step.why_not(architecture, kind, library) is None
-
-
-def _library(place: Place) -> Library | None:
-    """The compiled step, where it is built and may be used."""
-    return native.ready() if place.native and place.device.type == "cpu" else None
-
-
-def _why_no_kernels(checkpoint: Checkpoint, kind: str) -> str | None:
-    """Why Triton's kernels cannot run one of the families' models in ``kind``; None where they can."""
-    architecture = _architecture(checkpoint)
-    return None if architecture is None else cuda.why_not(architecture, kind)
-
-
-def _architecture(checkpoint: Checkpoint) -> Architecture | None:
-    """None where no family has it, or its settings are no use."""
-    if checkpoint.architecture not in FAMILIES:
-        return None
-    try:
-        return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
-    except (ModelError, AttributeError, KeyError, TypeError, ValueError):
-        return None  # loading it will say what is wrong
 
 
 def _info(plan: ModelPlan, context: int) -> ModelInfo:

@@ -12,15 +12,9 @@ from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.loading import fit as memory
 from engine.loading.catalog import ModelSpec
+from engine.loading.choices import draft_dtype, quantisation_note, quantisations, why_no_fp8_cache
 from engine.loading.files import PairFiles
-from engine.loading.loader import (
-    ModelPlan,
-    draft_dtype,
-    plan_model,
-    quantisation_note,
-    quantisations,
-    why_no_fp8_cache,
-)
+from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.pairing import Compatibility, caution, fit, vocabularies
 from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes

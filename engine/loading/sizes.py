@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.loading import fit as memory
-from engine.loading.loader import compute_dtype, draft_dtype, packs, quantisations
+from engine.loading.choices import compute_dtype, draft_dtype, packs, quantisations
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.hidden_states import joined

@@ -12,7 +12,8 @@ from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting.resources import Resources
 from engine.kernels.native import library as native
-from engine.loading.loader import Backend, load_planned
+from engine.loading.choices import Backend
+from engine.loading.loader import load_planned
 from engine.loading.plan import LoadPlan
 from engine.local.capabilities import capabilities
 from engine.local.session import Session

@@ -12,7 +12,7 @@ import torch
 from engine.bench.prompts import Prompt
 from engine.decoding.text import TextCodec
 from engine.errors import InvalidRequest
-from engine.loading.loader import choose_dtype
+from engine.loading.choices import choose_dtype
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import AUTO, inspect
 from engine.request import Message, Request

@@ -19,7 +19,8 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted
-from engine.loading.loader import draft_dtype, load_planned, plan_model
+from engine.loading.choices import draft_dtype
+from engine.loading.loader import load_planned, plan_model
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
 from engine.machine import devices

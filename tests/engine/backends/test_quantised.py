@@ -15,8 +15,9 @@ from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import QUANTISED
 from engine.kernels.native import library as native
+from engine.loading.choices import choose_dtype, quantisation_note
 from engine.loading.fit import ModelSize
-from engine.loading.loader import choose_dtype, load_model, quantisation_note
+from engine.loading.loader import load_model
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
@@ -225,7 +226,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from engine.kernels.native import library as native
-from engine.loading.loader import load_model
+from engine.loading.loader import (load_model)
 
 def peak():
     # ru_maxrss would begin with what the parent had.

@@ -12,16 +12,16 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
-from engine.loading.loader import (
+from engine.loading.choices import (
     check_kv_cache,
     choose_dtype,
     draft_dtype,
-    load_model,
     packs,
     quantisation_note,
     quantisations,
     why_no_fp8_cache,
 )
+from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.machine import devices
 from engine.machine.devices import Place

@@ -14,8 +14,9 @@ from engine.errors import InvalidRequest
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog, ModelSpec, Pairing
+from engine.loading.choices import Backend
 from engine.loading.files import fetch_pair
-from engine.loading.loader import Backend, load_planned, plan_model
+from engine.loading.loader import load_planned, plan_model
 from engine.loading.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.machine.devices import Place
