@@ -18,11 +18,10 @@ from engine.models.architecture import Architecture
 from engine.models.hidden_states import Backbone, Tap
 from engine.models.rotation import rotations
 from engine.noise import Draws
+from engine.request import MAX_ROWS
 
 R = TypeVar("R")
 
-_HEAD_ROWS = 16
-"""As many as a target's output head takes at once."""
 _FUNCTIONS = {**ACTIVATIONS, "sigmoid": torch.sigmoid}
 
 
@@ -87,7 +86,7 @@ class Eager(EagerArithmetic):
         return table[torch.tensor(wanted, device=table.device)].float()
 
     def target_logits(self, states: Tensor, count: Number) -> Tensor:
-        parts = [self._target.logits(part) for part in states[: count.value].split(_HEAD_ROWS)]
+        parts = [self._target.logits(part) for part in states[: count.value].split(MAX_ROWS)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
