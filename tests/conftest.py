@@ -20,6 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+pytest_plugins = ["tests.support.fixtures"]
+
 LONG = ("test_interpreted.py", "test_lossless.py")
 WORKERS = 4
 """More test processes than these would wait for each other's browsers."""

@@ -154,7 +154,7 @@ CONCRETE = {
 
 
 def asked_for(path: Path) -> Iterator[str]:
-    """Every imported class that a file asks for with isinstance, by its full name."""
+    """Every imported class or module that a file asks about, by isinstance or a case, in full."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     homes = {
         alias.asname or alias.name: f"{node.module}.{alias.name}"
@@ -164,9 +164,14 @@ def asked_for(path: Path) -> Iterator[str]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
-            for part in ast.walk(node.args[1]):
-                if isinstance(part, ast.Name) and part.id in homes:
-                    yield homes[part.id]
+            asked = node.args[1]
+        elif isinstance(node, ast.MatchClass):
+            asked = node.cls
+        else:
+            continue
+        for part in ast.walk(asked):
+            if isinstance(part, ast.Name) and part.id in homes:
+                yield homes[part.id]
 
 
 def test_nobody_above_asks_which_backend_or_proposer_it_has() -> None:
