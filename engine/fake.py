@@ -50,7 +50,8 @@ CAPABILITIES = Capabilities(
     proposers=(
         ProposerInfo("none"),
         ProposerInfo(
-            "draft", (OptionInfo("across", str, "auto", "", choices=("auto", "tli", "slem")),)
+            "draft",
+            (OptionInfo("cross_vocabulary", str, "auto", "", choices=("auto", "tli", "slem")),),
         ),
         ProposerInfo(
             "ngram",

@@ -26,6 +26,8 @@ from engine.request import (
 Options = dict[str, OptionValue]
 DRAFTING = ("proposer", "controller", "depth")
 """The settings that a sweep measures."""
+_RENAMED_OPTIONS: Mapping[tuple[str, str], str] = {("draft", "across"): "cross_vocabulary"}
+"""By proposer and the name that settings may have been kept by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,11 +171,14 @@ def _kept_options(value: Any) -> dict[str, Options]:
         raise InvalidRequest(
             "options", f"options is {value!r}; it must hold those of each proposer."
         )
-    return {
-        proposer: {name: one for name, one in own.items() if isinstance(one, OptionValue)}
-        for proposer, own in value.items()
-        if isinstance(own, dict)
-    }
+    made: dict[str, Options] = {}
+    for proposer, own in value.items():
+        if isinstance(own, dict):
+            usable = {name: one for name, one in own.items() if isinstance(one, OptionValue)}
+            made[proposer] = {
+                _RENAMED_OPTIONS.get((proposer, name), name): one for name, one in usable.items()
+            }
+    return made
 
 
 def _as(kind: type, value: Any) -> Any:

@@ -16,10 +16,17 @@ from typing import Any
 from engine.api import Engine
 from engine.bench.prompts import ALL, Prompt
 from engine.decoding.sampling import resolve_rule
-from engine.drafting import proposers
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
-from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
+from engine.request import (
+    AcceptanceRule,
+    Control,
+    Message,
+    OptionValue,
+    Request,
+    Sampling,
+    Speculation,
+)
 from engine.stats import Statistics, Tally
 
 PLAIN = "none"
@@ -113,7 +120,7 @@ def answer(engine: Engine, prompt: Prompt, setting: Setting, plan: Plan) -> Answ
             depth=setting.depth,
             controller=setting.controller,
             acceptance=plan.acceptance,
-            options=proposers.forgetful_options(setting.proposer),
+            options=forgetful_options(engine, setting.proposer),
         ),
         max_tokens=plan.max_tokens,
     )
@@ -131,6 +138,12 @@ def answer(engine: Engine, prompt: Prompt, setting: Setting, plan: Plan) -> Answ
         replies.append(finished.token_ids or ())
         total = total + statistics
     return Answer(tuple(replies), total)
+
+
+def forgetful_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
+    """See ``ProposerInfo.forgetful``; none for a proposer that is not offered."""
+    found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
+    return dict(found.forgetful) if found else {}
 
 
 def hear(engine: Engine, request: Request) -> tuple[Finished, Statistics]:

@@ -136,7 +136,7 @@ def steps(model: Model, rows: Sequence[int] = ROWS, repeats: int = 15) -> list[S
     """Whole steps of a loaded model; for ``LocalEngine.measure``."""
     times = step_times(model, rows, repeats=repeats)
     info = model.info
-    return [Step(info.name, info.dtype, count, 1e3 * time) for count, time in times.items()]
+    return [Step(info.name, info.quantization, count, 1e3 * time) for count, time in times.items()]
 
 
 def as_json(timings: Sequence[Timing], bandwidth: float, steps: Sequence[Step]) -> dict[str, Any]:

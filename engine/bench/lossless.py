@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from engine.api import Engine
 from engine.bench.compare import PLAIN
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Failed, Finished, Started
@@ -78,7 +79,7 @@ class Divergence:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _Answer:
     prompt: tuple[int, ...]
     tokens: tuple[int, ...]
     drafted: int
@@ -115,7 +116,8 @@ def run(
 ) -> tuple[list[Row], list[Divergence]]:
     """Compares on the loaded pair, asked ``count`` of ``prompts``; a row for each proposer and rule.
 
-    Raises ForetokenError.
+    ``engine`` is this machine's own: where words differ, its model is asked for both logits. Raises
+    ForetokenError.
     """
     loaded = engine.loaded
     assert loaded is not None
@@ -172,13 +174,13 @@ def _case(rng: random.Random, messages: Messages) -> Case:
 
 
 def _ask(
-    engine: LocalEngine,
+    engine: Engine,
     case: Case,
     proposer: str,
     rule: AcceptanceRule,
     sampling: Sampling,
     max_tokens: int,
-) -> _Reply:
+) -> _Answer:
     depth = None if proposer == PLAIN else case.depth
     request = Request(
         messages=case.messages,
@@ -198,11 +200,11 @@ def _ask(
                 raise ForetokenError(event.message)
             case Finished():
                 total = tally.statistics()
-                return _Reply(prompt, event.token_ids or (), total.drafted, total.accepted)
+                return _Answer(prompt, event.token_ids or (), total.drafted, total.accepted)
     raise AssertionError("a generation ends with Finished or Failed")
 
 
-def _counted(row: Row, reply: _Reply, plain: _Reply) -> Row:
+def _counted(row: Row, reply: _Answer, plain: _Answer) -> Row:
     return replace(
         row,
         prompts=row.prompts + 1,
@@ -218,8 +220,8 @@ def _divergence(
     case: Case,
     row: Row,
     sampling: Sampling,
-    plain: _Reply,
-    reply: _Reply,
+    plain: _Answer,
+    reply: _Answer,
 ) -> Divergence:
     pairs = zip(plain.tokens, reply.tokens, strict=False)
     shorter = min(len(plain.tokens), len(reply.tokens))

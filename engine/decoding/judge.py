@@ -1,4 +1,4 @@
-"""From the target's logits to a verdict: sampling and acceptance, joined for one request."""
+"""From the target's logits to an acceptance: sampling and acceptance, joined for one request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.request import AcceptanceRule
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict, with the target's probabilities of what was drafted and of its own token."""
+    """What is accepted, with the target's probabilities of what was drafted and of its own token."""
 
     acceptance: Acceptance
     p: tuple[float | None, ...]

@@ -43,7 +43,7 @@ class Sampler:
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
         self._library = native.ready() if native_step else None
-        self.reads = not rule.weighs_q and not (_penalises(sampling) or self._cuts)
+        self.reads = not rule.weighs_q and not (_penalises(sampling) or self._truncates)
         """Whether a token can be chosen from a model's logits as they are."""
 
     @property
@@ -69,7 +69,7 @@ class Sampler:
     def read(self, logits: Tensor, positions: Sequence[int], stream: Stream) -> Choices | None:
         """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
 
-        None where it takes more: penalties, cuts, a rule that weighs q, or no compiled step.
+        None where it takes more: penalties, truncation, a rule that weighs q, or no compiled step.
         """
         if self._library is None or not self.reads or not choices.reads(logits):
             return None
@@ -134,11 +134,11 @@ class Sampler:
         return ranking(p, self.seed, stream, position, count)
 
     @property
-    def _cuts(self) -> bool:
+    def _truncates(self) -> bool:
         """Whether tokens are drawn from a part of the distribution; the likeliest is in every part."""
         sampling = self.sampling
-        cuts = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
-        return bool(cuts) and self.rule is not AcceptanceRule.GREEDY
+        truncated = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
+        return bool(truncated) and self.rule is not AcceptanceRule.GREEDY
 
     def _keys(self, positions: Sequence[int], stream: Stream) -> tuple[int, ...]:
         return tuple(key(self.seed, stream, position) for position in positions)

@@ -35,7 +35,7 @@ _STEPS = 4
 """Tokens of its own that a draft writes for one of the target's, at most."""
 
 
-class Across(StrEnum):
+class CrossVocabulary(StrEnum):
     """How a draft with another vocabulary drafts.
 
     auto: by SLEM, which had more tokens accepted and took less time (docs/log); by TLI under
@@ -178,9 +178,9 @@ class SameVocabulary(_Draft):
 class OtherVocabulary(_Draft):
     """The draft has a tokenizer of its own."""
 
-    def __init__(self, model: Model, vocabularies: VocabularyMap, across: Across) -> None:
+    def __init__(self, model: Model, vocabularies: VocabularyMap, method: CrossVocabulary) -> None:
         super().__init__(model)
-        self.vocabularies, self.across = vocabularies, across
+        self.vocabularies, self.method = vocabularies, method
         self._own = dict(zip(vocabularies.target_ids, vocabularies.draft_ids, strict=True))
         self._ids = (
             torch.tensor(vocabularies.target_ids, device=model.info.device),
@@ -211,9 +211,9 @@ class OtherVocabulary(_Draft):
         return self.model.info.context - held if held else 0
 
     def writes_on(self, sampler: Sampler) -> bool:
-        if self.across is Across.AUTO:
+        if self.method is CrossVocabulary.AUTO:
             return not sampler.rule.weighs_q or self.vocabularies.shared.little
-        return self.across is Across.SLEM
+        return self.method is CrossVocabulary.SLEM
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float

@@ -36,70 +36,70 @@ class Backend(StrEnum):
     TRANSFORMERS = "transformers"
 
 
-def choose_dtype(checkpoint: Checkpoint, dtype: str, place: Place) -> str:
+def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
     """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
 
     Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
     """
-    if dtype not in QUANTIZATIONS:
+    if quantization not in QUANTIZATIONS:
         raise InvalidRequest(
             "quantization",
-            f"quantization is {dtype!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
+            f"quantization is {quantization!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
-    if dtype in QUANTISED:
+    if quantization in QUANTISED:
         reason = why_not_quantised(checkpoint, place)
         if reason is not None:
-            raise InvalidRequest("quantization", f"quantization is {dtype!r}, but {reason}")
-        return dtype
-    if dtype in UNQUANTISED:
-        return dtype
+            raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+        return quantization
+    if quantization in UNQUANTISED:
+        return quantization
     if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
         return "nf4"
     return _unquantised(checkpoint, place)
 
 
-def choose_backend(checkpoint: Checkpoint, kind: str, place: Place) -> Backend:
-    """What runs the model, its weights in ``kind``: the quickest that can, of what is built by now."""
+def choose_backend(checkpoint: Checkpoint, quantization: str, place: Place) -> Backend:
+    """What runs the model with this quantization: the quickest that can, of what is built by now."""
     if checkpoint.architecture not in FAMILIES:
         return Backend.TRANSFORMERS
     architecture = _architecture(checkpoint)
     if architecture is None:
         return Backend.TORCH  # nothing will: loading it says what is wrong
-    if place.kernels and cuda.why_not(architecture, kind) is None:
+    if place.kernels and cuda.why_not(architecture, quantization) is None:
         return Backend.CUDA
-    return Backend.NATIVE if _compiled(checkpoint, kind, place) else Backend.TORCH
+    return Backend.NATIVE if _compiled(checkpoint, quantization, place) else Backend.TORCH
 
 
-def compute_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
-    """What is computed in, and cached, between the products of ``kind``: fp32 or bf16."""
-    return kind if kind in UNQUANTISED else _interpreted(checkpoint, place)
+def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
+    """What is computed in, and cached, between the products of ``quantization``: fp32 or bf16."""
+    return quantization if quantization in UNQUANTISED else _interpreted(checkpoint, place)
 
 
-def draft_dtype(checkpoint: Checkpoint, kind: str, place: Place) -> str:
-    """What a target in ``kind`` has its draft in: the same, or unquantised where that cannot be.
+def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
+    """The draft's, beside a target in ``quantization``: the same, or unquantised where that cannot be.
 
     Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
-    takes time. It only proposes, so that nobody needs to be told.
+    takes time. It only proposes, so it needs no note.
     """
-    if kind != "int8" and _compiled(checkpoint, "int8", place):
+    if quantization != "int8" and _compiled(checkpoint, "int8", place):
         return "int8"
-    if kind == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
+    if quantization == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
         return "int8"
-    if kind in QUANTISED and why_not_quantised(checkpoint, place) is not None:
+    if quantization in QUANTISED and why_not_quantised(checkpoint, place) is not None:
         return _unquantised(checkpoint, place)
-    return kind
+    return quantization
 
 
-def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
-    """What this machine makes of ``kind``, where that is worth telling people."""
+def quantization_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
+    """What this machine makes of ``quantization``, where that is worth telling people."""
     if place.device.type == "cuda":
-        return _gpu_note(kind, checkpoint, place)
-    if kind == "nf4" and not _compiled(checkpoint, kind, place):
+        return _gpu_note(quantization, checkpoint, place)
+    if quantization == "nf4" and not _compiled(checkpoint, quantization, place):
         return (
             "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
             "as they are used. int8 is faster."
         )
-    if kind != "int8":
+    if quantization != "int8":
         return None
     levels = int8.exact_levels(checkpoint.hidden)
     if levels is None:
@@ -112,11 +112,11 @@ def quantisation_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | 
     return None
 
 
-def _gpu_note(kind: str, checkpoint: Checkpoint, place: Place) -> str | None:
+def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
     """Why a GPU that runs the kernels does not run this model through them."""
     if not place.kernels or checkpoint.architecture not in FAMILIES:
         return None
-    reason = _why_no_kernels(checkpoint, kind)
+    reason = _why_no_kernels(checkpoint, quantization)
     return (
         reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
     )
@@ -138,21 +138,21 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
-def check_kv_cache(checkpoint: Checkpoint, kind: str, wanted: str, place: Place) -> str:
-    """``wanted`` if the model, in ``kind``, can have its KV cache so. Raises InvalidRequest."""
+def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Place) -> str:
+    """``wanted`` if the model, in ``quantization``, can have its KV cache so. Raises InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
         raise InvalidRequest(
             "kv_cache_dtype",
             f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
         )
-    reason = why_no_fp8_cache(checkpoint, kind, place) if wanted == FP8 else None
+    reason = why_no_fp8_cache(checkpoint, quantization, place) if wanted == FP8 else None
     if reason is not None:
         raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
     return wanted
 
 
-def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place) -> str | None:
-    """Why the model, in ``kind``, cannot keep its KV cache in fp8 here; None where it can."""
+def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
+    """Why the model, in ``quantization``, cannot keep its KV cache in fp8 here; None where it can."""
     remedy = "Choose auto, which keeps it as the model computes."
     if not place.kernels:
         where = (
@@ -166,11 +166,11 @@ def why_no_fp8_cache(checkpoint: Checkpoint, kind: str, place: Place) -> str | N
         )
     if not place.fp8:
         return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
-    if kind == "fp32":
+    if quantization == "fp32":
         return (
             f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
         )
-    reason = _why_no_kernels(checkpoint, kind)
+    reason = _why_no_kernels(checkpoint, quantization)
     return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
 
 
@@ -179,7 +179,7 @@ def packs(checkpoint: Checkpoint, place: Place) -> bool:
     return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
-def quantisations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
+def quantizations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow."""
     return ("bf16", *QUANTISED) if why_not_quantised(checkpoint, place) is None else ("bf16",)
 
@@ -199,19 +199,19 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
 
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
     """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
-    stored = {kind for _, _, kind in checkpoint.tensors.values()}
+    stored = {dtype for _, _, dtype in checkpoint.tensors.values()}
     library = _library(place)
     pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
     return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
 
 
-def _compiled(checkpoint: Checkpoint, kind: str, place: Place) -> bool:
-    """Whether the compiled step would run the model in ``kind``."""
+def _compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
+    """Whether the compiled step would run the model in ``quantization``."""
     library = _library(place)
     architecture = None if library is None else _architecture(checkpoint)
     if library is None or architecture is None:
         return False
-    return native_step.why_not(architecture, kind, library) is None
+    return native_step.why_not(architecture, quantization, library) is None
 
 
 def _library(place: Place) -> Library | None:
@@ -219,10 +219,10 @@ def _library(place: Place) -> Library | None:
     return native.ready() if place.native and place.device.type == "cpu" else None
 
 
-def _why_no_kernels(checkpoint: Checkpoint, kind: str) -> str | None:
-    """Why Triton's kernels cannot run one of the families' models in ``kind``; None where they can."""
+def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
+    """Why Triton's kernels cannot run one of the families' models so held; None where they can."""
     architecture = _architecture(checkpoint)
-    return None if architecture is None else cuda.why_not(architecture, kind)
+    return None if architecture is None else cuda.why_not(architecture, quantization)
 
 
 def _architecture(checkpoint: Checkpoint) -> Architecture | None:

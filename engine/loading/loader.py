@@ -22,7 +22,7 @@ from engine.loading.choices import (
     Backend,
     check_kv_cache,
     choose_backend,
-    choose_dtype,
+    choose_quantization,
     compute_dtype,
 )
 from engine.machine import devices
@@ -51,15 +51,15 @@ class ModelPlan:
     """How one model is loaded; whoever loads it decides nothing any more, but for one measurement:
     where a trial finds rows of the native step dependent on each other, torch takes its place.
 
-    ``dtype`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is computed in
-    between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in, or fp8.
-    ``context``: tokens for which memory is taken.
+    ``quantization`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is
+    computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
+    or fp8. ``context``: tokens for which memory is taken.
     """
 
     checkpoint: Checkpoint
     place: Place
     backend: Backend
-    dtype: str
+    quantization: str
     compute: str
     kv_cache_dtype: str
     context: int
@@ -73,21 +73,21 @@ class ModelPlan:
 def plan_model(
     checkpoint: Checkpoint,
     place: Place,
-    dtype: str = AUTO,
+    quantization: str = AUTO,
     *,
     context: int | None = None,
     kv_cache_dtype: str = AUTO,
 ) -> ModelPlan:
-    """The plan for a model in ``place``. ``dtype``: auto, fp32, bf16, int8 or nf4; ``context`` bounds
-    the model's own. Raises InvalidRequest for what this model or place lacks."""
-    kind = choose_dtype(checkpoint, dtype, place)
+    """The plan for a model in ``place``. ``quantization``: auto, fp32, bf16, int8 or nf4; ``context``
+    bounds the model's own. Raises InvalidRequest for what this model or place lacks."""
+    quantization = choose_quantization(checkpoint, quantization, place)
     return ModelPlan(
         checkpoint=checkpoint,
         place=place,
-        backend=choose_backend(checkpoint, kind, place),
-        dtype=kind,
-        compute=compute_dtype(checkpoint, kind, place),
-        kv_cache_dtype=check_kv_cache(checkpoint, kind, kv_cache_dtype, place),
+        backend=choose_backend(checkpoint, quantization, place),
+        quantization=quantization,
+        compute=compute_dtype(checkpoint, quantization, place),
+        kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, place),
         context=min(checkpoint.context, context or checkpoint.context),
     )
 
@@ -115,7 +115,7 @@ def load_planned(plan: ModelPlan) -> Model:
 def load_model(
     folder: Path,
     *,
-    dtype: str = AUTO,
+    quantization: str = AUTO,
     context: int | None = None,
     device: str = AUTO,
     kv_cache_dtype: str = AUTO,
@@ -126,7 +126,7 @@ def load_model(
     place = devices.choose(device, native=native)
     checkpoint = inspect(folder)
     return load_planned(
-        plan_model(checkpoint, place, dtype, context=context, kv_cache_dtype=kv_cache_dtype)
+        plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
     )
 
 
@@ -138,7 +138,7 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
         vocabulary=checkpoint.vocabulary,
         context=context,
         parameters=checkpoint.parameters,
-        dtype=plan.dtype,
+        quantization=plan.quantization,
         device=str(plan.place.device),
         eos=frozenset(checkpoint.eos_ids),
         layers=checkpoint.layers,
@@ -163,7 +163,7 @@ def _load_own(plan: ModelPlan) -> Model:
 def _load_cuda(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
     info = _info(plan, plan.context)
     kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    return CudaDecoder(architecture, names, _tensors(plan), info, plan.dtype, kept)
+    return CudaDecoder(architecture, names, _tensors(plan), info, plan.quantization, kept)
 
 
 def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> Model | None:
@@ -173,10 +173,10 @@ def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> M
         log.warning("The compiled step was there when this load was planned. It is gone.")
         return None
     # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-    stored = keeps_stored(architecture, plan.dtype)
+    stored = keeps_stored(architecture, plan.quantization)
     tensors = Tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
     info, cached = _info(plan, plan.context), DTYPES[plan.compute]
-    model = NativeDecoder(architecture, names, tensors, info, library, plan.dtype, cached)
+    model = NativeDecoder(architecture, names, tensors, info, library, plan.quantization, cached)
     if is_row_independent(model):
         return model
     log.warning(
@@ -186,13 +186,13 @@ def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> M
 
 
 def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
-    reason = interpreted.SUPPORT.why_not(architecture, plan.dtype)
+    reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
             f"{plan.checkpoint.folder} cannot run here. {reason} Left out, it would change what the "
             "model says. Use a model without it."
         )
-    kernels = kernels_for(plan.dtype, DTYPES[plan.compute])
+    kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
     return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
 
 
@@ -202,7 +202,7 @@ def _tensors(plan: ModelPlan) -> Tensors:
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
-        as_stored=plan.dtype in QUANTISED,
+        as_stored=plan.quantization in QUANTISED,
     )
 
 
@@ -254,7 +254,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.folder,
-            dtype=DTYPES[plan.dtype],
+            dtype=DTYPES[plan.quantization],
             trust_remote_code=False,
             use_safetensors=True,
             local_files_only=True,

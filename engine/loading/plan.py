@@ -12,7 +12,12 @@ from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.loading import fit as memory
 from engine.loading.catalog import ModelSpec
-from engine.loading.choices import draft_dtype, quantisation_note, quantisations, why_no_fp8_cache
+from engine.loading.choices import (
+    draft_quantization,
+    quantization_note,
+    quantizations,
+    why_no_fp8_cache,
+)
 from engine.loading.files import PairFiles
 from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.pairing import Compatibility, caution, fit, vocabularies
@@ -51,7 +56,7 @@ class LoadPlan:
     def footprint(self) -> dict[str, int]:
         """Bytes of weights and caches, by what needs them; see ``PairSizes.footprint``."""
         target = self.target
-        return self.sizes.footprint(target.dtype, target.kv_cache_dtype, target.context)
+        return self.sizes.footprint(target.quantization, target.kv_cache_dtype, target.context)
 
     def ran_out(self, doing: str, *, loaded: bool) -> str:
         """What to say when memory runs out nevertheless while ``doing``.
@@ -62,13 +67,15 @@ class LoadPlan:
         gpu = device_memory.gpu_free_bytes(self.place.device)
         free = memory.free_bytes() if gpu is None else gpu
         held = self.room.weights + self._kv() if loaded else 0
-        found = self.sizes.fit(target.dtype, target.kv_cache_dtype, target.context, free + held)
+        found = self.sizes.fit(
+            target.quantization, target.kv_cache_dtype, target.context, free + held
+        )
         where = "Memory" if gpu is None else "The GPU's memory"
         said = f"{where} ran out while {doing}. {found.sentence}"
         if not found.fits:
             return said
-        narrower = quantisations(target.checkpoint, self.place)[-1]
-        other = "" if narrower == target.dtype else f", in {narrower} if it comes back"
+        narrower = quantizations(target.checkpoint, self.place)[-1]
+        other = "" if narrower == target.quantization else f", in {narrower} if it comes back"
         return (
             f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
             f"needed more than was reckoned. Load the pair again{other}; its context is chosen by "
@@ -92,7 +99,7 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
     planned = _plan_target(target, place, files.pairing.target, request)
-    kind, cached = planned.dtype, planned.kv_cache_dtype
+    quantization, cached = planned.quantization, planned.kv_cache_dtype
     products = Products.choose(planned.compute, place)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
@@ -101,12 +108,12 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
     free = device_memory.gpu_free_bytes(place.device)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
-    room = sizes.fit(kind, cached, wanted, free)
+    room = sizes.fit(quantization, cached, wanted, free)
     context = min(wanted, room.context)
     if context < min(wanted, memory.SHORTEST_CONTEXT):
         raise OutOfMemory(room.sentence)
 
-    notes = [*place.notes, quantisation_note(kind, target, place)]
+    notes = [*place.notes, quantization_note(quantization, target, place)]
     notes.append(None if draft is None else caution(target, draft))
     notes.append(compatible.cross_vocabulary and f"The draft works {compatible.cross_vocabulary}.")
     notes += [head.note for head in heads]
@@ -115,8 +122,8 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
         notes.append(
             f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
         )
-    if context < wanted and cached != FP8 and why_no_fp8_cache(target, kind, place) is None:
-        longer = min(wanted, sizes.fit(kind, FP8, wanted, free).context)
+    if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
+        longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
         notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
     return LoadPlan(
         files=files,
@@ -125,7 +132,9 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
         target=replace(planned, context=context),
         draft=None
         if draft is None
-        else plan_model(draft, place, draft_dtype(draft, kind, place), context=context),
+        else plan_model(
+            draft, place, draft_quantization(draft, quantization, place), context=context
+        ),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
         products=products,
@@ -140,10 +149,10 @@ def _plan_target(
     target: Checkpoint, place: Place, preferred: ModelSpec, request: LoadRequest
 ) -> ModelPlan:
     """As asked for, else as the catalog prefers, its KV cache only where that can be."""
-    dtype = request.quantization if request.quantization != AUTO else preferred.quantization
-    plan = plan_model(target, place, dtype, kv_cache_dtype=request.kv_cache_dtype)
+    quantization = request.quantization if request.quantization != AUTO else preferred.quantization
+    plan = plan_model(target, place, quantization, kv_cache_dtype=request.kv_cache_dtype)
     narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
-    if narrower and why_no_fp8_cache(target, plan.dtype, place) is None:
+    if narrower and why_no_fp8_cache(target, plan.quantization, place) is None:
         return replace(plan, kv_cache_dtype=FP8)
     return plan
 

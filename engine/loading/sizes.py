@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.loading import fit as memory
-from engine.loading.choices import compute_dtype, draft_dtype, packs, quantisations
+from engine.loading.choices import compute_dtype, draft_quantization, packs, quantizations
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.hidden_states import joined
@@ -21,8 +21,8 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 class PairSizes:
     """A target, what drafts for it and the place of both; ``products`` are for the heads.
 
-    ``kind``, of its methods, is what the target's weights are held in, ``cached`` its KV cache: auto or
-    fp8.
+    ``quantization``, of its methods, is what the target's weights are held in, ``cached`` its KV cache:
+    auto or fp8.
     """
 
     target: Checkpoint
@@ -31,20 +31,22 @@ class PairSizes:
     products: Products
     place: Place
 
-    def fit(self, kind: str, cached: str, context: int, free: int | None) -> memory.MemoryFit:
+    def fit(
+        self, quantization: str, cached: str, context: int, free: int | None
+    ) -> memory.MemoryFit:
         """What fits into ``free`` bytes; None asks the machine."""
         return memory.fit(
-            *self.models(kind, cached),
+            *self.models(quantization, cached),
             context=context,
             free=free,
             instead={
                 other: self.models(other, cached)
-                for other in quantisations(self.target, self.place)
+                for other in quantizations(self.target, self.place)
             },
             gpu=self.place.device.type == "cuda",
         )
 
-    def footprint(self, kind: str, cached: str, context: int) -> dict[str, int]:
+    def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
         """Bytes of weights and caches with ``context`` tokens: of ``target``, and of each thing that
         proposers may need (``draft``, a kind of head)."""
         names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
@@ -52,21 +54,23 @@ class PairSizes:
             # Sizes tell how they are held, so the dtype named here is none that counts.
             name: size.weight_bytes("float32")
             + min(size.context, context) * size.kv_bytes_per_token("float32")
-            for name, size in zip(names, self.models(kind, cached), strict=True)
+            for name, size in zip(names, self.models(quantization, cached), strict=True)
         }
 
-    def models(self, kind: str, cached: str) -> list[memory.ModelSize]:
+    def models(self, quantization: str, cached: str) -> list[memory.ModelSize]:
         """Of the target, the draft if there is one, and every head."""
         draft = self.draft
-        drafting = [] if draft is None else [self._size(draft, self._draft_kind(draft, kind))]
+        drafting = []
+        if draft is not None:
+            held = draft_quantization(draft, quantization, self.place)
+            drafting.append(self._size(draft, held))
         taps = joined(tap for head in self.heads for tap in head.taps)
-        target = replace(self._size(self.target, kind), features=len(taps) * self.target.hidden)
+        target = replace(
+            self._size(self.target, quantization), features=len(taps) * self.target.hidden
+        )
         if cached == FP8:
             target = replace(target, cache=memory.FLOAT8)
         return [target, *drafting, *map(self._head_size, self.heads)]
-
-    def _draft_kind(self, draft: Checkpoint, kind: str) -> str:
-        return draft_dtype(draft, kind, self.place)
 
     def _head_size(self, head: HeadPlan) -> memory.ModelSize:
         """A cache of its own is in float32."""
@@ -81,8 +85,8 @@ class PairSizes:
             cache=_NAMES["fp32"],
         )
 
-    def _size(self, checkpoint: Checkpoint, kind: str) -> memory.ModelSize:
-        cache = _NAMES[compute_dtype(checkpoint, kind, self.place)]
-        weights = kind if kind in memory.QUANTISED_WIDTHS else cache
+    def _size(self, checkpoint: Checkpoint, quantization: str) -> memory.ModelSize:
+        cache = _NAMES[compute_dtype(checkpoint, quantization, self.place)]
+        weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
         size = memory.ModelSize.of(checkpoint, weights, cache)
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)

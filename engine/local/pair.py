@@ -35,7 +35,7 @@ class LoadedPair:
         """Whether the target was planned before the compiled step was built, and might run in it."""
         plan = self.plan
         allowed = plan.place.native and plan.place.device.type == "cpu"
-        might = plan.target.backend is Backend.TORCH and plan.target.dtype in native.KINDS
+        might = plan.target.backend is Backend.TORCH and plan.target.quantization in native.KINDS
         return allowed and might and plan.products.library is None
 
 
@@ -86,7 +86,7 @@ def _describe(
         context=info.context,
         vocabulary=info.vocabulary,
         parameters=info.parameters,
-        quantization=info.dtype,
+        quantization=info.quantization,
         kv_cache_dtype=plan.target.cached,
         device=info.device,
         capabilities=capabilities(resources),

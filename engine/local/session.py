@@ -53,7 +53,7 @@ class Session:
         self.codec = codec
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
-        self.learning = Learning(cuts=not self.target.runs_rounds)
+        self.learning = Learning(stops_early=not self.target.runs_rounds)
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""

@@ -25,7 +25,7 @@ class ModelInfo:
     vocabulary: int
     context: int
     parameters: int
-    dtype: str
+    quantization: str
     device: str
     eos: frozenset[int]
     layers: int = 0

@@ -136,8 +136,8 @@ def open_session(
     checkpoint, products = inspect(target), Products.choose("fp32", devices.choose())
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(
-        draft=load_model(draft, dtype=dtype) if draft else None,
+        draft=load_model(draft, quantization=dtype) if draft else None,
         vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,
         heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
     )
-    return Session(load_model(target, dtype=dtype), TextCodec(target), resources)
+    return Session(load_model(target, quantization=dtype), TextCodec(target), resources)

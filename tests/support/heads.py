@@ -235,7 +235,7 @@ def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
 
 def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     """Tokens that the model drew, and its normed hidden states (tokens - 1, hidden)."""
-    model = load_model(folder, dtype="fp32")
+    model = load_model(folder, quantization="fp32")
     assert isinstance(model, TappableModel)
     target = Target(model, [NORMED])
     generator = torch.Generator().manual_seed(0)

@@ -21,7 +21,7 @@ _EIGHT_BILLION = "8B"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Check:
     """``met`` None: not measured."""
 
     expected: str
@@ -29,9 +29,7 @@ class Verdict:
     met: bool | None
 
 
-def verdicts(
-    steps: Sequence[StepTime], bits: Sequence[Bits], speeds: Sequence[Speed]
-) -> list[Verdict]:
+def checks(steps: Sequence[StepTime], bits: Sequence[Bits], speeds: Sequence[Speed]) -> list[Check]:
     """The worst case of each expectation decides."""
     at = {(one.model, one.kind, one.rows): one for one in steps}
     growth = [
@@ -66,13 +64,13 @@ def verdicts(
     ]
 
 
-def _most(expected: str, values: Sequence[float], limit: float, shown: str) -> Verdict:
+def _most(expected: str, values: Sequence[float], limit: float, shown: str) -> Check:
     if not values:
-        return Verdict(expected, "-", None)
-    return Verdict(expected, shown.format(max(values)), max(values) <= limit)
+        return Check(expected, "-", None)
+    return Check(expected, shown.format(max(values)), max(values) <= limit)
 
 
-def _least(expected: str, values: Sequence[float], limit: float, shown: str) -> Verdict:
+def _least(expected: str, values: Sequence[float], limit: float, shown: str) -> Check:
     if not values:
-        return Verdict(expected, "-", None)
-    return Verdict(expected, shown.format(min(values)), min(values) >= limit)
+        return Check(expected, "-", None)
+    return Check(expected, shown.format(min(values)), min(values) >= limit)

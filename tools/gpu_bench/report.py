@@ -12,7 +12,7 @@ from typing import Any
 from engine.loading.fit import human
 from tools.gpu_bench import device
 from tools.gpu_bench.budget import LeftOut
-from tools.gpu_bench.expected import Verdict, verdicts
+from tools.gpu_bench.expected import Check, checks
 from tools.gpu_bench.products import KernelTime
 from tools.gpu_bench.speed import Speed
 from tools.gpu_bench.steps import Bits, Graphs, StepTime
@@ -55,15 +55,15 @@ class Report:
     finished: bool = False
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def checks(self) -> list[Check]:
         """What was expected beside what was found; nothing is expected of a rehearsal."""
         if self.facts.kind == device.CPU:
             return []
-        return verdicts(self.steps, self.bits, self.speeds)
+        return checks(self.steps, self.bits, self.speeds)
 
     def as_json(self) -> dict[str, Any]:
         """The keys are those of the dataclasses; times in seconds, bandwidth in bytes a second."""
-        return {**asdict(self), "expected": [asdict(one) for one in self.verdicts]}
+        return {**asdict(self), "expected": [asdict(one) for one in self.checks]}
 
     def file(self, folder: Path) -> Path:
         """The page in ``folder``; the JSON stands beside it."""
@@ -78,12 +78,12 @@ class Report:
         return page
 
     def summary(self) -> dict[str, Any]:
-        """One line for programs: where everything is, and the verdicts."""
+        """One line for programs: where everything is, and the checks."""
         return {
             "device": self.facts.name,
             "bandwidth_gb_s": self.bandwidth / 1e9,
             "seconds": self.seconds,
-            "expected": [asdict(one) for one in self.verdicts],
+            "expected": [asdict(one) for one in self.checks],
             "left_out": [asdict(one) for one in self.left_out],
         }
 
@@ -94,7 +94,7 @@ class Report:
             f"# {self.facts.name}, {self.date}",
             REHEARSAL if self.facts.kind == device.CPU else "",
             self._about(),
-            _section("Expected and found", self._verdict_table()),
+            _section("Expected and found", self._checks_table()),
             _section("Whole steps", _table(_COLUMNS["steps"], _step_rows(self.steps))),
             _section("Tokens a second", _table(_COLUMNS["speeds"], _speed_rows(self.speeds))),
             _section("Bits", _table(_COLUMNS["bits"], [
@@ -125,9 +125,9 @@ class Report:
             "take alone."
         )
 
-    def _verdict_table(self) -> str:
+    def _checks_table(self) -> str:
         words = {True: "yes", False: "**no**", None: "not measured"}
-        rows = [(one.expected, one.found, words[one.met]) for one in self.verdicts]
+        rows = [(one.expected, one.found, words[one.met]) for one in self.checks]
         return _table(("expected", "found", "met"), rows)
 
 

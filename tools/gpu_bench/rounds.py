@@ -95,4 +95,6 @@ class Rounds(Ours):
         info, captured = self.model.info, bool(self.runner.captures)
         problem = None if captured or not self.clock.cuda else "the capture failed"
         what = f"a round of depth {self.depth}"
-        return Graphs(info.name, info.dtype, what, int(captured), took, max(taken, 0), problem)
+        return Graphs(
+            info.name, info.quantization, what, int(captured), took, max(taken, 0), problem
+        )

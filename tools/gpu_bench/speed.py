@@ -78,7 +78,7 @@ class Ours(ABC):
         self.entrant = Entrant(
             NAME,
             PLAIN if draft is None else DRAFT,
-            model.info.dtype,
+            model.info.quantization,
             how + drafting,
             Source.MEASURED if draft is None else Source.SIMULATED,
         )

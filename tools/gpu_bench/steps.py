@@ -62,7 +62,7 @@ def time_steps(
     rows: Sequence[int] = ROWS,
 ) -> tuple[list[StepTime], Graphs]:
     """Steps of ``rows`` behind ``past`` tokens, in turns; each a graph where the device has them."""
-    kind, cache = model.info.dtype, model.new_cache(past + ROWS[-1])
+    kind, cache = model.info.quantization, model.new_cache(past + ROWS[-1])
     tokens = _tokens(model, past + ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
     captured: dict[int, Captured] = {
@@ -99,7 +99,7 @@ def compare_bits(model: Model, past: int = 77) -> Bits:
             same = (together == alone[start : start + rows]).all(-1)
             compared += rows
             different += int((~same).sum())
-    return Bits(model.info.name, model.info.dtype, compared, different)
+    return Bits(model.info.name, model.info.quantization, compared, different)
 
 
 def device_free_bytes(clock: Clock) -> int:

@@ -106,7 +106,7 @@ def peers(
             models,
             prompts,
             max_tokens,
-            dtype=quantization,
+            quantization=quantization,
             depth=depth,
             acceptance=acceptance,
             seed=seed,

@@ -29,7 +29,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is run. ``dtype``: how our engine holds the weights; others take what is nearest to it.
+    """What is run. ``quantization``: how our engine holds the weights; others take what is nearest to it.
 
     ``depth``: tokens drafted a round; None leaves that to every engine's own default.
     ``acceptance``: drafts are simulated to be right so often; None: real drafts.
@@ -41,7 +41,7 @@ class Case:
     name: str
     target: Path
     draft: Path | None
-    dtype: str
+    quantization: str
     eos: frozenset[int]
     longest: int
     threads: int

@@ -12,7 +12,7 @@ import torch
 from engine.bench.prompts import Prompt
 from engine.decoding.text import TextCodec
 from engine.errors import InvalidRequest
-from engine.loading.choices import choose_dtype
+from engine.loading.choices import choose_quantization
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import AUTO, inspect
 from engine.request import Message, Request
@@ -61,7 +61,7 @@ def make(
     prompts: Sequence[Sequence[int]],
     limit: int,
     *,
-    dtype: str = AUTO,
+    quantization: str = AUTO,
     depth: int | None = None,
     acceptance: float | None = None,
     seed: int = 1,
@@ -72,7 +72,7 @@ def make(
 ) -> Case:
     """``threads``: None for as many as torch uses here.
 
-    Raises InvalidRequest where ``dtype`` does not suit, or the context is too short.
+    Raises InvalidRequest where ``quantization`` does not suit, or the context is too short.
     """
     checkpoint = inspect(models.target)
     longest = max(map(len, prompts)) + limit + _MARGIN
@@ -88,9 +88,9 @@ def make(
         name=models.name,
         target=models.target,
         draft=models.draft,
-        dtype=choose_dtype(
+        quantization=choose_quantization(
             checkpoint,
-            models.quantization if dtype == AUTO else dtype,
+            models.quantization if quantization == AUTO else quantization,
             devices.choose(device, native=native),
         ),
         eos=frozenset(checkpoint.eos_ids),

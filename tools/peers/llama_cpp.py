@@ -59,7 +59,7 @@ class LlamaCpp:
         return why_not_installed()
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
-        kind = TYPES[case.dtype]
+        kind = TYPES[case.quantization]
         try:
             target = export(case.target, workspace / "target.gguf", kind).file
             draft = case.draft and export(case.draft, workspace / "draft.gguf", kind).file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.bench.compare import hear
+from engine.bench.compare import forgetful_options, hear
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
@@ -13,13 +13,13 @@ from engine.decoding.loop import Ending, decode
 from engine.decoding.prefix import chunks
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.drafting import controllers, proposers
+from engine.drafting import controllers
 from engine.drafting.controllers.experience import Experience
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted
-from engine.loading.choices import draft_dtype
+from engine.loading.choices import draft_quantization
 from engine.loading.loader import load_planned, plan_model
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
@@ -69,7 +69,7 @@ class Own:
             LoadRequest(
                 target=str(case.target),
                 draft="" if draft is None else str(draft),
-                quantization=case.dtype,
+                quantization=case.quantization,
                 device=case.device,
                 native=case.native,
                 cuda_graphs=case.cuda_graphs,
@@ -99,7 +99,7 @@ class OwnContender:
             speculation=Speculation(
                 proposer=self.proposer,
                 depth=None if self.proposer == "none" else self.case.depth,
-                options=proposers.forgetful_options(self.proposer),
+                options=forgetful_options(self.engine, self.proposer),
             ),
             max_tokens=limit,
             reuse_cache=False,
@@ -118,8 +118,8 @@ class SimulatedContender:
         assert case.draft is not None and case.acceptance is not None
         self.engine, self.plain, self.case = engine, plain, case
         place = devices.choose(case.device, native=case.native)
-        kind = draft_dtype(inspect(case.draft), case.dtype, place)
-        plan = plan_model(inspect(case.draft), place, kind, context=case.longest)
+        held = draft_quantization(inspect(case.draft), case.quantization, place)
+        plan = plan_model(inspect(case.draft), place, held, context=case.longest)
         draft = load_planned(plan)
         self.proposer = SimulatedProposer(
             DraftModelProposer(DraftModelProposer.Options(), Resources(draft=draft)),

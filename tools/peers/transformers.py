@@ -108,7 +108,7 @@ class _Clock:
 def _load(folder: Path, case: Case) -> Any:
     from transformers import AutoModelForCausalLM
 
-    dtype = DTYPES.get(case.dtype, torch.bfloat16)
+    dtype = DTYPES.get(case.quantization, torch.bfloat16)
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, local_files_only=True, trust_remote_code=False
     )

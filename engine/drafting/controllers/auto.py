@@ -35,14 +35,14 @@ nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
 """Tokens of a try while drafting is paused, at most; and of a text's first draft, at least."""
-_UNSPENT = 0.75
-"""What a token costs is partly spent when its likelihood is known: it was drafted. Found by simulation,
-over drafters that take a tenth of this part and most of it."""
-_ALL = 0.95
+_COST_LEFT = 0.75
+"""The share of a token's cost that can still be saved when its likelihood is known: it was drafted by
+then. Found by simulation, over drafters that take a tenth of this part and most of it."""
+_WHOLE = 0.95
 """Drafts that go on so often are not said to end early."""
 _LIKELIEST = 0.9
 """No draft has to be likelier than this to go on."""
-_DECIDE, _DECIDE_CUT = 3, 8
+_DECIDE_EVERY, _DECIDE_EVERY_WITH_FLOOR = 3, 8
 """Rounds after which it is decided anew, if nothing happened that asks for it at once; and where drafts
 end by themselves."""
 _COSTS_AFTER = 8
@@ -50,12 +50,12 @@ _COSTS_AFTER = 8
 _TIMES_EVERY = 3
 """Of a text's later rounds, so few are measured: to take in a measurement takes time too."""
 _ANNOUNCE_AFTER = 16
-"""Rounds after which another depth is told: who reads it cannot follow faster, and reasons take longer
-to find than depths."""
-_HARDLY_EVER, _FALLEN = 1e-3, 0.8
-"""Deeper drafts are not looked at where their last token hardly ever stands, or where they are so much
-slower than shallower ones."""
-_SETTLED = 16
+"""Rounds after which another depth is announced: who reads it cannot follow faster, and reasons take
+longer to find than depths."""
+_LEAST_LIKELY, _LEAST_SPEED = 1e-3, 0.8
+"""Deeper drafts are not looked at where their last token stands more seldom than this, or where they
+have less than this share of the best speed so far."""
+_FORGET_PAUSE_AFTER = 16
 """Rounds of drafting after which a pause before them is forgotten."""
 
 
@@ -83,7 +83,7 @@ class Auto:
         # How far this text let drafts stand as a whole, and as far again; at first the tokens that a
         # round brings where they usually stand.
         self._reach = min(max(_TRY, ceil(1 / (1.01 - experience.drafter.usual))), MAX_DEPTH)
-        # The last budget's, while no round told anything new: deciding costs time too.
+        # The last budget's, while no round brought anything new: deciding costs time too.
         self._depth: int | None = None
         self._floor = 0.0
         self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
@@ -104,7 +104,7 @@ class Auto:
         self._promised = speeds[best]
         if speeds[best] <= self._gain_needed * speeds[0]:
             best = 0
-        self._settle(best)
+        self._pause_or_resume(best)
         if best or self._wait > 0:
             depth = min(best, self._reach)
         else:
@@ -135,7 +135,9 @@ class Auto:
             self.look_again()
         # One round moves the estimates little, and to decide anew takes time that is the user's. What
         # changes from token to token, the floor answers to.
-        every, failed = (_DECIDE_CUT, False) if self._floor else (_DECIDE, not round.accepted_path)
+        every, failed = _DECIDE_EVERY, not round.accepted_path
+        if self._floor:
+            every, failed = _DECIDE_EVERY_WITH_FLOOR, False
         news = grown or (drafted and (failed or self._rounds % every == 0))
         if news or self._paused or not self._takes:
             self._depth, self._promised = None, 0.0
@@ -147,7 +149,7 @@ class Auto:
     def promise(self) -> float:
         """Tokens a second expected of the best depth, plain decoding included.
 
-        0 before any round has told what verifying takes.
+        0 before any round has shown what verifying takes.
         """
         if not self.experience.verify.known:
             return 0.0
@@ -184,11 +186,11 @@ class Auto:
     def _gain_needed(self) -> float:
         return _RESUME if self._paused else _GAIN
 
-    def _settle(self, best: int) -> None:
-        """Between drafting and pausing."""
+    def _pause_or_resume(self, best: int) -> None:
+        """Drafting pauses where ``best`` is 0, and goes on where it is not."""
         if best and self._paused:
             self._paused, self._steady = False, 0
-        elif best and self._steady >= _SETTLED:
+        elif best and self._steady >= _FORGET_PAUSE_AFTER:
             self._pause = _FIRST_WAIT
         elif not best and not self._paused:
             self._paused, self._wait = True, self._pause
@@ -224,13 +226,13 @@ class Auto:
             # At the usual pace, as the times are. While drafting pauses, only verifying tells of waits.
             pace, waits = self.experience.pace.value, self.experience.verify.waits.mean
             always = between + waits / pace
-            asking = min(drafter.drafts.waits.mean, waits) / pace
+            draft_waits = min(drafter.drafts.waits.mean, waits) / pace
             self._plain = verify[1] + always
             self._takes = [
                 verify[1 + drafter.nodes(drafted)]
                 + drafts[drafted]
                 + always
-                + asking * bool(drafted)
+                + draft_waits * bool(drafted)
                 for drafted in range(self.deepest + 1)
             ]
 
@@ -241,11 +243,11 @@ class Auto:
         as it must be likely to bring itself.
         """
         drafter, takes = self.experience.drafter, self._takes
-        if not (drafter.cuts and drafter.calibration.known) or self.deepest < 2:
+        if not (drafter.stops_early and drafter.calibration.known) or self.deepest < 2:
             return 0.0
         # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
         each = max(takes[-1] - takes[1], 0.0) / (self.deepest - 1)
-        return drafter.calibration.said_of(min(_UNSPENT * self._promised * each, _LIKELIEST))
+        return drafter.calibration.said_of(min(_COST_LEFT * self._promised * each, _LIKELIEST))
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:
         """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""
@@ -261,13 +263,13 @@ class Auto:
             takes = now
             speed = tokens / (stopped + reached * takes)
             speeds.append(speed)
-            if alive < _HARDLY_EVER or speed < _FALLEN * best:
+            if alive < _LEAST_LIKELY or speed < _LEAST_SPEED * best:
                 break
             best = speed if speed > best else best
         return speeds
 
     def _news(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:
-        """The decision, if it is another than the one told last, or has other reasons.
+        """The decision, if it is another than the one announced last, or has other reasons.
 
         Its gain is that of ``best``, which ``depth`` is on its way to: the first steps alone may lose.
         """
@@ -295,7 +297,7 @@ class Auto:
         if depth:
             tokens = "1 token" if depth == 1 else f"{depth} tokens"
             growing = f", up to {best} while they stand" if best > depth else ""
-            if self._floor and min(islice(self.experience.drafter.goes_on(), depth)) < _ALL:
+            if self._floor and min(islice(self.experience.drafter.goes_on(), depth)) < _WHOLE:
                 growing += ", fewer where they are unlikely"
             return (
                 f"drafting {tokens} a round{growing}: {gain:.2f} times as fast at {has} acceptance"
@@ -315,7 +317,7 @@ class Auto:
 
 
 def _alike(announced: Decision, needed: float | None, expected: float | None) -> bool:
-    """Whether the figures are about those told."""
+    """Whether both acceptances are about those announced."""
     pairs = ((announced.needed, needed), (announced.expected, expected))
     return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
 

@@ -3,7 +3,7 @@
 Each is judged by an ``Auto`` of its own, from what its drafts took and how they stood. What was never
 tried promises much, since nothing is known against it, so each gets its turn; and in every text anew,
 since what others taught counts for little in the next one. Recalled text costs nothing to look up: the
-proposer looks in every round, and is told how good it has to be to be faster.
+proposer looks in every round, and the budget says how good it has to be to be faster.
 """
 
 from __future__ import annotations

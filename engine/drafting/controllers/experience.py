@@ -61,12 +61,12 @@ class Share:
 class Drafter:
     """One proposer under one rule. Position j means: given that the tokens before it did.
 
-    ``drafts`` are its times by the depth of what it drafted. ``cuts``: whether its drafts may end before
-    an unlikely token, see ``Budget.floor``.
+    ``drafts`` are its times by the depth of what it drafted. ``stops_early``: whether its drafts may end
+    before an unlikely token, see ``Budget.floor``.
     """
 
-    def __init__(self, drafts: Times | None = None, *, cuts: bool = True) -> None:
-        self.cuts = cuts
+    def __init__(self, drafts: Times | None = None, *, stops_early: bool = True) -> None:
+        self.stops_early = stops_early
         self.drafts = drafts or Times(proportional=True)
         self._drafted = [Share() for _ in range(MAX_DEPTH)]
         self._accepted = [Share() for _ in range(MAX_DEPTH)]

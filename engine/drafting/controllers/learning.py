@@ -15,10 +15,10 @@ from engine.request import AcceptanceRule, Control, Speculation
 class Learning:
     """What was learnt by proposer and rule, as long as the pair is loaded."""
 
-    def __init__(self, *, cuts: bool = True) -> None:
-        """``cuts``: whether drafts may end early (see ``Budget.floor``): a captured round cannot."""
+    def __init__(self, *, stops_early: bool = True) -> None:
+        """``stops_early``: whether drafts may (see ``Budget.floor``): in captured rounds they cannot."""
         self.experience = Experience()
-        self.cuts = cuts
+        self.stops_early = stops_early
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
 
     def controller(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> Controller:
@@ -37,11 +37,11 @@ class Learning:
     def drafter(self, proposer: str, rule: AcceptanceRule) -> Drafter:
         """What was learnt of a proposer under a rule."""
         # Rules that weigh q ask for whole drafts: see drawing.py.
-        cuts = self.cuts and not rule.weighs_q
-        return self._drafters.setdefault((proposer, rule), Drafter(cuts=cuts))
+        stops_early = self.stops_early and not rule.weighs_q
+        return self._drafters.setdefault((proposer, rule), Drafter(stops_early=stops_early))
 
     def _of(self, proposer: str, sampler: Sampler) -> Experience:
         drafter = self.drafter(proposer, sampler.rule)
         if not sampler.may_recall:
-            drafter = Drafter(drafter.drafts, cuts=drafter.cuts)
+            drafter = Drafter(drafter.drafts, stops_early=drafter.stops_early)
         return self.experience.of(drafter)

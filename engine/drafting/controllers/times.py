@@ -6,8 +6,8 @@ from bisect import bisect_left
 
 _SLOWEST = 0.1
 """What a new measurement counts for once there are many."""
-_MANY, _HARDLY = 10, 0.1
-"""How often a size was seen, where that counts: no more than so often; and if it never was."""
+_MOST_SIGHTINGS, _UNSEEN = 10, 0.1
+"""What a size weighs where sizes are levelled: how often it was seen, up to so often; and unseen."""
 _PACE = 0.2
 _WAITS = 0.03
 """What a call counts for among the last ones: about thirty."""
@@ -85,7 +85,7 @@ class Times:
         """
         levels: list[tuple[float, float, int]] = []  # seconds, how often seen, sizes in this level
         for size in range(largest + 1):
-            level = (self(size), float(min(self._seen.get(size, 0), _MANY)) or _HARDLY, 1)
+            level = (self(size), float(min(self._seen.get(size, 0), _MOST_SIGHTINGS)) or _UNSEEN, 1)
             while levels and levels[-1][0] > level[0]:
                 level = _levelled(levels.pop(), level)
             levels.append(level)

@@ -4,59 +4,40 @@ Row i of the layer stands where token i stands. It takes the embedding of token 
 token i, and names token i + 2. The state is fc of three of the target's hidden states where the target
 has read token i; where it has not, it is what the layer itself put out one row earlier. The head's
 output may cover only the target's most frequent tokens: ``d2t`` tells how far draft token j lies from
-target token j.
-
-Two published layouts are read, which differ in names alone: SafeAILab's (``midlayer.``, a Llama's
-config.json with ``draft_vocab_size``) and that of speculators (``layers.0.``, the layer's configuration
-under ``transformer_layer_config``). An embedding that is not in the file is the target's.
+target token j. How heads are stored is said in ``eagle3_layout``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
+from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.decoder_layer import decoder_layer, norm
-from engine.drafting.heads.layers import read_layers
+from engine.drafting.heads.eagle3_layout import (
+    EMBEDDING,
+    FC_NORM,
+    HEAD,
+    TARGETS,
+    Eagle3HeadShape,
+    read_shape,
+)
 from engine.drafting.heads.operations import Draft, Memory, Operations, tokens
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
-from engine.errors import IncompatiblePair, ModelError
+from engine.errors import ModelError
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Number, Rows, Tokens
 from engine.models.activations import activation
-from engine.models.architecture import Architecture
-from engine.models.hidden_states import Tap, entering, joined
-from engine.models.weights import Layer, RmsNorm, layer_shapes, load_layer, make_norm
+from engine.models.hidden_states import Tap, joined
+from engine.models.weights import Layer, RmsNorm, load_layer, make_norm
 from engine.request import MAX_DEPTH
-
-_EMBEDDING, _HEAD, _FC_NORM = "embed_tokens.weight", "lm_head.weight", "input_norm.weight"
-_TARGETS, _MARKED = "d2t", "t2d"
-_ATTENTION, _CONTEXT = 32, 2048
-"""Transformers' defaults, which speculators leave out of a ``transformer_layer_config``."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What config.json and the tensors' shapes say.
-
-    ``read`` are the taps as ``fc`` takes them. ``architecture.vocabulary`` counts the draft's tokens.
-    """
-
-    architecture: Architecture
-    prefix: str
-    read: tuple[Tap, ...]
-    vocabulary: int  # of the target
-    norm_before_residual: bool
-    norm_before_fc: bool
-    norm_output: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +47,7 @@ class Eagle3Head:
     ``targets`` (draft vocabulary,): its tokens as the target's, None if they are.
     """
 
-    shape: _Shape
+    shape: Eagle3HeadShape
     fc_norm: RmsNorm | None
     fc: Linear
     input_norms: Tensor
@@ -86,7 +67,7 @@ class Eagle3Head:
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
-        shape = _shape(stored, target)
+        shape = read_shape(stored, target)
         a = shape.architecture
         own = {"layers": 1, "kv_heads": a.kv_heads, "head_dim": a.head_dim}
         return HeadPlan(cls.kind, stored, joined(shape.read), stored.parameters, **own, shape=shape)
@@ -95,7 +76,7 @@ class Eagle3Head:
     def load(cls, plan: HeadPlan, products: Products) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
-        assert isinstance(shape, _Shape)
+        assert isinstance(shape, Eagle3HeadShape)
         a, at = shape.architecture, partial(_tensor, stored, products, shape.prefix)
         kernels = Kernels(products.linear, plain_embedding)
         activation(a.activation)  # refuses one that is not known
@@ -105,12 +86,12 @@ class Eagle3Head:
 
         return cls(
             shape=shape,
-            fc_norm=norm(_FC_NORM) if shape.norm_before_fc else None,
+            fc_norm=norm(FC_NORM) if shape.norm_before_fc else None,
             fc=products.linear(stored("fc.weight")),
             input_norms=torch.stack([at("input_layernorm.weight"), at("hidden_norm.weight")]),
             layer=load_layer(a, a.layers[0], at, kernels),
             norm=norm("norm.weight"),
-            output=products.linear(stored(_HEAD)),
+            output=products.linear(stored(HEAD)),
             targets=_targets(stored, shape, products.device),
             embedding=_embedding(stored, products.device),
             device=products.device,
@@ -209,7 +190,7 @@ class Eagle3Draft:
 
 def _embedding(stored: Stored, device: torch.device) -> Tensor | None:
     """(vocabulary, hidden) as stored, or None for a head that uses its target's."""
-    return stored(_EMBEDDING).to(device) if _EMBEDDING in stored.shapes else None
+    return stored(EMBEDDING).to(device) if EMBEDDING in stored.shapes else None
 
 
 def _tensor(stored: Stored, products: Products, prefix: str, name: str) -> Tensor:
@@ -217,122 +198,16 @@ def _tensor(stored: Stored, products: Products, prefix: str, name: str) -> Tenso
     return tensor if tensor.dim() > 1 else products.vector(tensor)
 
 
-def _targets(stored: Stored, shape: _Shape, device: torch.device) -> Tensor | None:
+def _targets(stored: Stored, shape: Eagle3HeadShape, device: torch.device) -> Tensor | None:
     """Raises ModelError where ``d2t`` leads out of the target's vocabulary, or twice to one token."""
-    if _TARGETS not in stored.shapes:
+    if TARGETS not in stored.shapes:
         return None
-    offsets = stored(_TARGETS).long()
+    offsets = stored(TARGETS).long()
     targets = offsets + torch.arange(len(offsets))
     inside = (targets >= 0) & (targets < shape.vocabulary)
     if len(targets.unique()) < len(targets) or not bool(inside.all()):
         raise ModelError(
-            f"In {stored.folder}, {_TARGETS} should lead from each of {len(targets):,} draft tokens to "
+            f"In {stored.folder}, {TARGETS} should lead from each of {len(targets):,} draft tokens to "
             f"one of the target's {shape.vocabulary:,}, each to its own. Download the head again."
         )
     return targets.to(device)
-
-
-# -- what the files say
-
-
-def _shape(stored: Stored, target: TargetShape) -> _Shape:
-    """Raises ModelError or IncompatiblePair."""
-    config = stored.config
-    nested = config.get("transformer_layer_config")
-    inner = replace(stored, config=nested if isinstance(nested, Mapping) else config)
-    _refuse_others(stored)
-    prefix = "midlayer." if "midlayer.hidden_norm.weight" in stored.shapes else "layers.0."
-    read = _taps(config, target)
-    hidden, joint = stored.matrix("fc.weight")
-    if joint % len(read):
-        raise ModelError(
-            f"In {stored.folder}, fc.weight takes {joint:,} numbers; that is no multiple of the "
-            f"{len(read)} hidden states which config.json has it read. Download the head again."
-        )
-    a = read_layers(
-        inner,
-        prefix,
-        count=1,
-        hidden=hidden,
-        vocabulary=inner.matrix(_HEAD)[0],
-        qk_norm=f"{prefix}self_attn.q_norm.weight" in inner.shapes,
-        heads=_ATTENTION,
-        context=_CONTEXT,
-    )
-    shape = _Shape(
-        a,
-        prefix,
-        read,
-        _vocabulary(inner),
-        # vLLM takes either for granted where config.json does not tell.
-        norm_before_residual=bool(config.get("norm_before_residual", nested is not None)),
-        norm_before_fc=bool(config.get("norm_before_fc", False)),
-        norm_output=bool(config.get("norm_output", False)),
-    )
-    check_fits(stored, target, hidden=joint // len(read), vocabulary=shape.vocabulary)
-    _check_taps(stored, read, target)
-    stored.expect(_expected(stored, shape, joint))
-    return shape
-
-
-def _refuse_others(stored: Stored) -> None:
-    """Raises ModelError for relatives of EAGLE-3 that compute something else."""
-    config, eagle = stored.config, stored.config.get("eagle_config") or {}
-    reasons = {
-        "more than one layer": any(name.startswith("layers.1.") for name in stored.shapes),
-        "a norm for each hidden state (fc_norm, EAGLE 3.1)": config.get("fc_norm"),
-        "one hidden state only (use_aux_hidden_state)": not eagle.get("use_aux_hidden_state", True),
-    }
-    for reason, given in reasons.items():
-        if given:
-            raise ModelError(
-                f"{stored.folder} is no plain EAGLE-3 head: it has {reason}, which is not computed "
-                "here. Choose another head for this target."
-            )
-
-
-def _taps(config: Mapping[str, Any], target: TargetShape) -> tuple[Tap, ...]:
-    """vLLM's numbers where they stand in config.json itself, SGLang's in its ``eagle_config``."""
-    key = "eagle_aux_hidden_state_layer_ids"
-    eagle = config.get("eagle_config") or {}
-    layers = config.get(key) or [layer + 1 for layer in eagle.get(key) or ()]
-    return entering(*(layers or (2, target.layers // 2, target.layers - 3)))
-
-
-def _check_taps(stored: Stored, read: Sequence[Tap], target: TargetShape) -> None:
-    """Raises IncompatiblePair where the target has no such layer."""
-    layers = [tap.layer for tap in read]
-    if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):
-        raise IncompatiblePair(
-            f"The head {stored.folder.name} was made for another target: it reads what enters layers "
-            f"{', '.join(map(str, layers))}, {target.folder.name} has {target.layers} layers. Choose "
-            f"a head that was trained for {target.folder.name}."
-        )
-
-
-def _vocabulary(inner: Stored) -> int:
-    """Rows of the target's vocabulary, by the tensors if they tell."""
-    for name in (_EMBEDDING, _MARKED):
-        if name in inner.shapes:
-            return inner.shapes[name][0]
-    return inner.size("vocab_size")
-
-
-def _expected(stored: Stored, shape: _Shape, joint: int) -> dict[str, tuple[int, ...]]:
-    """All tensors that are read, and the shapes they must have."""
-    a = shape.architecture
-    shapes: dict[str, tuple[int, ...]] = {
-        shape.prefix + name: size for name, size in layer_shapes(a).items()
-    }
-    for name, heads in (("q", a.heads), ("k", a.kv_heads), ("v", a.kv_heads)):
-        wide = heads * a.head_dim, 2 * a.hidden
-        shapes[f"{shape.prefix}self_attn.{name}_proj.weight"] = wide
-    shapes[f"{shape.prefix}hidden_norm.weight"] = (a.hidden,)
-    shapes |= {"norm.weight": (a.hidden,), _HEAD: (a.vocabulary, a.hidden)}
-    if shape.norm_before_fc:
-        shapes[_FC_NORM] = (joint,)
-    if _EMBEDDING in stored.shapes or a.hidden * len(shape.read) != joint:  # of another width
-        shapes[_EMBEDDING] = (shape.vocabulary, a.hidden)
-    if _TARGETS in stored.shapes or a.vocabulary != shape.vocabulary:
-        shapes[_TARGETS] = (a.vocabulary,)
-    return shapes

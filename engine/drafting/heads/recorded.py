@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.drafting.heads import operations
 from engine.drafting.heads.operations import Draft
 from engine.kernels.native import library as native
+from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS
 from engine.kernels.native.program import (
     Attention,
@@ -152,7 +153,7 @@ class RecordedDraft:
         numbers: Tensor | None,
     ) -> None:
         self.chain = operations.tokens(most + 1)
-        self._likely, self._draws = (c.c_float * most)(), native.Draws()
+        self._likely, self._draws = (c.c_float * most)(), structures.Draws()
         self._begin, made = 0, read()
         self._read_end = len(recorder)
         self._logits: list[Tensor] = []

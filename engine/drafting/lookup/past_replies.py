@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.decoding.context import Context
 from engine.drafting.lookup.reply_files import ReplyFiles
 from engine.drafting.lookup.suffix_automaton import SuffixAutomaton
 
@@ -19,6 +20,8 @@ MAX_TOKENS = 1 << 18
 
 class PastReplies:
     """Replies in, automata out. ``requests`` bounds the replies held.
+
+    A reply becomes a past one when the next request begins, or on closing.
 
     In ``folder`` each generation is a file as well (see ``engine.drafting.lookup.reply_files``).
     """
@@ -34,9 +37,21 @@ class PastReplies:
         """The newer and the older generation. Replaced, not emptied, when they move on."""
         self.held = (0, 0)
         """Replies in each generation."""
+        self._writing: Context | None = None
         self._files = ReplyFiles(folder) if folder is not None and requests else None
         if self._files is not None:
             self._read(self._files)
+
+    def begin(self, context: Context) -> None:
+        """A request begins; what it adds to ``context`` is its reply."""
+        self.close()
+        self._writing = context
+
+    def close(self) -> None:
+        """Takes the reply that was being written, if there is one."""
+        if self._writing is not None:
+            self.add(self._writing.output)
+        self._writing = None
 
     def add(self, reply: Sequence[int]) -> None:
         """Takes a finished reply; of a very long one its last tokens."""

@@ -75,7 +75,7 @@ class BlockProposer:
         if draft.draws and self.sampler.reads:
             return self._written(draft, read + 1, depth, floor)
         chain = Chain(self.sampler, len(context.tokens), floor)
-        if self.head.markov is None and not self._cuts:
+        if self.head.markov is None and not self._stops_early:
             draft.logits(0)  # one pass makes those of all steps
             chain.draw_all(self.drafts.logits[:depth])
             return chain.proposal()
@@ -84,7 +84,9 @@ class BlockProposer:
         # Whether a token is drafted is settled by the tokens before it, so no rule is broken.
         for step in range(depth):
             logits = draft.logits(step)
-            if self._cuts and self._doubted(self.drafts.states[step : step + 1], draft.chain[step]):
+            if self._stops_early and self._doubted(
+                self.drafts.states[step : step + 1], draft.chain[step]
+            ):
                 break
             draft.choose(step, chain.draw(logits))
             if chain.ended:
@@ -98,7 +100,7 @@ class BlockProposer:
         self.drafts.close()
 
     @property
-    def _cuts(self) -> bool:
+    def _stops_early(self) -> bool:
         return self.options.min_confidence > 0
 
     def _doubted(self, state: Tensor, before: int) -> bool:
@@ -113,7 +115,7 @@ class BlockProposer:
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:
         """How many of the tokens behind the first of ``tokens`` are drafted."""
-        if self._cuts:
+        if self._stops_early:
             for at, state in enumerate(states.split(1)):
                 if self._doubted(state, tokens[at]):
                     return at

@@ -11,7 +11,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
-from engine.drafting.draft_reader import Across, OtherVocabulary, Reader, SameVocabulary
+from engine.drafting.draft_reader import CrossVocabulary, OtherVocabulary, Reader, SameVocabulary
 from engine.drafting.proposers.drawing import Chain, draws_of, floor_of
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
@@ -25,26 +25,29 @@ class DraftModelProposer:
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        across: str = field(
-            default=Across.AUTO.value,
+        cross_vocabulary: str = field(
+            default=CrossVocabulary.AUTO.value,
             metadata={
                 "help": "a draft with another vocabulary: tli chooses among shared tokens, slem "
                 "rewrites its text in the target's, auto by the acceptance rule",
-                "choices": tuple(map(str, Across)),
+                "choices": tuple(map(str, CrossVocabulary)),
             },
         )
 
         def __post_init__(self) -> None:
-            if self.across not in tuple(Across):
+            if self.cross_vocabulary not in tuple(CrossVocabulary):
                 raise InvalidRequest(
-                    "options", f"across is {self.across!r}; it must be {', '.join(Across)}."
+                    "options",
+                    f"cross_vocabulary is {self.cross_vocabulary!r}; it must be "
+                    f"{', '.join(CrossVocabulary)}.",
                 )
 
     needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
     def __init__(self, options: Options, resources: Resources) -> None:
         assert resources.draft is not None
-        self.reader = _reader(resources.draft, resources.vocabularies, Across(options.across))
+        method = CrossVocabulary(options.cross_vocabulary)
+        self.reader = _reader(resources.draft, resources.vocabularies, method)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -80,7 +83,7 @@ class DraftModelProposer:
     def close(self) -> None: ...
 
 
-def _reader(draft: Model, vocabularies: VocabularyMap | None, across: Across) -> Reader:
+def _reader(draft: Model, vocabularies: VocabularyMap | None, method: CrossVocabulary) -> Reader:
     if vocabularies is None:
         return SameVocabulary(draft)
-    return OtherVocabulary(draft, vocabularies, across)
+    return OtherVocabulary(draft, vocabularies, method)

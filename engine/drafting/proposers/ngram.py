@@ -66,13 +66,11 @@ class NgramProposer:
             None if folder is None else folder / "ngram",
         )
         self._recalled: tuple[SuffixAutomaton, ...] = ()
-        self._context: Context | None = None
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._latest.clear()
         self._indexed = 0
-        self._keep_reply()
-        self._context = context
+        self.past.begin(context)
         past = self.past.automata if sampler.may_recall else ()
         self._recalled = tuple(automaton for automaton in past if automaton.size)
 
@@ -95,7 +93,7 @@ class NgramProposer:
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None:
-        self._keep_reply()
+        self.past.close()
         self._latest.clear()
 
     def _index(self, tokens: list[int]) -> None:
@@ -127,11 +125,6 @@ class NgramProposer:
             if match.length > size and match.length >= self.sizes[-1]:
                 size, best = match.length, automaton.continuation(match, depth, 0.0).tokens
         return best
-
-    def _keep_reply(self) -> None:
-        if self._context is not None:
-            self.past.add(self._context.output)
-        self._context = None
 
 
 def _copied(tokens: list[int], follow: int, depth: int) -> list[int]:

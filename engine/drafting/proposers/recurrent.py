@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
-from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
-from engine.decoding.sampling import Sampler
-from engine.drafting.heads.executors import executed
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
-from engine.drafting.heads.stateless import StatelessDraft
 from engine.drafting.proposers.drawing import floor_of, written_out
+from engine.drafting.proposers.stateless import StatelessProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
 
 
-class _Recurrent:
-    """Unrolls its head anew each round, a step for each token; nothing is kept between rounds.
+class _Recurrent(StatelessProposer):
+    """Unrolls its head anew each round, a step for each token.
 
     The hidden state is the last cached token's, from which the target chose the pending one. The first
     step takes in the pending token, each later one the token drafted before it.
@@ -34,26 +29,15 @@ class _Recurrent:
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
 
     def __init__(self, options: Options, resources: Resources) -> None:
-        self.head, self.target = resources.head(self.Head)
-        self.drafts = executed(partial(StatelessDraft, self.head), self.target)
-
-    def begin(self, context: Context, sampler: Sampler) -> None:
-        self.sampler = sampler
-
-    def prepare(self, context: Context) -> Iterator[None]:
-        return iter(())
+        super().__init__(*resources.head(self.Head))
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        read, depth = self.target.length, min(budget.depth, self.head.steps)
+        read, depth = self.target.length, min(budget.depth, self.steps)
         if depth < 1 or read < 1:
             return NOTHING
         known, floor = len(context.tokens), floor_of(self.sampler, budget)
         draft = self.drafts.begin(read, context.tokens[-1])
         return written_out(draft, self.sampler, known, depth, floor)
-
-    def observe(self, acceptance: Acceptance) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class MlpProposer(_Recurrent):

@@ -32,10 +32,7 @@ RECALLING = "suffix"
 
 
 class SuffixProposer:
-    """Of all continuations in this text and past replies, the one with most right tokens expected.
-
-    A reply becomes a past one when the next request begins, or on closing.
-    """
+    """Of all continuations in this text and past replies, the one with most right tokens expected."""
 
     @dataclass(frozen=True, slots=True)
     class Options:
@@ -96,12 +93,10 @@ class SuffixProposer:
         self.copy = Copy()
         self._read: list[int] = []  # the part of the text that these hold
         self._prompt = 0  # tokens of it that were there before the reply
-        self._context: Context | None = None
         self._found: list[tuple[SuffixAutomaton, Match]] = []  # the text's end in past replies
 
     def begin(self, context: Context, sampler: Sampler) -> None:
-        self._keep_reply()
-        self._context = context
+        self.past.begin(context)
         if common_prefix(self._read, context.tokens) < len(self._read):
             self.own = SuffixAutomaton(self.options.max_tree_depth)
             self.copy = Copy()
@@ -136,7 +131,7 @@ class SuffixProposer:
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None:
-        self._keep_reply()
+        self.past.close()
         self._read, self._found = [], []
 
     def _take_in(self, new: Sequence[int]) -> None:
@@ -166,14 +161,9 @@ class SuffixProposer:
         for token in tokens[-self.options.max_tree_depth :]:
             self._found = [(past, past.follow(match, token)) for past, match in self._found]
 
-    def _keep_reply(self) -> None:
-        if self._context is not None:
-            self.past.add(self._context.output)
-        self._context = None
-
 
 def as_proposal(continuation: Continuation, by: str | None = None) -> DraftProposal:
-    """Recalled without chance, so there is no q. ``by`` is told of a draft, not of none."""
+    """Recalled without chance, so there is no q. ``by`` goes with a draft, not with none."""
     if not continuation.tokens:
         return NOTHING
     drafted = Tree.chain(continuation.tokens)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from engine.kernels.cuda.arithmetic import exponential, noise_key, uniform
-from engine.kernels.cuda.last_program import arrived_last
+from engine.kernels.cuda.last_program import is_last_program
 from engine.kernels.cuda.state import BLOCK
 from engine.kernels.cuda.truncation import MASS_ONE, mass_of
 from engine.noise import Stream
@@ -176,7 +176,7 @@ def accept_kernel(
             tl.store(winners + place, 0)
             tl.store(times + spare, float("inf"))
             tl.store(winners + spare, 0)
-    if arrived_last(done, tl.num_programs(0) * tl.num_programs(1)):
+    if is_last_program(done, tl.num_programs(0) * tl.num_programs(1)):
         _conclude(
             vocabulary, depth, first, numbers, drafted, seen, weights, thresholds, masses, q_weights,
             q_thresholds, q_masses, peaks, peak_tokens, times, winners, residuals, out,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.last_program import arrived_last
+from engine.kernels.cuda.last_program import is_last_program
 from engine.kernels.cuda.product_parts import (
     ROWS,
     collect_squares,
@@ -24,7 +24,7 @@ from engine.kernels.cuda.product_parts import (
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
 def bf16_product(
     x: tl.tensor, weight: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
-    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, arrivals: tl.tensor,
+    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, counters: tl.tensor,
     rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor, epsilon: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -43,7 +43,7 @@ def bf16_product(
         tile = tl.load(weight + inputs[None, :], mask=there, other=0.0)
         sums = tl.dot(values, tl.trans(tile), sums)
     epilogue(
-        sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, arrivals,
+        sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
     )  # fmt: skip
 
@@ -51,7 +51,7 @@ def bf16_product(
 @triton.jit
 def epilogue(
     sums: tl.tensor, square: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
-    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, arrivals: tl.tensor,
+    result: tl.tensor, partial: tl.tensor, squares: tl.tensor, counters: tl.tensor,
     row: tl.tensor, column: tl.tensor, source: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
     width: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr, SPLITS: tl.constexpr,
     GATED: tl.constexpr,
@@ -62,7 +62,7 @@ def epilogue(
         publish_sums(partial, sums, row, column, rows, outputs)
         if norm is not None:
             publish_squares(squares, square, row, rows)
-        last = arrived_last(own_counter(arrivals), SPLITS)
+        last = is_last_program(own_counter(counters), SPLITS)
     if last:
         if SPLITS > 1:
             sums = collect_sums(partial, sums, row, column, rows, outputs, SPLITS)

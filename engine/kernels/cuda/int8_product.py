@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.last_program import arrived_last
+from engine.kernels.cuda.last_program import is_last_program
 from engine.kernels.cuda.product_parts import (
     ROWS,
     collect_sums,
@@ -76,7 +76,7 @@ def _part(
 def int8_product(
     values: tl.tensor, scales: tl.tensor, weight: tl.tensor, weight_scales: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
-    arrivals: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
+    counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
     """``values (rows, width)`` int8 times ``weight (outputs, width)`` int8, times both scales."""
@@ -92,18 +92,18 @@ def int8_product(
         part = tl.load(values + place, mask=there, other=0)
         there = (column < outputs)[:, None] & (inputs < width)[None, :]
         tile = tl.load(weight + inputs[None, :], mask=there, other=0)
-        # Triton 3.6 takes the sums for float32 unless it is told.
+        # Triton 3.6 takes the sums for float32 unless out_dtype says otherwise.
         sums = tl.dot(part, tl.trans(tile), sums, out_dtype=tl.int32)
     last = True
     if SPLITS > 1:
         publish_sums(partial, sums, row, column, rows, outputs)
-        last = arrived_last(own_counter(arrivals), SPLITS)
+        last = is_last_program(own_counter(counters), SPLITS)
     if last:
         if SPLITS > 1:
             sums = collect_sums(partial, sums, row, column, rows, outputs, SPLITS)
-        across = tl.load(weight_scales + source, mask=column < outputs, other=0.0)
-        down = tl.load(scales + row, mask=row < rows, other=0.0)
-        total = sums.to(tl.float32) * across[None, :] * down[:, None]
+        column_scale = tl.load(weight_scales + source, mask=column < outputs, other=0.0)
+        row_scale = tl.load(scales + row, mask=row < rows, other=0.0)
+        total = sums.to(tl.float32) * column_scale[None, :] * row_scale[:, None]
         finish(
             total, bias, residual, result, row, column, source, rows, outputs, COLUMNS, GATED
         )  # fmt: skip

@@ -7,7 +7,7 @@ import triton.language as tl
 
 
 @triton.jit
-def arrived_last(counter: tl.tensor, programs: tl.tensor) -> tl.tensor:
+def is_last_program(counter: tl.tensor, programs: tl.tensor) -> tl.tensor:
     """Whether this is the last of so many programs to come here; it may then read what they wrote.
 
     The barrier orders the stores of all threads before the atomic addition, which releases them to

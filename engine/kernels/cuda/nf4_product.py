@@ -90,7 +90,7 @@ def _scales(
 def nf4_product(
     x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, norm: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
-    squares: tl.tensor, arrivals: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
+    squares: tl.tensor, counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor,
     width: tl.tensor, span: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -119,6 +119,6 @@ def nf4_product(
         group = tl.dot(second_of_pair, tl.trans(low), group)
         sums += group * scale[None, :]
     epilogue(
-        sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, arrivals,
+        sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
     )  # fmt: skip

@@ -53,9 +53,9 @@ def float_rows(
 
 
 @triton.jit
-def own_counter(arrivals: tl.tensor) -> tl.tensor:
+def own_counter(counters: tl.tensor) -> tl.tensor:
     """Where the splits of this program's tile are counted."""
-    return arrivals + tl.program_id(0) * tl.num_programs(2) + tl.program_id(2)
+    return counters + tl.program_id(0) * tl.num_programs(2) + tl.program_id(2)
 
 
 @triton.jit

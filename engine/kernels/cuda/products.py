@@ -40,7 +40,7 @@ class Scratch:
         self.outputs, self.tile, self.dtype = outputs, tile, dtype
         self.tiles = -(-outputs // tile.columns)
         count = self.tiles * (MOST_ROWS // ROWS) if tile.splits > 1 else 0
-        self.arrivals = torch.zeros(count, dtype=torch.int32, device=device)
+        self.counters = torch.zeros(count, dtype=torch.int32, device=device)
 
     def grid(self, rows: int) -> tuple[int, int, int]:
         return -(-rows // ROWS), self.tile.splits, self.tiles
@@ -48,12 +48,12 @@ class Scratch:
     def sums(self, rows: int) -> Tensor:
         """(splits, rows, outputs), or nothing where one program sees all inputs."""
         shape = (self.tile.splits, rows, self.outputs) if self.tile.splits > 1 else (0,)
-        return torch.empty(shape, dtype=self.dtype, device=self.arrivals.device)
+        return torch.empty(shape, dtype=self.dtype, device=self.counters.device)
 
     def squares(self, rows: int) -> Tensor:
         """(tiles, splits, rows), or nothing."""
         shape = (self.tiles, self.tile.splits, rows) if self.tile.splits > 1 else (0,)
-        return torch.empty(shape, dtype=torch.float32, device=self.arrivals.device)
+        return torch.empty(shape, dtype=torch.float32, device=self.counters.device)
 
     def constants(self, gated: bool) -> dict[str, Any]:
         """The kernels' compile-time arguments."""
@@ -103,7 +103,7 @@ class Bf16Product(_Launched):
         norm = fusion.norm
         bf16_product[self.scratch.grid(rows)](
             x, self.weight, norm and norm.weight, fusion.bias, residual, result,
-            self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.arrivals,
+            self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
             **self.scratch.constants(fusion.gated),
         )  # fmt: skip
@@ -125,7 +125,7 @@ class Int8Product(_Launched):
         values, scales = quantise_rows(x, self.fusion)
         int8_product[self.scratch.grid(rows)](
             values, scales, self.weight.values, self.weight.scale, self.fusion.bias, residual,
-            result, self.scratch.sums(rows), self.scratch.arrivals,
+            result, self.scratch.sums(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span,
             **self.scratch.constants(self.fusion.gated),
         )  # fmt: skip
@@ -152,7 +152,7 @@ class Nf4Product(_Launched):
         norm = fusion.norm
         nf4_product[self.scratch.grid(rows)](
             x, self.packed, self.scales, self.codes, norm and norm.weight, fusion.bias, residual,
-            result, self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.arrivals,
+            result, self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
             **self.scratch.constants(fusion.gated),
         )  # fmt: skip

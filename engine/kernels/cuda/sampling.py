@@ -102,7 +102,7 @@ def distribute(
     truncate_kernel[grid](
         vocabulary, state.numbers, state.settings, out.weights,
         scratch.peaks, scratch.bins, scratch.totals, scratch.found, scratch.gathered,
-        scratch.arrived, out.threshold, out.mass,
+        scratch.finished, out.threshold, out.mass,
         BLOCKS=triton.next_power_of_2(blocks), num_warps=TRUNCATION_WARPS, enable_fp_fusion=False,
     )  # fmt: skip
 

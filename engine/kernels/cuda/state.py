@@ -102,7 +102,7 @@ class Distribution:
 class Scratch:
     """What the kernels hand to one another within a round; ``blocks`` programs share a row.
 
-    ``arrived`` and ``done`` are zero before and after every launch.
+    ``finished`` and ``done`` are zero before and after every launch.
     """
 
     peaks: Tensor  # float32 (rows, blocks): each block's largest logit, inf if one is NaN
@@ -114,7 +114,7 @@ class Scratch:
     times: Tensor  # float32 (2, rows, blocks): first clocks to ring, of residual and of p
     winners: Tensor  # int32 (2, rows, blocks): whose they are
     residuals: Tensor  # int64 (rows, blocks): mass of the residual
-    arrived: Tensor  # int32 (rows,): programs of a row that are through
+    finished: Tensor  # int32 (rows,): programs of a row that are through
     done: Tensor  # int32 (1,): programs of a launch that are through
 
     @classmethod

@@ -21,7 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.kernels.cuda.arithmetic import exp
-from engine.kernels.cuda.last_program import arrived_last
+from engine.kernels.cuda.last_program import is_last_program
 from engine.kernels.cuda.state import BINS, BLOCK, Distribution
 from engine.request import Sampling
 
@@ -168,7 +168,7 @@ def truncate_kernel(
     totals: tl.tensor,
     found: tl.tensor,
     gathered: tl.tensor,
-    arrived: tl.tensor,
+    finished: tl.tensor,
     thresholds: tl.tensor,  # int32 (rows,), written
     masses: tl.tensor,  # float32 (rows,), written
     BLOCKS: tl.constexpr,  # a power of two, no less than the programs of a row
@@ -191,7 +191,7 @@ def truncate_kernel(
         tl.atomic_add(at, tl.full([_BLOCK], 1, tl.int64), inside, sem="relaxed")
     if tl.load(settings + 1) < 1:
         tl.atomic_add(at + rows * _BINS, mass, inside & (mass > 0), sem="relaxed")
-    if arrived_last(arrived + row, blocks):
+    if is_last_program(finished + row, blocks):
         bits, kept = _smallest_kept(
             numbers, settings, bins + row * _BINS, rows, weights + row * vocabulary,
             found + row * vocabulary, gathered + row, vocabulary, tl.load(totals + row),

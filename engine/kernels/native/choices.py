@@ -1,8 +1,8 @@
 """A token for each row of logits, and how likely any token is, without a softmax over all.
 
-This is all that judging a round needs, and drafting a token, where nothing is added to the logits or
-cut from their distribution. In torch it is a division, a softmax, a choice and an indexing of tensors;
-for small vocabularies the calls cost more than what they compute.
+This is all that judging a round needs, and drafting a token, where nothing is added to the logits and
+their distribution is not truncated. In torch it is a division, a softmax, a choice and an indexing of
+tensors; for small vocabularies the calls cost more than what they compute.
 """
 
 from __future__ import annotations

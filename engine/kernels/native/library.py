@@ -1,4 +1,4 @@
-"""The compiled step as Python sees it: structures, and functions with their types."""
+"""The compiled step as Python sees it: functions with their types, and matrices."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
+from engine.kernels.native.structures import Op, Shape, Step
 from engine.request import MAX_ROWS
 
 log = logging.getLogger(__name__)
@@ -47,101 +48,11 @@ GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
 """As in decoder.h, by transformers' names."""
 
 
-class Layer(c.Structure):
-    """See decoder.h."""
-
-    _fields_ = [
-        *((name, c.c_void_p) for name in ("qkv", "output", "gate_up", "down")),
-        *((name, c.c_void_p) for name in ("attention_norm", "attention_after")),
-        *((name, c.c_void_p) for name in ("mlp_norm", "mlp_after", "qk_norm", "rotation")),
-        ("window", c.c_int32),
-    ]
-
-
-class Shape(c.Structure):
-    """See decoder.h."""
-
-    _fields_ = [
-        ("layers", c.POINTER(Layer)),
-        *((name, c.c_void_p) for name in ("embedding", "head", "norm")),
-        *((name, c.c_int32) for name in ("count", "vocabulary", "hidden", "intermediate")),
-        *((name, c.c_int32) for name in ("heads", "kv_heads", "head_dim", "context", "gate")),
-        *((name, c.c_float) for name in ("epsilon", "embedding_scale", "score_cap")),
-    ]
-
-
-class Tap(c.Structure):
-    """See decoder.h."""
-
-    _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
-
-
-class Cache(c.Structure):
-    """See decoder.h."""
-
-    _fields_ = [
-        ("keys", c.c_void_p),
-        ("values", c.c_void_p),
-        ("taps", c.POINTER(Tap)),
-        ("tapped", c.c_int32),
-        ("bf16", c.c_int32),
-        ("context", c.c_int32),
-    ]
-
-
-class Step(c.Structure):
-    """See decoder.h."""
-
-    _fields_ = [
-        ("tokens", c.c_void_p),
-        ("rows", c.c_int32),
-        ("start", c.c_int32),
-        ("parents", c.c_void_p),
-        ("last", c.c_int32),
-        ("logits", c.c_void_p),
-        ("cache", Cache),
-    ]
-
-
-class LayerCache(c.Structure):
-    """See program.h."""
-
-    _fields_ = [
-        *((name, c.c_void_p) for name in ("keys", "values", "rotation")),
-        ("room", c.c_int32),
-    ]
-
-
-class Draws(c.Structure):
-    """See program.h."""
-
-    _fields_ = [
-        ("keys", c.c_void_p), ("sharpness", c.c_float), ("floor", c.c_float), ("count", c.c_int32),
-    ]  # fmt: skip
-
-
-class Op(c.Structure):
-    """See program.h."""
-
-    _fields_ = [
-        *(
-            (name, c.c_int32)
-            for name in ("code", "width", "choice", "by_columns", "barrier", "offset")
-        ),
-        *((name, c.c_void_p) for name in ("rows", "start", "source", "second", "to")),
-        *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
-        *((name, c.c_int32) for name in ("heads", "kv_heads")),
-        *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "cache")),
-        *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability", "draws")),
-        *((name, c.c_float) for name in ("scale", "epsilon")),
-    ]
-
-
 class Library:
     """The functions of one compiled file, and the threads that they run on."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """``threads``: as many as torch uses, unless told. Raises OSError."""
+        """``threads``: None for as many as torch uses. Raises OSError."""
         found = c.CDLL(str(path))
         brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
         pointer, number = c.c_void_p, c.c_int

@@ -133,7 +133,7 @@ void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, f
 
 // A token for each of `rows` rows of `width` weights; see sampling.h.
 void foretoken_sample(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
-    for (int r = 0; r < rows; ++r) tokens[r] = winner(weights + size_t(r) * width, 0, width, keys[r]).place;
+    for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, 0, width, keys[r]).place;
 }
 
 Program* foretoken_program(const Op* ops, int count, Pool* pool) {

@@ -91,7 +91,7 @@ inline float widen_half(uint16_t half) {
 
 class Program {
 public:
-    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), first_to_come_(pool.count()) {
+    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), earliest_(pool.count()) {
         int widest = LANES, head = LANES, choice = 0;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
@@ -304,7 +304,7 @@ private:
         return {vectors.first * LANES, std::min(vectors.end * LANES, op.width)};
     }
 
-    // Settles a run's next token; others wait for it at the barrier behind.
+    // Sets a run's next token; the other threads wait for it at the barrier behind.
     void name(const Op& op, int place, float probability) {
         *op.chosen = op.numbers ? op.numbers[place] : place;
         *op.probability = probability;
@@ -340,11 +340,11 @@ private:
         float peak = -INFINITY;
         for (const Candidate& other : likeliest_) peak = std::max(peak, other.value);
         own.mass = weigh(logits, first, end, peak, op.draws->sharpness, weights_.data());
-        first_to_come_[thread] = winner(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
+        earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
         pool_.barrier();
         if (thread) return;
-        Runner found = first_to_come_[0];
-        for (const Runner& other : first_to_come_)
+        Clock found = earliest_[0];
+        for (const Clock& other : earliest_)
             if (other.time < found.time) found = other;
         float mass = 0;
         for (const Candidate& other : likeliest_) mass += other.mass;
@@ -358,7 +358,7 @@ private:
     bool over_ = false;  // the last one was too much
     std::vector<std::unique_ptr<Own>> scratch_;
     std::vector<Candidate> likeliest_;
-    std::vector<Runner> first_to_come_;
+    std::vector<Clock> earliest_;
     std::vector<float> weights_;
 };
 

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
-from engine.kernels.native.library import LANES, Library, Matrix, Op
+from engine.kernels.native import structures
+from engine.kernels.native.library import LANES, Library, Matrix
+from engine.kernels.native.structures import Op
 
 Number = c.c_int32
 """A number that is set before a run."""
@@ -54,7 +56,7 @@ class LayerCache:
     """Where one layer's keys and values of a sequence lie, and its rotations; see program.h."""
 
     def __init__(self) -> None:
-        self.view = native.LayerCache()
+        self.view = structures.LayerCache()
 
     def move(self, keys: Tensor, values: Tensor, turns: Tensor) -> None:
         """To tensors that outlive this: float32 keys (kv_heads, room / 16, head_dim, 16), values
@@ -229,7 +231,7 @@ class Recorder:
         likely: Likely,
         at: int,
         numbers: Tensor | None = None,
-        draws: native.Draws | None = None,
+        draws: structures.Draws | None = None,
     ) -> None:
         """A token of one row to ``tokens[at + 1]``, its probability to ``likely[at]``.
 

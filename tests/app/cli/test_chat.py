@@ -103,7 +103,7 @@ def test_a_draft_with_another_vocabulary_changes_no_word(
     pair = ("--pair", f"{PIP / 'target'}::{model}", "--seed", 3)
     plain = foretoken(*asked, *pair, "--proposer", "none").last_json
     across = foretoken(
-        *asked, *pair, "--proposer", "draft", "--depth", 4, "--option", f"across={way}"
+        *asked, *pair, "--proposer", "draft", "--depth", 4, "--option", f"cross_vocabulary={way}"
     )
     assert across.last_json["token_ids"] == plain["token_ids"]
     assert across.last_json["drafted"] > 0

@@ -129,7 +129,7 @@ def test_kept_options_that_a_proposer_has_no_use_for_are_not_asked_for():
     }
     settings = Settings.from_json({"options": kept})
     assert typed(settings.options, CAPABILITIES) == {
-        "draft": {"across": "tli"},
+        "draft": {"cross_vocabulary": "tli"},  # kept by the name that it had once
         "ngram": {"prompt_lookup_max": 3},
         "gone": {"left": True},
     }

@@ -66,7 +66,7 @@ def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     """A whole prompt; then, from where layers have forgotten its begin, one token a step and 1 to 8."""
     reference = write_family(tmp_path, name)
-    model = load_model(tmp_path, dtype="fp32")
+    model = load_model(tmp_path, quantization="fp32")
     assert isinstance(model, Decoder)
     text = tokens(300)  # across a block of the KV cache
     expected = reference_logits(reference, text)
@@ -97,7 +97,7 @@ def test_a_sharded_checkpoint_is_the_same_model(tmp_path: Path) -> None:
     reference = write_random(tmp_path, shard="20KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
     text = tokens(40)
-    ours = logits(load_model(tmp_path, dtype="fp32"), text)
+    ours = logits(load_model(tmp_path, quantization="fp32"), text)
     assert torch.allclose(ours, reference_logits(reference, text), atol=1e-4)
 
 
@@ -113,7 +113,7 @@ def test_a_config_of_earlier_transformers_is_read_the_same(scaled: bool, tmp_pat
     config["rope_scaling"] = settings if scaled else None
     file.write_text(json.dumps(config))
     text = tokens(200)
-    ours = logits(load_model(tmp_path, dtype="fp32"), text)
+    ours = logits(load_model(tmp_path, quantization="fp32"), text)
     assert torch.allclose(ours, reference_logits(reference, text), atol=1e-4)
 
 
@@ -165,7 +165,7 @@ def test_greedy_text_of_every_family_is_that_of_transformers(name: str, tmp_path
 def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
     reference = write_random(tmp_path, **WIDE)
     text = tokens(300)
-    ours = logits(load_model(tmp_path, dtype="bf16"), text)
+    ours = logits(load_model(tmp_path, quantization="bf16"), text)
     exact = reference_logits(reference, text)
     theirs = reference_logits(reference.to(torch.bfloat16), text)
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
@@ -177,9 +177,9 @@ def test_every_family_quantised_is_near_the_original(name: str, tmp_path: Path) 
     sizes = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 16}
     write_family(tmp_path, name, **sizes, initializer_range=0.04)
     text = tokens(100)
-    exact = logits(load_model(tmp_path, dtype="fp32"), text)
+    exact = logits(load_model(tmp_path, quantization="fp32"), text)
     for kind, most in {"int8": 0.06, "nf4": 0.5}.items():
-        ours = logits(load_model(tmp_path, dtype=kind), text)
+        ours = logits(load_model(tmp_path, quantization=kind), text)
         assert (ours - exact).norm() < most * exact.norm(), kind
 
 
@@ -198,14 +198,14 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Random shapes and the embedded model: whatever its products are, the bits must hold."""
     dtype, width, name = request.param.split(maxsplit=2)
     if name == "pip":
-        return load_model(PIP, dtype=dtype)
+        return load_model(PIP, quantization=dtype)
     folder = tmp_path_factory.mktemp("model")
     sizes = WIDE if width == "wide" else {}
     if name == "llama":
         write_random(folder, **sizes)
     else:
         write_family(folder, name, **sizes)
-    return load_model(folder, dtype=dtype)
+    return load_model(folder, quantization=dtype)
 
 
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model) -> None:
@@ -236,7 +236,7 @@ def test_only_the_asked_logits_are_returned(model: Model) -> None:
 def test_stories_speak_the_same_in_both_decoders(stories: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    model = load_model(stories, dtype="fp32")
+    model = load_model(stories, quantization="fp32")
     assert isinstance(model, Decoder)
     reference: Any = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
     text = [1, *tokens(300)]

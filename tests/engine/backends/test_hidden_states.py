@@ -46,7 +46,7 @@ def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> 
     library = request.getfixturevalue("library") if run == "compiled" else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "ready", lambda: library)
-        model = load_model(folder, dtype=dtype)
+        model = load_model(folder, quantization=dtype)
     assert isinstance(model, TappableModel)
     return model
 

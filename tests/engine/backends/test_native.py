@@ -49,7 +49,7 @@ def write(folder: Path, name: str, kind: str = "") -> Any:
 
 
 def compiled(folder: Path, dtype: str) -> NativeDecoder:
-    model = load_model(folder, dtype=dtype)
+    model = load_model(folder, quantization=dtype)
     assert isinstance(model, NativeDecoder)
     return model
 
@@ -206,7 +206,7 @@ def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
 
 def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
     write_family(tmp_path, "qwen2")  # heads of 8
-    assert isinstance(load_model(tmp_path, dtype="fp32"), Decoder)
+    assert isinstance(load_model(tmp_path, quantization="fp32"), Decoder)
 
 
 def test_a_step_that_is_not_row_independent_is_not_used(
@@ -218,13 +218,13 @@ def test_a_step_that_is_not_row_independent_is_not_used(
         return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
 
     monkeypatch.setattr(NativeDecoder, "forward", careless)
-    assert isinstance(load_model(PIP / "draft", dtype="fp32"), Decoder)
+    assert isinstance(load_model(PIP / "draft", quantization="fp32"), Decoder)
     assert "It is not used" in caplog.text
 
 
 def test_turned_off_the_model_is_interpreted() -> None:
-    assert isinstance(load_model(PIP / "draft", dtype="fp32"), NativeDecoder)
-    assert isinstance(load_model(PIP / "draft", dtype="fp32", native=False), Decoder)
+    assert isinstance(load_model(PIP / "draft", quantization="fp32"), NativeDecoder)
+    assert isinstance(load_model(PIP / "draft", quantization="fp32", native=False), Decoder)
 
 
 def test_a_cache_is_cropped_to_what_it_holds() -> None:

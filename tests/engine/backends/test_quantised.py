@@ -15,7 +15,7 @@ from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import QUANTISED
 from engine.kernels.native import library as native
-from engine.loading.choices import choose_dtype, quantisation_note
+from engine.loading.choices import choose_quantization, quantization_note
 from engine.loading.fit import ModelSize
 from engine.loading.loader import load_model
 from engine.machine.devices import Place
@@ -30,7 +30,7 @@ TEXT = [index * 7 % VOCABULARY for index in range(40)]
 
 
 def logits(folder: Path, dtype: str) -> torch.Tensor:
-    model = load_model(folder, dtype=dtype)
+    model = load_model(folder, quantization=dtype)
     return model.forward(TEXT, model.new_cache(64), last=len(TEXT))
 
 
@@ -75,7 +75,7 @@ def test_a_quantised_model_is_near_the_original(kind: str, tmp_path: Path) -> No
     exact, ours = logits(tmp_path, "fp32"), logits(tmp_path, kind)
     limit = {"int8": 0.05, "nf4": 0.5}[kind]
     assert (ours - exact).norm() < limit * exact.norm()
-    assert load_model(tmp_path, dtype=kind).info.dtype == kind
+    assert load_model(tmp_path, quantization=kind).info.quantization == kind
 
 
 @pytest.mark.parametrize("nested", [False, True], ids=["plain", "nested"])
@@ -89,7 +89,7 @@ def test_a_checkpoint_of_bitsandbytes_runs_as_it_is(nested: bool, tmp_path: Path
     assert found.quantised and not plain.quantised
     assert (found.parameters, found.vocabulary) == (plain.parameters, plain.vocabulary)
     assert found.bytes < plain.bytes
-    assert choose_dtype(found, "auto", Place(torch.device("cpu"))) == "nf4"
+    assert choose_quantization(found, "auto", Place(torch.device("cpu"))) == "nf4"
     ours = logits(tmp_path, "auto")
     if nested:  # rounding the scales changes them
         assert (ours - expected).norm() < 0.05 * expected.norm()
@@ -193,19 +193,19 @@ def test_a_weight_that_is_no_number_is_named(value: float, kind: str, tmp_path: 
     tensors[name][3, 2] = value
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     with pytest.raises(ModelError, match=name):
-        load_model(tmp_path, dtype=kind)
+        load_model(tmp_path, quantization=kind)
 
 
 def test_a_machine_or_model_that_lacks_it_is_told(
     gptneo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(InvalidRequest, match="GPTNeoForCausalLM runs through transformers"):
-        load_model(gptneo, dtype="int8")
+        load_model(gptneo, quantization="int8")
     write_random(tmp_path)
     place = Place(torch.device("cuda"), kernels=False)
     monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     with pytest.raises(InvalidRequest, match="do not run on this GPU"):
-        load_model(tmp_path, dtype="nf4")
+        load_model(tmp_path, quantization="nf4")
 
 
 CPU = Place(torch.device("cpu"))
@@ -214,12 +214,12 @@ CPU = Place(torch.device("cpu"))
 def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_random(tmp_path)
     checkpoint = inspect(tmp_path)
-    assert quantisation_note("fp32", checkpoint, CPU) is None
+    assert quantization_note("fp32", checkpoint, CPU) is None
     monkeypatch.setattr(native, "ready", lambda: None)
-    assert "int8 is faster" in (quantisation_note("nf4", checkpoint, CPU) or "")
+    assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
     for levels, told in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
-        assert told in (quantisation_note("int8", checkpoint, CPU) or "")
+        assert told in (quantization_note("int8", checkpoint, CPU) or "")
 
 
 PEAK = """
@@ -232,9 +232,9 @@ def peak():
     # ru_maxrss would begin with what the parent had.
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
-load_model(Path(sys.argv[1]), dtype=sys.argv[3])  # whatever loading allocates once
+load_model(Path(sys.argv[1]), quantization=sys.argv[3])  # whatever loading allocates once
 before = peak()
-model = load_model(Path(sys.argv[2]), dtype=sys.argv[3], context=256)
+model = load_model(Path(sys.argv[2]), quantization=sys.argv[3], context=256)
 print(1024 * before, 1024 * peak())
 """
 

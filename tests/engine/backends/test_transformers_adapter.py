@@ -44,7 +44,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> TransformersModel:
-    loaded = load_model(folder, dtype="fp32")
+    loaded = load_model(folder, quantization="fp32")
     assert isinstance(loaded, TransformersModel)
     return loaded
 

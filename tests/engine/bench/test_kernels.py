@@ -41,7 +41,7 @@ def test_times_and_bandwidth_belong_together() -> None:
 
 
 def test_steps_name_model_and_quantisation(pair: tuple[Path, Path]) -> None:
-    steps = kernels.steps(load_model(pair[0], dtype="int8"), (1, 4), repeats=1)
+    steps = kernels.steps(load_model(pair[0], quantization="int8"), (1, 4), repeats=1)
     assert [(s.model, s.quantization, s.m) for s in steps] == [
         ("target", "int8", 1),
         ("target", "int8", 4),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.kernels.cpu.linear import Biased, make_linear
 from engine.kernels.native import build
-from engine.kernels.native.library import Draws, Kind, Library, Matrix
+from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.program import (
     Attention,
     LayerCache,
@@ -23,6 +23,7 @@ from engine.kernels.native.program import (
     Rows,
     Unsupported,
 )
+from engine.kernels.native.structures import Draws
 from engine.noise import Stream, key, sample
 
 

@@ -14,11 +14,11 @@ from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
 from engine.loading.choices import (
     check_kv_cache,
-    choose_dtype,
-    draft_dtype,
+    choose_quantization,
+    draft_quantization,
     packs,
-    quantisation_note,
-    quantisations,
+    quantization_note,
+    quantizations,
     why_no_fp8_cache,
 )
 from engine.loading.loader import load_model
@@ -49,22 +49,22 @@ def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
     place = Place(CPU, kernels=True)
     monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
     for dtype in ("bf16", "int8", "nf4"):
-        model = load_model(folder, dtype=dtype)
-        assert isinstance(model, CudaDecoder) and model.info.dtype == dtype
-    assert isinstance(load_model(folder, dtype="fp32"), Decoder)
+        model = load_model(folder, quantization=dtype)
+        assert isinstance(model, CudaDecoder) and model.info.quantization == dtype
+    assert isinstance(load_model(folder, quantization="fp32"), Decoder)
 
 
 def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
     found = inspect(folder)
-    assert choose_dtype(found, "auto", KERNELS) == "bf16"
-    assert quantisations(found, KERNELS) == ("bf16", "int8", "nf4")
-    assert [draft_dtype(found, kind, KERNELS) for kind in ("bf16", "nf4", "fp32")] == [
+    assert choose_quantization(found, "auto", KERNELS) == "bf16"
+    assert quantizations(found, KERNELS) == ("bf16", "int8", "nf4")
+    assert [draft_quantization(found, kind, KERNELS) for kind in ("bf16", "nf4", "fp32")] == [
         "int8", "nf4", "fp32"
     ]  # fmt: skip
     assert not packs(found, KERNELS)
-    assert quantisation_note("nf4", found, KERNELS) is None
+    assert quantization_note("nf4", found, KERNELS) is None
     assert "cannot take weights in fp32, only in bf16, int8, nf4" in (
-        quantisation_note("fp32", found, KERNELS) or ""
+        quantization_note("fp32", found, KERNELS) or ""
     )
 
 
@@ -73,19 +73,19 @@ def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
     folder: Path, place: Place, dtype: str
 ) -> None:
     found = inspect(folder)
-    assert choose_dtype(found, "auto", place) == dtype
-    assert quantisations(found, place) == ("bf16",)
+    assert choose_quantization(found, "auto", place) == dtype
+    assert quantizations(found, place) == ("bf16",)
     with pytest.raises(InvalidRequest, match=r"do not run on this GPU.*or the device cpu"):
-        choose_dtype(found, "int8", place)
+        choose_quantization(found, "int8", place)
 
 
 def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     file = folder / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "head_dim": 512}))
     found = inspect(folder)
-    assert "heads have 512 numbers" in (quantisation_note("bf16", found, KERNELS) or "")
+    assert "heads have 512 numbers" in (quantization_note("bf16", found, KERNELS) or "")
     with pytest.raises(InvalidRequest, match="heads have 512 numbers"):
-        choose_dtype(found, "nf4", KERNELS)
+        choose_quantization(found, "nf4", KERNELS)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def planned(request: LoadRequest, **preferred: str) -> LoadPlan:
 def test_the_catalog_may_say_how_a_model_is_loaded(pair: tuple[Path, Path]) -> None:
     """Unless somebody asks for another quantisation."""
     wide = LoadRequest(target="small", quantization="fp32")
-    assert planned(SMALL, folder=str(pair[0]), quantization="int8").target.dtype == "int8"
-    assert planned(wide, folder=str(pair[0]), quantization="int8").target.dtype == "fp32"
+    assert planned(SMALL, folder=str(pair[0]), quantization="int8").target.quantization == "int8"
+    assert planned(wide, folder=str(pair[0]), quantization="int8").target.quantization == "fp32"
 
 
 def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(

@@ -25,7 +25,7 @@ def test_what_is_one_of_few_is_told_as_a_list_even_where_the_registry_says_which
         for name in ("draft", "hybrid", "ngram")
         for option in proposer_info(name).options
     }
-    assert choices["draft", "across"] == ("auto", "tli", "slem")
+    assert choices["draft", "cross_vocabulary"] == ("auto", "tli", "slem")
     assert choices["hybrid", "neural"] == proposers.neural()
     assert "eagle3" in proposers.neural()
     assert choices["ngram", "prompt_lookup_min"] == ()

@@ -86,7 +86,7 @@ def tokens(count: int) -> list[int]:
 
 
 def assert_same(folder: Path, reference: Any) -> None:
-    model = load_model(folder, dtype="fp32")
+    model = load_model(folder, quantization="fp32")
     assert isinstance(model, Decoder)
     text = tokens(120)
     ours = model.forward(text, model.new_cache(128), last=120)
@@ -163,7 +163,7 @@ def test_longrope_for_a_short_context_is_that_of_short_texts(tmp_path: Path) -> 
 
     reference: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     text = tokens(16)
-    model = load_model(tmp_path, dtype="fp32", context=16)
+    model = load_model(tmp_path, quantization="fp32", context=16)
     ours = model.forward(text, model.new_cache(16), last=16)
     assert float((ours - logits(reference, text)).abs().max()) < 1e-4
 
@@ -208,7 +208,7 @@ def test_what_cannot_be_run_right_is_refused_with_its_reason(name: str, tmp_path
     write_random(tmp_path, kind)
     edit(tmp_path, lambda config: config.pop("rope_parameters") and config.update(change))
     with pytest.raises(ModelError, match=reason):
-        load_model(tmp_path, dtype="fp32")
+        load_model(tmp_path, quantization="fp32")
 
 
 def test_frequencies_stored_by_early_llamas_are_passed_over(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(target: Path) -> TappableModel:
-    loaded = load_model(target, dtype="fp32")
+    loaded = load_model(target, quantization="fp32")
     assert isinstance(loaded, TappableModel)
     return loaded
 

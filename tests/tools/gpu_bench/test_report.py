@@ -11,7 +11,7 @@ import pytest
 from tools.gpu_bench.budget import LeftOut
 from tools.gpu_bench.clock import Times
 from tools.gpu_bench.device import Facts
-from tools.gpu_bench.expected import verdicts
+from tools.gpu_bench.expected import checks
 from tools.gpu_bench.products import KernelTime
 from tools.gpu_bench.report import Report
 from tools.gpu_bench.speed import Speed
@@ -46,7 +46,7 @@ def report() -> Report:
 
 
 def test_what_was_expected_stands_beside_what_was_found() -> None:
-    told = {one.expected: (one.found, one.met) for one in report().verdicts}
+    told = {one.expected: (one.found, one.met) for one in report().checks}
     assert told["T(8)/T(1) of a step at most 1.10"] == ("1.20", False)  # NF4's, the worst
     assert told["an 8B step in bf16 at 80% of bandwidth at least"] == ("83%", True)
     assert told["an 8B step in nf4 at 65% of bandwidth at least"] == ("70%", True)
@@ -56,19 +56,19 @@ def test_what_was_expected_stands_beside_what_was_found() -> None:
 
 
 def test_nothing_measured_is_nothing_met() -> None:
-    assert {one.met for one in verdicts([], [], [])} == {None}
+    assert {one.met for one in checks([], [], [])} == {None}
 
 
 def test_one_row_that_differs_is_enough() -> None:
-    (*_, last) = verdicts([], [Bits("m", "int8", 544, 1), Bits("m", "nf4", 544, 0)], [])
+    (*_, last) = checks([], [Bits("m", "int8", 544, 1), Bits("m", "nf4", 544, 0)], [])
     assert (last.found, last.met) == ("1 rows differ", False)
 
 
 def test_rounds_without_graphs_do_not_count_where_there_are_graphs() -> None:
     slow = speed("draft", 1.1, "CUDA kernels, depth 5, 0.8 right")
-    told = verdicts([], [], [speed("draft", 3.0), slow])
+    told = checks([], [], [speed("draft", 3.0), slow])
     assert told[-2].found == "3.00"
-    assert verdicts([], [], [slow])[-2].met is False
+    assert checks([], [], [slow])[-2].met is False
 
 
 def test_both_files_are_written_whole_and_say_what_is_missing(tmp_path: Path) -> None:
@@ -100,4 +100,4 @@ def test_a_rehearsal_says_so_and_expects_nothing(tmp_path: Path) -> None:
     page = found.write(tmp_path)
     assert page.name == "cpu-rehearsal-2026-11-21.md"
     assert "No figure here means anything" in page.read_text()
-    assert found.verdicts == []
+    assert found.checks == []

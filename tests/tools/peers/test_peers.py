@@ -35,7 +35,7 @@ LIMIT = 40
 def pip() -> tuple[Case, list[tuple[int, ...]]]:
     models = cases.Models("pip", PIP / "target", PIP / "draft")
     prompts = cases.encode(models.target, PROMPTS)
-    return cases.make(models, prompts, LIMIT, dtype="fp32"), prompts
+    return cases.make(models, prompts, LIMIT, quantization="fp32"), prompts
 
 
 @dataclass
@@ -173,7 +173,7 @@ def test_random_weights_are_a_checkpoint_in_shards(tiny: cases.Models) -> None:
     checkpoint = inspect(tiny.target)
     assert checkpoint.vocabulary == 600
     assert len({info.file for info in checkpoint.tensors.values()}) > 1
-    assert load_model(tiny.target, dtype="fp32").info.eos == frozenset()
+    assert load_model(tiny.target, quantization="fp32").info.eos == frozenset()
 
 
 def test_the_shape_of_1b_has_as_many_parameters() -> None:

@@ -50,7 +50,7 @@ def pretend(tmp_path: Path) -> Pretend:
 
 def case(pair: tuple[Path, Path], *, acceptance: float | None = None) -> Case:
     models = cases.Models("random", *pair)
-    return cases.make(models, [(3, 4)], 8, dtype="fp32", acceptance=acceptance, depth=4)
+    return cases.make(models, [(3, 4)], 8, quantization="fp32", acceptance=acceptance, depth=4)
 
 
 def test_llama_cpp_answers_plain_and_speculative(
@@ -138,7 +138,7 @@ def test_words_of_another_engine_are_compared_with_ours(
 def test_the_real_llama_cpp_says_pips_words(tmp_path: Path) -> None:
     models = cases.Models("pip", PIP / "target", PIP / "draft")
     prompts = cases.encode(models.target, PROMPTS)
-    asked = cases.make(models, prompts, 24, dtype="fp32")
+    asked = cases.make(models, prompts, 24, quantization="fp32")
     with line_up([Own(), LlamaCpp(Path(REAL or ""))], asked, tmp_path) as line:
         assert not line.absent
         rows, failed = run(line.contenders, prompts, asked, 24, 1)

@@ -43,7 +43,7 @@ def write_pair(target: Path, draft: Path) -> None:
 def load(
     folder: Path, dtype: str = "bf16", context: int = CONTEXT, kv_cache_dtype: str = "auto"
 ) -> CudaDecoder:
-    model = load_model(folder, dtype=dtype, context=context, kv_cache_dtype=kv_cache_dtype)
+    model = load_model(folder, quantization=dtype, context=context, kv_cache_dtype=kv_cache_dtype)
     assert isinstance(model, CudaDecoder)
     return model
 

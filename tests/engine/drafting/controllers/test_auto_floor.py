@@ -85,9 +85,9 @@ def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
 
 
 def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
-    """Rules that weigh q, and rounds captured as graphs, take whole drafts: see ``Drafter.cuts``."""
+    """Rules that weigh q, and captured rounds, take whole drafts: see ``Drafter.stops_early``."""
     machine = Telling(lambda rows: 0.9 + 0.1 * rows)
-    experience = warm(machine).of(Drafter(cuts=False))
+    experience = warm(machine).of(Drafter(stops_early=False))
     rounds = play(machine, Auto(15, experience), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)

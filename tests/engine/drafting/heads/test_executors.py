@@ -303,7 +303,7 @@ def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", heads.kinds())
 def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
     """With weights as they are; in int8 the last bit of a row may round it to another byte."""
-    model, shape = load_model(PIP / "target", dtype="fp32"), inspect(PIP / "target")
+    model, shape = load_model(PIP / "target", quantization="fp32"), inspect(PIP / "target")
     plan, codec = heads.inspect(PIP / kind, shape), TextCodec(PIP / "target")
     kinds = [quick for quick in ("fp32", "int8") if quick in library.kinds]
     for products in (Products(quick, CPU, library) for quick in kinds):

@@ -104,7 +104,7 @@ def test_nothing_that_stands_is_computed_again(depth: int) -> None:
 
 @pytest.fixture(scope="module")
 def draft(pair: tuple[Path, Path]) -> Model:
-    return load_model(pair[1], dtype="fp32")
+    return load_model(pair[1], quantization="fp32")
 
 
 @settings(max_examples=15, deadline=None)

@@ -135,7 +135,7 @@ def test_a_second_round_finds_nothing_of_the_first() -> None:
     bench.distribute(logits_like("flat", 2, 100, 2), [5])
     again = on_host(bench.distribute(logits, [5]))
     assert torch.equal(first.threshold, again.threshold) and torch.equal(first.mass, again.mass)
-    assert not bench.scratch.arrived.any()
+    assert not bench.scratch.finished.any()
 
 
 @pytest.mark.parametrize("rule", list(Rule))

@@ -70,7 +70,7 @@ def begin(
     rule: AcceptanceRule = AcceptanceRule.COUPLED,
 ) -> DraftModelProposer:
     resources = Resources(draft=draft, vocabularies=both)
-    proposer = DraftModelProposer(DraftModelProposer.Options(across=way), resources)
+    proposer = DraftModelProposer(DraftModelProposer.Options(cross_vocabulary=way), resources)
     proposer.begin(context, sampler(context, rule))
     return proposer
 
@@ -127,7 +127,8 @@ def test_tli_is_the_drafts_distribution_among_the_shared_tokens(
     """Against a softmax over the shared tokens, taken here from the draft's own logits."""
     context = Context(target.encode("The lamp"))
     proposer = DraftModelProposer(
-        DraftModelProposer.Options(across="tli"), Resources(draft=model(), vocabularies=both)
+        DraftModelProposer.Options(cross_vocabulary="tli"),
+        Resources(draft=model(), vocabularies=both),
     )
     temperature = 0.0 if rule is AcceptanceRule.GREEDY else 0.9
     plain = Sampler(Sampling(temperature=temperature), rule, 11, context, ROWS)
@@ -264,8 +265,10 @@ def test_a_text_of_nothing_but_an_opening_is_not_drafted_for(target: Lexicon) ->
 
 
 def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="across is 'both'; it must be auto, tli, slem"):
-        DraftModelProposer.Options(across="both")
+    with pytest.raises(
+        InvalidRequest, match="cross_vocabulary is 'both'; it must be auto, tli, slem"
+    ):
+        DraftModelProposer.Options(cross_vocabulary="both")
 
 
 @pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
@@ -286,7 +289,7 @@ def test_other_numbers_for_the_same_tokens_change_nothing(
                 depth=4,
                 controller=Control.FIXED,
                 acceptance=rule,
-                options={"across": "tli"},
+                options={"cross_vocabulary": "tli"},
             ),
             max_tokens=5,
             ignore_eos=True,

@@ -54,7 +54,7 @@ def drafting(way: str, depth: int, rule: AcceptanceRule = AcceptanceRule.AUTO) -
         depth=depth,
         controller=Control.FIXED,
         acceptance=rule,
-        options={"across": way},
+        options={"cross_vocabulary": way},
     )
 
 
