@@ -19,9 +19,9 @@ from app.runtime import read_catalog
 from app.store import Store
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
-from engine.loading.catalog import Pairing
 from engine.loading.files import fetch
 from engine.loading.request import LoadRequest
+from engine.loading.specs import Pairing
 from engine.request import Message
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report

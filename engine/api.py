@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
 """Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
-engine nor the generation. One that raises there is told no more."""
+engine nor the generation. One that raises there is called no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
     ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has.
-    ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are told;
+    ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known;
     ``tokens``: whether the ids of emitted tokens are.
     """
 
@@ -147,7 +147,7 @@ class Generation:
     """One request's events, kept from the first on: for any number of readers, in any thread."""
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
-        """``cancel`` is told once, by whoever cancels first."""
+        """``cancel`` is called once, for whoever cancels first."""
         self.request = request
         self._cancel = cancel
         self._cancelled = threading.Event()
@@ -156,7 +156,7 @@ class Generation:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Tells ``listener`` all events: past ones in this thread, later ones in the engine's."""
+        """Hands ``listener`` all events: past ones in this thread, later ones in the engine's."""
         with self._lock:
             for event in self._events:
                 listener(event)  # what it raises here is its caller's affair

@@ -1,4 +1,4 @@
-"""An engine that computes nothing: it recites what it is told to, round by round, as a real one would.
+"""An engine that computes nothing: it recites given words, round by round, as a real one would.
 
 For tests of whatever stands before the engine's door, and for trying pages without a model: known words,
 a known speed, every kind of round, queues, cancelling, and failures where they are asked for. Torch-free.
@@ -6,13 +6,9 @@ a known speed, every kind of round, queues, cancelling, and failures where they 
 
 from __future__ import annotations
 
-import random
-import re
 import time
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import accumulate
 
 from engine.api import (
     Capabilities,
@@ -26,25 +22,20 @@ from engine.api import (
 )
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
 from engine.events import (
-    Budget,
-    Emitted,
     Finished,
     FinishReason,
-    Origin,
     Prefilled,
-    Round,
     Started,
-    Timing,
-    Token,
-    Tree,
 )
+from engine.fake_rounds import VOCABULARY, as_shown, recited, split, token_id
 from engine.loading import hub
-from engine.loading.catalog import Catalog, Pairing
+from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
+from engine.loading.specs import Pairing
 from engine.request import FIXED_DEPTH, AcceptanceRule, Request, Sampling, Speculation
 from engine.turns import Publish, Turns
 
-CONTEXT, VOCABULARY = 4096, 100_000
+CONTEXT = 4096
 
 CAPABILITIES = Capabilities(
     proposers=(
@@ -83,16 +74,6 @@ class Script:
     failure: str | None = None
 
 
-def split(text: str) -> list[str]:
-    """Tokens: words with their leading space, numbers and signs on their own."""
-    return re.findall(r" ?[A-Za-z]+| ?\d+|\s+|.", text, re.DOTALL)
-
-
-def token_id(token: str) -> int:
-    """A token's number."""
-    return zlib.crc32(token.encode()) % VOCABULARY
-
-
 def echo(request: Request) -> Script:
     """Replies with the question."""
     return Script(split(_asked(request)) or ["."])
@@ -103,8 +84,8 @@ class FakeEngine:
 
     ``script`` makes each reply from its request. ``seconds_a_round`` and ``seconds_to_load`` are waited.
     ``capabilities`` are those of pairs loaded from then on; without a draft model they lack ``draft``.
-    ``load_error`` is raised by every load while it is set. ``downloads`` are told to a load's watcher,
-    which may cancel in between.
+    ``load_error`` is raised by every load while it is set. ``downloads`` are reported to a load's
+    watcher, which may cancel in between.
     """
 
     def __init__(
@@ -230,119 +211,24 @@ class FakeEngine:
         tokens = list(script.tokens[:limit])
         said: list[str] = []
         started = time.perf_counter()
-        for emitted in self._rounds(request.speculation, tokens, script.proposals):
+        speculation = request.speculation
+        for emitted in recited(
+            tokens,
+            script.proposals,
+            proposer=speculation.proposer,
+            depth=_depth(speculation),
+            seconds=self.seconds_a_round,
+        ):
             if generation.cancelled:
                 break
             time.sleep(self.seconds_a_round)
             said += [token.text for token in emitted.tokens or ()]
-            publish(_as_told(emitted, loaded.capabilities, time.perf_counter() - started))
+            publish(as_shown(emitted, loaded.capabilities, time.perf_counter() - started))
         reason = FinishReason.STOP if len(tokens) == len(script.tokens) else FinishReason.LENGTH
         if generation.cancelled:
             reason = FinishReason.CANCELLED
         ids = tuple(map(token_id, said)) if loaded.capabilities.tokens else None
         publish(Finished(reason, "", "".join(said), ids))
-
-    def _rounds(
-        self,
-        speculation: Speculation,
-        tokens: Sequence[str],
-        proposals: Sequence[Sequence[str]] | None,
-    ) -> Iterator[Emitted]:
-        """Rounds that emit ``tokens``."""
-        depth = _depth(speculation)
-        chance = random.Random(7)
-        done = index = start = 0
-        while done < len(tokens):
-            left = tokens[done:]
-            if proposals is None:
-                drafts = _guesses(left, depth, chance)
-            else:
-                drafts = list(proposals[index][:depth]) if index < len(proposals) else []
-            right = 0
-            while right < min(len(drafts), len(left) - 1) and drafts[right] == left[right]:
-                right += 1
-            said = left[: right + 1]
-            yield Emitted(
-                text="".join(said),
-                tokens=_tokens(said, start, drafts),
-                round=_round(
-                    index, speculation.proposer, depth, drafts, said, self.seconds_a_round
-                ),
-                drafted=tuple(drafts),
-                next_text=said[-1],
-            )
-            start += sum(map(len, said))
-            done += len(said)
-            index += 1
-
-
-def _as_told(emitted: Emitted, capabilities: Capabilities, at: float) -> Emitted:
-    """Without what an engine of these ``capabilities`` does not tell; ``at``: seconds since the start."""
-    tokens = emitted.tokens if capabilities.tokens else None
-    if not capabilities.rounds:
-        if tokens is not None:
-            tokens = tuple(replace(token, origin=None, p=None) for token in tokens)
-        return Emitted(text=emitted.text, tokens=tokens, at=at)
-    if capabilities.probabilities or emitted.round is None:
-        return replace(emitted, tokens=tokens)
-    nothing = (None,) * len(emitted.round.tree)
-    return replace(
-        emitted,
-        tokens=None if tokens is None else tuple(replace(token, p=None) for token in tokens),
-        round=replace(emitted.round, p=nothing, q=nothing, next_p=None),
-    )
-
-
-def _guesses(left: Sequence[str], depth: int, chance: random.Random) -> list[str]:
-    """Right ones first, as chance has it, and wrong ones behind them."""
-    right = 0
-    while right < min(depth, len(left) - 1) and chance.random() < 0.8:
-        right += 1
-    return [*left[:right], *(f" guess{n}" for n in range(depth - right))]
-
-
-def _tokens(said: Sequence[str], start: int, drafts: Sequence[str]) -> tuple[Token, ...]:
-    """What a round said behind ``start`` characters of the reply: accepted drafts, then its own."""
-    starts = accumulate(map(len, said), initial=start)
-    origins = [Origin.DRAFT] * (len(said) - 1) + [_origin(said, drafts)]
-    return tuple(
-        Token(token_id(text), text, at, origin, 0.9)
-        for text, at, origin in zip(said, starts, origins, strict=False)
-    )
-
-
-def _origin(said: Sequence[str], drafts: Sequence[str]) -> Origin:
-    """Of the last token said."""
-    return Origin.CORRECTION if len(said) <= len(drafts) else Origin.BONUS
-
-
-def _round(
-    index: int,
-    proposer: str,
-    depth: int,
-    drafts: Sequence[str],
-    said: Sequence[str],
-    seconds: float,
-) -> Round:
-    """The round that drafted ``drafts``, of which all of ``said`` but the last were accepted."""
-    right = len(said) - 1
-    return Round(
-        index=index,
-        proposer=proposer,
-        budget=Budget(depth, depth),
-        tree=Tree.chain([token_id(token) for token in drafts]),
-        accepted_path=tuple(range(right)),
-        next_token=token_id(said[-1]),
-        origin=_origin(said, drafts),
-        p=tuple(
-            max(0.97 - 0.1 * at, 0.05) if at < right else (0.04 if at == right else None)
-            for at in range(len(drafts))
-        ),
-        q=tuple(max(0.8 - 0.05 * at, 0.05) for at in range(len(drafts))),
-        next_p=0.9,
-        timing=Timing(seconds / 4, seconds / 2, seconds),
-        emitted=len(said),
-    )
 
 
 def _check(speculation: Speculation, capabilities: Capabilities) -> None:

@@ -9,8 +9,8 @@ from engine.stats import Statistics, Tally
 class ReplyState:
     """What a reply says and how it stands, after every event so far.
 
-    ``tokens`` is None once the engine emitted text without telling tokens, and ``token_ids`` where it
-    told none in the end. ``reason`` and ``error``: how it ended; both are None before.
+    ``tokens`` is None once the engine emitted text without tokens, and ``token_ids`` where it
+    reported none in the end. ``reason`` and ``error``: how it ended; both are None before.
     """
 
     def __init__(self) -> None:

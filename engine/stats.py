@@ -24,7 +24,7 @@ from engine.events import Decision, Emitted, Event, Finished, Prefilled, Round, 
 class Statistics:
     """One reply's figures; rates are None where their denominator is zero. Times in seconds.
 
-    Counts are of what the engine told: 0 tokens where it told text alone.
+    Counts are of what the engine reported: 0 tokens where it reported text alone.
     """
 
     prompt_tokens: int = 0
@@ -116,7 +116,7 @@ class Tally:
                 self._unseen(event)
             case Emitted(round=Round() as round):
                 self._round(round)
-            case Finished() if event.token_ids and not self._emitted:  # told only in the end
+            case Finished() if event.token_ids and not self._emitted:  # known only in the end
                 self._emitted = self._untimed = len(event.token_ids)
             case _:
                 pass

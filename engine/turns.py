@@ -1,6 +1,6 @@
 """One thread that does one thing after the other: requests and other work, in the order they came.
 
-A request that arrives while another runs waits its turn and is told how many are ahead. Cancelling
+A request that arrives while another runs waits its turn and learns how many are ahead. Cancelling
 takes effect between two rounds, or at once for a request that waits. Torch-free.
 """
 

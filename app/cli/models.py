@@ -18,7 +18,8 @@ from app.defaults import Default, Defaults
 from engine.loading.request import LoadRequest
 
 if TYPE_CHECKING:
-    from engine.loading.catalog import Catalog, ModelSpec
+    from engine.loading.catalog import Catalog
+    from engine.loading.specs import ModelSpec
 
 cli = typer.Typer(
     help="List, check, download and export models. Without a command: list.",
@@ -172,7 +173,7 @@ def why(
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
     from engine.loading import hub
-    from engine.loading.catalog import judge_draft
+    from engine.loading.drafts import judge_draft
 
     catalog = _catalog(data_dir)
     ours, theirs = (catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft))

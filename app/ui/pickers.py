@@ -6,8 +6,9 @@ from app.runtime import Runtime
 from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading import hub
-from engine.loading.catalog import DraftChoice, ModelSpec, judge_draft
+from engine.loading.drafts import DraftChoice, judge_draft
 from engine.loading.fit import human
+from engine.loading.specs import ModelSpec
 
 Choice = tuple[str, str]
 """What is shown, and the model's id."""

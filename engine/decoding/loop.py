@@ -52,7 +52,7 @@ class Launcher(Protocol):
         """Waits for the oldest round launched. Raises ModelError for logits that are no numbers."""
 
     def commit(self, verified: Verified) -> Timing:
-        """The accepted path stays in the caches, and the proposer is told; then what the round took."""
+        """The accepted path stays in the caches, and the proposer observes; then what the round took."""
 
     def close(self) -> None:
         """No more rounds: from here on the target's cache holds the context but for the pending token."""

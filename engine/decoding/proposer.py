@@ -48,7 +48,7 @@ class Proposer(Protocol):
         """A new request: ``context`` holds its prompt and will grow; draws go through ``sampler``."""
 
     def prepare(self, context: Context) -> Iterator[None]:
-        """Takes in the prompt, once ``begin`` was told of it; this counts as prefill.
+        """Takes in the prompt, once ``begin`` was called with it; this counts as prefill.
 
         Yields before each part of the work, where the caller may stop for good.
         """

@@ -1,4 +1,4 @@
-"""model_catalog.yaml -> frozen models and pairs, and why a draft does not fit a target.
+"""model_catalog.yaml -> frozen models and pairs, and what a request names among them.
 
 Never imports torch and never goes to the network: what is known comes from the file, and for models
 in folders from their headers.
@@ -7,7 +7,6 @@ in folders from their headers.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,80 +14,14 @@ from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
-from engine.loading.pairing import fit
+from engine.loading.drafts import DraftChoice, judge_draft, why_not, why_not_by_catalog
 from engine.loading.request import LoadRequest
+from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """One model: where it comes from and how big it is.
-
-    Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
-    while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
-    the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
-    loaded unless somebody asks for another; ``kv_cache_dtype`` what its cache is kept in where the
-    machine has it and it is a target.
-    """
-
-    id: str
-    name: str
-    repository: str | None = None
-    revision: str = "main"
-    path: Path | None = None
-    tokenizer: str = ""
-    licence: str = "unknown"
-    gated: bool = False
-    parameters: int = 0
-    bytes: int = 0
-    context: int = 0
-    vocabulary: int = 0
-    layers: int = 0
-    kv_heads: int = 0
-    head_dim: int = 0
-    quantization: str = AUTO
-    kv_cache_dtype: str = AUTO
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
-    """A target and what drafts for it: a draft model, heads (folders), or neither."""
-
-    id: str
-    name: str
-    target: ModelSpec
-    draft: ModelSpec | None = None
-    heads: tuple[Path, ...] = ()
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DraftChoice:
-    """A model that could draft; ``reason`` says why it cannot, and is None when it can.
-
-    ``cross_vocabulary`` says how it drafts where its vocabulary is not the target's.
-    """
-
-    spec: ModelSpec
-    reason: str | None
-    cross_vocabulary: str | None = None
-
-    @property
-    def fits(self) -> bool:
-        return self.reason is None
-
-
-Locate = Callable[[ModelSpec], Path | None]
-"""Where a model lies on disk, complete; None when it does not (``hub.locate``)."""
-
-
-def _folder_of(spec: ModelSpec) -> Path | None:
-    return spec.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +47,7 @@ class Catalog:
         raise CatalogError(_unknown("model", model_id, [spec.id for spec in self.models]))
 
     def drafts_for(
-        self, target: str | ModelSpec, locate: Locate = _folder_of
+        self, target: str | ModelSpec, locate: Locate = folder_of
     ) -> tuple[DraftChoice, ...]:
         """Every other model: fitting ones first, of them those with the target's vocabulary first,
         small before big; each with its reason.
@@ -150,7 +83,7 @@ class Catalog:
             heads=(*kept, *heads),
         )
 
-    def resolve(self, request: LoadRequest, locate: Locate = _folder_of) -> Pairing:
+    def resolve(self, request: LoadRequest, locate: Locate = folder_of) -> Pairing:
         """What ``request`` names, whose draft fits as far as is known before anything is fetched.
 
         ``locate`` as for ``drafts_for``. Raises as ``named``, and IncompatiblePair.
@@ -197,7 +130,7 @@ def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
 
 
 def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
-    """Like ``load_catalog``, but a broken file is left out and told in ``problems``.
+    """Like ``load_catalog``, but a broken file is left out and reported in ``problems``.
 
     Without the shipped file the embedded pair is still there.
     """
@@ -220,67 +153,9 @@ def local_spec(folder: Path) -> ModelSpec:
     return _with_sizes(spec, found)
 
 
-def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> DraftChoice:
-    """Whether ``draft`` can draft for ``target``, and how; if not, why, with sizes.
-
-    Models on disk are compared by their files, others by what the catalog says.
-    """
-    folders = locate(target), locate(draft)
-    if folders[0] is None or folders[1] is None:
-        return DraftChoice(draft, _why_not_by_catalog(target, draft))
-    try:
-        found = fit(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
-    except ModelError as error:
-        return DraftChoice(draft, str(error))
-    return DraftChoice(draft, found.reason, found.cross_vocabulary)
-
-
-def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = _folder_of) -> str | None:
-    """Why ``draft`` cannot draft for ``target``; None when it can. See ``judge_draft``."""
-    return judge_draft(target, draft, locate).reason
-
-
 def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
     spec = choice.spec
     return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
-
-
-def _why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
-    for spec in (target, draft):
-        if not spec.vocabulary:
-            return f"The files of {spec.name} are not here, so nothing is known about it yet."
-    return _why_not_vocabulary(target, draft) or _why_not_size(target, draft)
-
-
-def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
-    if target.tokenizer and target.tokenizer == draft.tokenizer:
-        return None
-    sizes = (
-        f"{target.name} has {target.vocabulary:,} tokens{_named(target)}, "
-        f"{draft.name} {draft.vocabulary:,}{_named(draft)}"
-    )
-    if (target.tokenizer and draft.tokenizer) or target.vocabulary != draft.vocabulary:
-        return (
-            f"The vocabularies differ: {sizes}. Whether it can draft across them can only be told "
-            "from the files: download both models first."
-        )
-    return (
-        f"The vocabularies are of one size ({sizes}), but whether they are the same can only be "
-        "told from the files. Download the model first."
-    )
-
-
-def _named(spec: ModelSpec) -> str:
-    return f" ({spec.tokenizer})" if spec.tokenizer else ""
-
-
-def _why_not_size(target: ModelSpec, draft: ModelSpec) -> str | None:
-    if draft.parameters < target.parameters:
-        return None
-    return (
-        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
-        f"{target.parameters:,}. Drafting would cost more than it saves."
-    )
 
 
 def _model(entry: Entry) -> ModelSpec:
@@ -316,7 +191,7 @@ def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
     target = _referenced(entry, "target", models)
     draft = _referenced(entry, "draft", models) if "draft" in values else None
     if draft is not None and target.vocabulary and draft.vocabulary:
-        reason = _why_not_vocabulary(target, draft) or _why_not_size(target, draft)
+        reason = why_not_by_catalog(target, draft)
         if reason is not None:
             raise entry.error("draft", reason)
     return Pairing(

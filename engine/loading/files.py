@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.loading import hub
-from engine.loading.catalog import Catalog, ModelSpec, Pairing
+from engine.loading.catalog import Catalog
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec, Pairing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import psutil
 
-from engine.loading.catalog import ModelSpec
+from engine.loading.specs import ModelSpec
 from engine.machine import cgroups
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.request import MAX_ROWS
@@ -64,7 +64,7 @@ class ModelSize:
     in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
-    what ``fit`` is told. ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
+    what ``fit`` is given. ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
     """
 
     name: str

@@ -11,7 +11,6 @@ from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.loading import fit as memory
-from engine.loading.catalog import ModelSpec
 from engine.loading.choices import (
     draft_quantization,
     quantization_note,
@@ -23,6 +22,7 @@ from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.pairing import Compatibility, caution, fit, vocabularies
 from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes
+from engine.loading.specs import ModelSpec
 from engine.machine import device_memory, devices
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect

@@ -56,7 +56,7 @@ class LoadRequest:
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
         """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``.
 
-        ``TARGET`` is a pair, a model or a folder; what a folder behind it holds is told by its
+        ``TARGET`` is a pair, a model or a folder; what a folder behind it holds is said by its
         config.json. Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
         the class does for ``settings``, its other fields.
         """

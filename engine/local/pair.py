@@ -24,7 +24,7 @@ from engine.models.checkpoints.checkpoint import fingerprint
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedPair:
-    """What is in memory: how it was planned, what runs requests on it, and what is told of it."""
+    """What is in memory: how it was planned, what runs requests on it, and how it is described."""
 
     plan: LoadPlan
     session: Session
@@ -40,7 +40,7 @@ class LoadedPair:
 
 
 def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> LoadedPair:
-    """Loads what is planned. ``request`` is what was asked for, and told.
+    """Loads what is planned. ``request`` is what was asked for, and is shown.
 
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
     DeviceLost, and what ``ran_out`` knows where memory runs out.

@@ -1,4 +1,4 @@
-"""What CUDA says when a device is gone, told as the engine's own error."""
+"""What CUDA says when a device is gone, as the engine's own error."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class RmsNorm:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One block's weights. None for what the model lacks."""
+    """One layer's weights. None for what the model lacks."""
 
     attention_norm: RmsNorm
     qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
@@ -103,7 +103,7 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
 
 
 def layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """One block's tensors by their names within it."""
+    """One layer's tensors by their names within it."""
     a, hidden, width = architecture, architecture.hidden, architecture.intermediate
     queries, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
     outputs: dict[str, tuple[int, int, bool]]  # name -> (out, in, has a bias)
@@ -139,7 +139,7 @@ def layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
 def load_layer(
     architecture: Architecture, spec: LayerSpec, at: TensorSource, kernels: Kernels
 ) -> Layer:
-    """One block; ``at`` fetches by the name within the layer."""
+    """One layer; ``at`` fetches by the name within the layer."""
     a, product = architecture, partial(_product, kernels)
     after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
     return Layer(

@@ -56,7 +56,7 @@ def emitted(
     return Emitted(text="", round=turn)
 
 
-def told(*events: Event) -> Statistics:
+def folded(*events: Event) -> Statistics:
     tally = Tally()
     for event in events:
         tally.add(event)
@@ -76,7 +76,7 @@ REPLY: tuple[Event, ...] = (
 
 
 def test_a_reply_counted_by_hand() -> None:
-    figures = told(*REPLY)
+    figures = folded(*REPLY)
     assert (figures.prompt_tokens, figures.reused_tokens) == (5, 3)
     assert (figures.rounds, figures.drafted, figures.accepted) == (4, 11, 7)
     assert figures.completion_tokens == 5 + 2 + 1 + 2
@@ -96,7 +96,7 @@ def test_a_reply_counted_by_hand() -> None:
 
 
 def test_without_rounds_there_are_no_rates() -> None:
-    for figures in (told(), told(REPLY[1], REPLY[2]), told(Failed("no"))):
+    for figures in (folded(), folded(REPLY[1], REPLY[2]), folded(Failed("no"))):
         assert figures.acceptance_rate is None
         assert figures.mean_acceptance_length is None
         assert figures.tokens_per_s is None
@@ -105,7 +105,7 @@ def test_without_rounds_there_are_no_rates() -> None:
 
 
 def test_plain_decoding_has_length_1_and_no_acceptance_rate() -> None:
-    figures = told(*REPLY[:3], *[emitted(0, 0)] * 6)
+    figures = folded(*REPLY[:3], *[emitted(0, 0)] * 6)
     assert figures.mean_acceptance_length == 1.0
     assert figures.acceptance_rate is None
     assert figures.completion_tokens == figures.rounds == 6
@@ -113,7 +113,7 @@ def test_plain_decoding_has_length_1_and_no_acceptance_rate() -> None:
 
 @given(rounds=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=12))
 def test_the_positions_rates_add_up_to_the_mean_length(rounds: list[tuple[int, int]]) -> None:
-    figures = told(*(emitted(max(pair), min(pair)) for pair in rounds))
+    figures = folded(*(emitted(max(pair), min(pair)) for pair in rounds))
     assert sum(figures.accepted_at) == figures.accepted
     assert list(figures.accepted_at) == sorted(figures.accepted_at, reverse=True)
     if figures.mean_acceptance_length is not None:
@@ -131,7 +131,7 @@ def test_figures_may_be_asked_at_any_moment() -> None:
 
 
 def test_several_replies_add_up_as_if_they_were_one() -> None:
-    first, second = told(*REPLY), told(*REPLY[:3], emitted(6, 5))
+    first, second = folded(*REPLY), folded(*REPLY[:3], emitted(6, 5))
     both = first + second
     assert both.rounds == 5
     assert both.accepted_at == (4, 3, 2, 2, 1)
@@ -142,7 +142,7 @@ def test_several_replies_add_up_as_if_they_were_one() -> None:
 
 def test_a_trace_gives_the_same_statistics() -> None:
     lines = [json.dumps(trace.to_json(event)) for event in REPLY]
-    assert told(*trace.read(lines)) == told(*REPLY)
+    assert folded(*trace.read(lines)) == folded(*REPLY)
 
 
 def texts(*counts_and_stamps: tuple[int, float | None]) -> tuple[Event, ...]:
@@ -152,7 +152,7 @@ def texts(*counts_and_stamps: tuple[int, float | None]) -> tuple[Event, ...]:
 
 
 def test_without_rounds_the_speed_comes_from_time_stamps() -> None:
-    figures = told(*texts((2, 0.5), (3, 1.0), (1, 1.5)))
+    figures = folded(*texts((2, 0.5), (3, 1.0), (1, 1.5)))
     assert (figures.rounds, figures.drafted, figures.completion_tokens) == (0, 0, 6)
     assert figures.tokens_per_s == pytest.approx(4 / 1.0)  # behind the first event
     assert figures.time_to_first_token_s == pytest.approx(0.5)
@@ -162,14 +162,14 @@ def test_without_rounds_the_speed_comes_from_time_stamps() -> None:
 
 
 def test_without_rounds_and_stamps_there_is_no_speed() -> None:
-    figures = told(*texts((2, None), (3, None)))
+    figures = folded(*texts((2, None), (3, None)))
     assert figures.completion_tokens == 5
     assert figures.tokens_per_s is None
     assert figures.time_to_first_token_s is None
 
 
 def test_tokens_told_only_in_the_end_are_counted() -> None:
-    figures = told(
+    figures = folded(
         Started("far", "-", "-", None, None),
         Emitted(text="ab"),
         Finished(FinishReason.STOP, "", "ab", (1, 2)),

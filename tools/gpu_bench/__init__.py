@@ -3,7 +3,7 @@
 ``supervise``   the run in a process of its own, and another one where that ends early
 ``run``         the parts in their order, under a budget of time
 ``state``       what was found and what is under way, in a file between those processes
-``budget``      what still fits; what does not is told
+``budget``      what still fits; what does not is reported
 ``report``      results as a page and as JSON, written after every part
 ``expected``    what this engine is meant to reach
 ``device``      which device it is, or why there is none

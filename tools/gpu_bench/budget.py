@@ -1,4 +1,4 @@
-"""A budget of time: what no longer fits is left out, and told."""
+"""A budget of time: what no longer fits is left out, and reported."""
 
 from __future__ import annotations
 

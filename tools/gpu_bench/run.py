@@ -62,7 +62,7 @@ class Part:
 
 
 class Run:
-    """One run on one device. ``say`` is told each part as it begins."""
+    """One run on one device. ``say`` is called with each part as it begins."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Run:
         self.before = self.report.seconds
 
     def __call__(self) -> Report:
-        """All parts that fit. Mistakes of one part are told in the report; the others go on."""
+        """All parts that fit. Mistakes of one part are noted in the report; the others go on."""
         alive = True
         for part in self._parts():
             if part.name in self.report.done:
@@ -191,7 +191,7 @@ class Run:
 
     @contextmanager
     def _aside(self, name: str) -> Iterator[None]:
-        """What fails within is told under ``name``; what comes behind goes on. Writes what was found."""
+        """What fails within is noted under ``name``; what comes behind goes on. Writes what was found."""
         try:
             yield
         except Exception as error:

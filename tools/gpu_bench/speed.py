@@ -27,7 +27,7 @@ from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 
 T = TypeVar("T")
 Tell = Callable[[str, Exception], None]
-"""Is told what failed; whoever has none to tell lets it fail."""
+"""Called with what failed; without one, what fails raises."""
 NAME, GRAPHS = "foretoken", "graphs"
 DEPTH = 5
 """Tokens drafted a round, by all."""
@@ -147,7 +147,7 @@ def reraise(what: str, error: Exception) -> None:
 
 
 def attempt(tell: Tell, what: str, work: Callable[[], T]) -> T | None:
-    """What ``work`` returns; None where it fails, which is told."""
+    """What ``work`` returns; None where it fails, which is reported."""
     try:
         return work()
     except Exception as error:
@@ -166,7 +166,7 @@ def race(
     """Every text by all of them in turns, in changing order; the first is our plain decoding.
 
     ``texts``: prompts, each with what the weights were made to say behind it; the first one warms up.
-    ``device_s``: seconds that a round's steps take alone. Who fails is told and takes no further part.
+    ``device_s``: seconds that a round's steps take alone. Who fails is reported and left out then.
     """
     speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
     right = dict.fromkeys(contenders, True)

@@ -41,7 +41,7 @@ Command = Callable[[Options, Path], Sequence[str]]
 def supervise(
     options: Options, say: Callable[[str], None] = lambda text: None, command: Command | None = None
 ) -> Report:
-    """As ``Run``, whose mistakes it raises; a part that ended its process is told in the report."""
+    """As ``Run``, whose mistakes it raises; a part that ended its process is noted in the report."""
     if options.device != device.CUDA or not torch.cuda.is_available():
         device.find(
             options.device

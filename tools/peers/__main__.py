@@ -83,7 +83,7 @@ def peers(
         weights, quantization=quantization, device=device, native=native, threads=threads
     )
     computing = use_threads(threads)
-    Speculation(depth=depth)  # told before anything is loaded
+    Speculation(depth=depth)  # refused before anything is loaded
     if weights == RANDOM_1B and prompts_file is not None:
         raise InvalidRequest(
             "prompts", "The random model of --weights 1b knows no words: leave --prompts out."

@@ -87,7 +87,7 @@ class Generate:
 
 
 class _Clock:
-    """A streamer: it is told the prompt, then the tokens of each step."""
+    """A streamer: it is given the prompt, then the tokens of each step."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, float]] = []

@@ -82,7 +82,7 @@ class VllmContender:
                     chunks.append((when, choice["token_ids"]))
         if not chunks:
             raise PeerFailed(
-                "vLLM told no token ids (return_token_ids): use version 0.11 or later."
+                "vLLM sent no token ids (return_token_ids): use version 0.11 or later."
             )
         tokens = tuple(token for _, ids in chunks for token in ids)
         decoded = sum(len(ids) for _, ids in chunks[1:])

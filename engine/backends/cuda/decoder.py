@@ -185,7 +185,7 @@ class CudaDecoder:
         return Runner(DeviceRound(self, cache, draft, draft_cache), captures)
 
     def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
-        """Runs the blocks on ``ids (rows,)`` at the cache's length on the device; (rows, hidden).
+        """Runs the layers on ``ids (rows,)`` at the cache's length on the device; (rows, hidden).
 
         Neither length moves. Only the device is asked for anything, so a graph may hold it.
         """

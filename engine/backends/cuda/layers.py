@@ -22,7 +22,7 @@ FUSED_GATE = "silu"
 
 @dataclass(frozen=True, slots=True)
 class CudaLayer:
-    """One block. None for what the model lacks.
+    """One layer. None for what the model lacks.
 
     ``gate`` is applied to the result of ``gate_up`` where the kernel does not do it.
     """
@@ -56,7 +56,7 @@ def load(
     quantization: str,
     rotation: Tensor | None,
 ) -> CudaLayer:
-    """One block; ``tensor`` fetches by the name within the layer.
+    """One layer; ``tensor`` fetches by the name within the layer.
 
     The scale of the scores stays out of the weights: the kernel that turns the queries multiplies by it.
     """

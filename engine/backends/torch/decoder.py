@@ -155,19 +155,19 @@ class Decoder:
         return self.logits(self.norm(hidden))
 
     def _step(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """Runs the blocks on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden).
+        """Runs the layers on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden).
 
         Writes keys, values and features of these rows.
         """
         features, start = cache.features, cache.length
-        sights = [self._attention_inputs(kind, cache, len(ids)) for kind in self.kinds]
+        inputs = [self._attention_inputs(kind, cache, len(ids)) for kind in self.kinds]
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
         for index, (kind, layer) in enumerate(self.layers):
             if features is not None:
                 features.write(Tap(index), start, x)
-            mixed = self._attention(index, layer, x, cache, sights[kind])
+            mixed = self._attention(index, layer, x, cache, inputs[kind])
             if layer.attention_after is not None:
                 mixed = layer.attention_after(mixed)
             x = x + mixed

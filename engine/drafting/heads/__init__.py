@@ -1,6 +1,6 @@
 """The registry of heads: a new kind is one file here and one line below.
 
-A head drafts from its target's hidden states. What a folder holds is told by its config.json alone;
+A head drafts from its target's hidden states. What a folder holds is read from its config.json alone;
 the code of a kind is imported when one is inspected.
 """
 

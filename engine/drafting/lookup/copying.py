@@ -86,7 +86,7 @@ class Cursor(NamedTuple):
 class Copy:
     """A text, and behind it a copy of parts of it, followed token by token.
 
-    What it drafts depends on these tokens alone, not on how many of them were told at once.
+    What it drafts depends on these tokens alone, not on how many of them came at once.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ class HybridProposer:
         length = min(budget.depth, self.neural_depth)
         if recalled.score >= length:
             # To the other this is a round in which it may draft nothing: it takes note of the text,
-            # and is told below what stood, so that it catches up when its turn comes.
+            # and observes below what stood, so that it catches up when its turn comes.
             self.neural.propose(context, _LOOKING_ON)
             return as_proposal(recalled, RECALLING)
         drafted = self.neural.propose(context, replace(budget, depth=length))

@@ -130,7 +130,7 @@ class Recorder:
         first: int = 0,
         rows: Rows | None = None,
     ) -> Tensor:
-        """The rows of ``tokens[first]`` and those behind it, one unless told. ``table`` is needed."""
+        """The rows of ``tokens[first]`` and behind it, one without ``rows``. ``table`` is needed."""
         count, most = (self.one, 1) if rows is None else (rows.count, rows.most)
         op = Op(code=Code.EMBED, tokens=c.addressof(tokens) + first * c.sizeof(c.c_int64))
         if isinstance(table, Matrix):

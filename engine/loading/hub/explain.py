@@ -17,9 +17,9 @@ from huggingface_hub.errors import (
 )
 
 from engine.errors import DownloadError
-from engine.loading.catalog import ModelSpec
 from engine.loading.fit import human
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
+from engine.loading.specs import ModelSpec
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from filelock import Timeout
 from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # re-exported implicitly
 
 from engine.errors import DownloadError
-from engine.loading.catalog import ModelSpec
 from engine.loading.hub.explain import explained
 from engine.loading.hub.places import folder_for, locate
 from engine.loading.hub.progress import Progress
 from engine.loading.hub.transfer import Transfer
+from engine.loading.specs import ModelSpec
 
 
 def download(

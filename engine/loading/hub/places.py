@@ -9,7 +9,7 @@ import platformdirs
 from huggingface_hub import constants, try_to_load_from_cache
 
 from engine.errors import DownloadError
-from engine.loading.catalog import ModelSpec
+from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
 
 FOLDER_VARIABLE = "FORETOKEN_MODELS"

@@ -25,11 +25,11 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 )
 
 from engine.errors import DownloadError
-from engine.loading.catalog import ModelSpec
 from engine.loading.fit import human
 from engine.loading.hub.explain import is_connection_trouble
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
 from engine.loading.hub.progress import Meter, Progress
+from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 

@@ -1,4 +1,4 @@
-"""What a model folder holds, told from its JSON files and safetensors headers alone.
+"""What a model folder holds, read from its JSON files and safetensors headers alone.
 
 A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without
 torch. Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do.

@@ -51,7 +51,7 @@ def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
 
 
 def _gemma(checkpoint: Checkpoint, layers: list[LayerSpec], **differences: Any) -> Architecture:
-    """What both have: a scaled embedding, norms on either side of a block that multiply by 1 + w."""
+    """What both have: a scaled embedding, norms before and behind attention and MLP, times 1 + w."""
     config = checkpoint.text_config
     if config.get("use_bidirectional_attention"):
         raise ModelError(

@@ -217,9 +217,9 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert quantization_note("fp32", checkpoint, CPU) is None
     monkeypatch.setattr(native, "ready", lambda: None)
     assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
-    for levels, told in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
+    for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
-        assert told in (quantization_note("int8", checkpoint, CPU) or "")
+        assert words in (quantization_note("int8", checkpoint, CPU) or "")
 
 
 PEAK = """

@@ -39,13 +39,13 @@ def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -
 def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
     engine: LocalEngine,
 ) -> None:
-    told: list[tuple[int, int]] = []
-    rows = compare.run(engine, PROMPTS, plan(), lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    rows = compare.run(engine, PROMPTS, plan(), lambda done, total: progress.append((done, total)))
     names = ["none", "draft", "ngram"]
     assert [(row.prompt_kind, row.proposer) for row in rows] == [
         (kind, name) for kind in ("tale", "chat", ALL) for name in names
     ]
-    assert told == [(1, 2), (2, 2)]
+    assert progress == [(1, 2), (2, 2)]
     for row in rows:
         plain = next(r for r in rows if r.prompt_kind == row.prompt_kind)
         assert row.speedup == pytest.approx(row.tokens_per_s / plain.tokens_per_s)

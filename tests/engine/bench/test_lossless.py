@@ -55,12 +55,12 @@ def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
 
 def test_a_random_pair_never_diverges(engine: LocalEngine) -> None:
     """Its rounds end everywhere: the draft is wrong as often as right."""
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     rows, divergences = lossless.run(
-        engine, PROMPTS, 6, seed=3, on_progress=lambda done, total: told.append((done, total))
+        engine, PROMPTS, 6, seed=3, on_progress=lambda done, total: progress.append((done, total))
     )
     assert not divergences
-    assert told == [(index, 6) for index in range(1, 7)]
+    assert progress == [(index, 6) for index in range(1, 7)]
     draft = next(row for row in rows if row.proposer == "draft")
     assert 0 < draft.accepted < draft.drafted
 

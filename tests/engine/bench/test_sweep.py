@@ -102,8 +102,8 @@ def test_other_words_are_counted_and_said(monkeypatch: pytest.MonkeyPatch) -> No
     assert result.divergences == 2
     assert "2 of 4 prompts were answered in other words: a bug" in sweep_report.divergences(result)
     machine.words.clear()
-    told = sweep_report.divergences(swept(monkeypatch, machine, sweep.Plan(TWO)))
-    assert "4 answers at temperature 0, all equal" in told and "0 divergences" in told
+    sentence = sweep_report.divergences(swept(monkeypatch, machine, sweep.Plan(TWO)))
+    assert "4 answers at temperature 0, all equal" in sentence and "0 divergences" in sentence
 
 
 def test_rejection_promises_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,10 +186,10 @@ def test_on_the_engine_words_are_equal_and_rows_are_whole(
     assert engine.loaded is not None
     methods = ("ngram", "hybrid")
     plan = sweep.Plan(tuple(sweep.settings(methods, (2,))), (0.0, 1.5), max_tokens=6, repeats=1)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     prompts = [PROMPTS[1], *noise(engine.loaded.vocabulary, 1)]
-    result = sweep.run(engine, prompts, plan, len, lambda *done: told.append(done))
-    assert told == [(at, 4) for at in range(1, 5)]
+    result = sweep.run(engine, prompts, plan, len, lambda *done: progress.append(done))
+    assert progress == [(at, 4) for at in range(1, 5)]
     assert result.divergences == 0
     assert result.kinds == ("chat", RANDOM, ALL)
     assert len(result.rows) == 2 * 3 * (1 + 2 * len(methods))

@@ -37,13 +37,13 @@ class Watch:
 
     def __init__(self, controller: Any) -> None:
         self.controller = controller
-        self.told: list[Round] = []
+        self.observed: list[Round] = []
 
     def budget(self) -> Any:
         return self.controller.budget()
 
     def observe(self, round: Round) -> None:
-        self.told.append(round)
+        self.observed.append(round)
         self.controller.observe(round)
 
 
@@ -106,7 +106,7 @@ class Pair:
         for round in loop:
             rounds.append(round)
             # Whoever learns has learnt of this round, and of none behind it.
-            assert controller.told == rounds
+            assert controller.observed == rounds
             assert [each.path for each in self.observed] == [each.accepted_path for each in rounds]
             said = [token for each in rounds for token in each.tokens[: each.emitted]]
             assert context.tokens == [*prompt, *said]

@@ -48,7 +48,7 @@ def rounds(tokens: Sequence[int], sizes: Sequence[int]) -> Iterator[Round]:
         index += 1
 
 
-def told(text: str, stop: tuple[str, ...], sizes: Sequence[int]) -> list[Event]:
+def narrated(text: str, stop: tuple[str, ...], sizes: Sequence[int]) -> list[Event]:
     tokens = [*text.encode(), EOS]
     narrator = Narrator(Bytes(), [], stop, Ending(10**9, (EOS,)))  # type: ignore[arg-type]
     return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
@@ -71,7 +71,7 @@ def check_places(events: list[Event]) -> Finished:
 
 
 def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it() -> None:
-    events = told("a😀漢b", (), [3])
+    events = narrated("a😀漢b", (), [3])
     assert check_places(events).text == "a😀漢b"
     tokens = [t for e in events if isinstance(e, Emitted) for t in e.tokens or ()]
     assert [(t.start, t.text) for t in tokens if t.text] == [
@@ -80,7 +80,7 @@ def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it(
 
 
 def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
-    events = told("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
+    events = narrated("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
     assert check_places(events).text == "漢 STAY 😀 "
 
 
@@ -89,6 +89,6 @@ def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4),
 )
 def test_places_hold_for_any_text_in_any_rounds(text: str, sizes: list[int]) -> None:
-    finished = check_places(told(text, ("STOP", "😀😀"), sizes))
+    finished = check_places(narrated(text, ("STOP", "😀😀"), sizes))
     ends = [at for stop in ("STOP", "😀😀") if (at := text.find(stop)) >= 0]
     assert finished.text == text[: min(ends, default=len(text))]

@@ -8,15 +8,10 @@ from pathlib import Path
 import pytest
 
 from engine.errors import CatalogError, IncompatiblePair, ModelError
-from engine.loading.catalog import (
-    Catalog,
-    ModelSpec,
-    load_catalog,
-    local_spec,
-    open_catalog,
-    why_not,
-)
+from engine.loading.catalog import Catalog, load_catalog, local_spec, open_catalog
+from engine.loading.drafts import why_not
 from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec
 from tests.engine.loading.catalog_texts import GOOD, MODEL, write
 from tests.support.folders import write_model
 from tests.support.places import ROOT

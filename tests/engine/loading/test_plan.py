@@ -13,12 +13,13 @@ from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.loading.catalog import Catalog, ModelSpec, Pairing
+from engine.loading.catalog import Catalog
 from engine.loading.choices import Backend
 from engine.loading.files import fetch_pair
 from engine.loading.loader import load_planned, plan_model
 from engine.loading.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec, Pairing
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random

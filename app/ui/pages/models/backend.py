@@ -8,9 +8,9 @@ from app.ui.words import Words, count
 from engine.errors import ForetokenError, ModelError
 from engine.loading import fit as memory
 from engine.loading import hub
-from engine.loading.catalog import ModelSpec, Pairing
 from engine.loading.fit import ModelSize, human
 from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec, Pairing
 
 
 class ModelsBackend:

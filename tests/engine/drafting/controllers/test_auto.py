@@ -15,7 +15,7 @@ from engine.events import Budget, Decision, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
 
 
-def told(rounds: list[Round]) -> list[Decision]:
+def decisions(rounds: list[Round]) -> list[Decision]:
     return [r.budget.decision for r in rounds if r.budget.decision is not None]
 
 
@@ -60,7 +60,7 @@ def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
     assert sum(r.budget.depth > 0 for r in late) < 0.06 * len(late)
     assert any(r.budget.depth > 0 for r in late)  # it tries now and then
     assert speed_of(late) > 0.9 * machine.speed(0)
-    last = told(rounds)[-1]
+    last = decisions(rounds)[-1]
     assert last.depth == 0
     assert last.why.startswith("drafting paused")
     assert because in last.why
@@ -81,7 +81,7 @@ def test_what_lies_between_rounds_speaks_for_drafting() -> None:
 
 def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
-    last = told(play(machine, Auto(15, Experience()), 400))[-1]
+    last = decisions(play(machine, Auto(15, Experience()), 400))[-1]
     assert last.needed is not None and last.expected is not None
     # One token costs half a plain round: it must stand half of the time, and a bit more to begin
     # again: (1 + needed) / 1.5 = 1.05.
@@ -95,13 +95,13 @@ def test_it_recovers_when_acceptance_returns() -> None:
     machine = Machine(draft_step=0.3, acceptance=0.1)
     controller = Auto(15, Experience())
     first = play(machine, controller, 600)
-    assert first[-1].budget.depth == 0 or told(first)[-1].depth == 0
+    assert first[-1].budget.depth == 0 or decisions(first)[-1].depth == 0
     machine.acceptance = 0.95
     rounds = play(machine, controller, 400)
-    assert told(rounds)[-1].depth > 0
+    assert decisions(rounds)[-1].depth > 0
     assert speed_of(rounds[150:]) > 0.9 * max(machine.speed(d) for d in range(16))
     machine.acceptance = 0.1
-    assert told(play(machine, controller, 300))[-1].depth == 0
+    assert decisions(play(machine, controller, 300))[-1].depth == 0
 
 
 def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
@@ -117,7 +117,7 @@ def test_a_machine_that_slows_down_changes_no_decision() -> None:
     before = play(machine, controller, 300)
     machine.pace = 4.0
     after = play(machine, controller, 300)
-    assert all(decision.depth > 0 for decision in told(after))
+    assert all(decision.depth > 0 for decision in decisions(after))
     depths = [sorted(r.budget.depth for r in part[-200:])[100] for part in (before, after)]
     assert abs(depths[0] - depths[1]) <= 2
 
@@ -136,7 +136,7 @@ def test_experience_outlives_a_request() -> None:
     machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
     play(machine, Auto(15, experience), 300)
     again = play(machine, Auto(15, experience), 9)
-    assert told(again)[0].depth == 0
+    assert decisions(again)[0].depth == 0
     # One round of drafting to see what it takes, eight plain ones before the next try.
     assert [r.budget.depth for r in again[:8]] == [0] * 8
 
@@ -147,7 +147,7 @@ def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> 
     other = experience.of(Drafter(experience.drafter.drafts))
     assert other.verify(1) == experience.verify(1)
     assert next(other.drafter.stands()) == pytest.approx(0.7)
-    assert told(play(machine, Auto(15, other), 3))[0].depth > 0
+    assert decisions(play(machine, Auto(15, other), 3))[0].depth > 0
 
 
 def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
@@ -266,7 +266,7 @@ def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
     machine = Machine(lambda rows: 6.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
     experience = warm(machine)
     answered(machine, experience, 20)
-    first = told(answered(machine, experience, 200))[0]
+    first = decisions(answered(machine, experience, 200))[0]
     assert machine.speed(3) < machine.speed(0)
     assert first.why.startswith("drafting 3 tokens a round, up to 15 while they stand: 1.")
 

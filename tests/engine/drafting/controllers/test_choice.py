@@ -28,7 +28,7 @@ class Member:
 
 
 @dataclass
-class Desk:
+class Machine:
     """A machine whose plain round takes a second, and several proposers; ``offers``: in each round,
     with the chance ``recalls``, so many tokens of past text, each right with ``recall_acceptance``."""
 
@@ -118,19 +118,19 @@ GOOD, DEAR, POOR = Member(0.05, 0.8), Member(0.4, 0.85), Member(0.01, 0.2)
 @pytest.mark.parametrize("order", [("good", "dear", "poor"), ("poor", "dear", "good")])
 def test_the_fastest_drafts_most_of_a_text(order: tuple[str, ...]) -> None:
     members = {"good": GOOD, "dear": DEAR, "poor": POOR}
-    desk = Desk({name: members[name] for name in order})
-    first, second = desk.play(200), desk.play(200)
+    machine = Machine({name: members[name] for name in order})
+    first, second = machine.play(200), machine.play(200)
     assert share(first[60:], "good") > 0.9
     assert share(second, "good") > 0.85
-    alone = Desk({"good": GOOD})
+    alone = Machine({"good": GOOD})
     alone.play(200)
     assert speed(second) > 0.93 * speed(alone.play(200))
 
 
 def test_all_are_tried_once_and_in_turn() -> None:
-    desk = Desk({str(number): Member(0.05 + 0.01 * number, 0.6) for number in range(6)})
-    rounds = desk.play(60)
-    assert {r.proposer for r in rounds} == set(desk.members)
+    machine = Machine({str(number): Member(0.05 + 0.01 * number, 0.6) for number in range(6)})
+    rounds = machine.play(60)
+    assert {r.proposer for r in rounds} == set(machine.members)
     turns = [a.proposer != b.proposer for a, b in pairwise(rounds)]
     assert sum(turns) < 14
 
@@ -139,58 +139,60 @@ def test_when_the_text_turns_against_one_another_takes_over() -> None:
     """Three unlucky rounds may move the choice, so this is true on average."""
     before, after = [], []
     for seed in range(8):
-        desk = Desk({"a": Member(0.05, 0.9), "b": Member(0.05, 0.7)}, chance=random.Random(seed))
-        desk.play(100)
-        controller = desk.controller()
-        before.append(share(desk.play(60, controller), "a"))
-        desk.members = {"a": Member(0.05, 0.1), "b": Member(0.05, 0.7)}
-        after.append(share(desk.play(100, controller)[40:], "b"))
+        machine = Machine(
+            {"a": Member(0.05, 0.9), "b": Member(0.05, 0.7)}, chance=random.Random(seed)
+        )
+        machine.play(100)
+        controller = machine.controller()
+        before.append(share(machine.play(60, controller), "a"))
+        machine.members = {"a": Member(0.05, 0.1), "b": Member(0.05, 0.7)}
+        after.append(share(machine.play(100, controller)[40:], "b"))
     assert fmean(before) > 0.7
     assert fmean(after) > 0.7
 
 
 def test_recalled_text_drafts_where_there_is_enough_of_it() -> None:
-    desk = Desk({"good": GOOD}, recalls=0.3, offers=12, recall_acceptance=0.98)
-    desk.play(100)
-    rounds = desk.play(200)
+    machine = Machine({"good": GOOD}, recalls=0.3, offers=12, recall_acceptance=0.98)
+    machine.play(100)
+    rounds = machine.play(200)
     assert 0.2 < share(rounds, RECALL) < 0.4
-    without = Desk({"good": GOOD})
+    without = Machine({"good": GOOD})
     without.play(100)
     assert speed(rounds) > 1.15 * speed(without.play(200))
 
 
 def test_recalled_text_that_is_mostly_wrong_does_not() -> None:
-    desk = Desk({"good": GOOD}, recalls=1.0, offers=8, recall_acceptance=0.1)
-    rounds = desk.play(300)
+    machine = Machine({"good": GOOD}, recalls=1.0, offers=8, recall_acceptance=0.1)
+    rounds = machine.play(300)
     assert share(rounds[100:], RECALL) < 0.05
 
 
 def test_few_recalled_tokens_are_left_to_a_good_drafter_and_taken_beside_a_poor_one() -> None:
     few = {"recalls": 1.0, "offers": 2, "recall_acceptance": 0.95}
-    beside_good = Desk({"good": Member(0.01, 0.95)}, **few)
-    beside_poor = Desk({"poor": Member(0.5, 0.2)}, **few)
+    beside_good = Machine({"good": Member(0.01, 0.95)}, **few)
+    beside_poor = Machine({"poor": Member(0.5, 0.2)}, **few)
     assert share(beside_good.play(200)[100:], RECALL) < 0.1
     assert share(beside_poor.play(200)[100:], RECALL) > 0.9
 
 
 def test_where_nothing_pays_nothing_is_drafted() -> None:
-    desk = Desk({"a": Member(0.9, 0.3), "b": Member(2.0, 0.5)})
-    rounds = desk.play(400)
+    machine = Machine({"a": Member(0.9, 0.3), "b": Member(2.0, 0.5)})
+    rounds = machine.play(400)
     assert sum(bool(r.tree.tokens) for r in rounds[100:]) < 30
     assert speed(rounds[100:]) > 0.95
 
 
 def test_after_a_pause_it_is_tried_again_and_drafting_goes_on() -> None:
-    desk = Desk({"a": Member(0.9, 0.1)})
-    controller = desk.controller()
-    desk.play(100, controller)
-    desk.members = {"a": Member(0.02, 0.95)}
-    rounds = desk.play(300, controller)
+    machine = Machine({"a": Member(0.9, 0.1)})
+    controller = machine.controller()
+    machine.play(100, controller)
+    machine.members = {"a": Member(0.02, 0.95)}
+    rounds = machine.play(300, controller)
     assert sum(bool(r.tree.tokens) for r in rounds[150:]) > 100
 
 
 def test_a_decision_says_whose_it_is() -> None:
-    desk = Desk({"good": GOOD, "poor": POOR})
-    told = [r.budget.decision.why for r in desk.play(100) if r.budget.decision is not None]
-    assert told[-1].startswith("good: drafting")
-    assert {why.split(":")[0] for why in told} == {"good", "poor"}
+    machine = Machine({"good": GOOD, "poor": POOR})
+    reasons = [r.budget.decision.why for r in machine.play(100) if r.budget.decision is not None]
+    assert reasons[-1].startswith("good: drafting")
+    assert {why.split(":")[0] for why in reasons} == {"good", "poor"}

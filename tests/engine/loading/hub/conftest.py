@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.loading import hub
-from engine.loading.catalog import ModelSpec
+from engine.loading.specs import ModelSpec
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.loading import hub
-from engine.loading.catalog import ModelSpec
+from engine.loading.specs import ModelSpec
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.folders import write_files, write_model
 from tests.support.hub_server import COMMIT, HubServer

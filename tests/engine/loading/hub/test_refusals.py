@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from engine.loading import hub
-from engine.loading.catalog import ModelSpec
+from engine.loading.specs import ModelSpec
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer

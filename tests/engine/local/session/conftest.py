@@ -67,7 +67,7 @@ def after(looks: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
-def told(
+def answered(
     session: Session, request: Request, cancelled: Callable[[], bool] = never
 ) -> tuple[list[Event], Finished]:
     events = list(session.run(request, cancelled))
@@ -83,4 +83,4 @@ def prefilled(events: list[Event]) -> Prefilled:
 def fresh_reply(
     pair: tuple[Path, Path], request: Request, heads: tuple[Path, ...] = ()
 ) -> tuple[int, ...]:
-    return told(open_session(*pair, heads=heads), request)[1].token_ids
+    return answered(open_session(*pair, heads=heads), request)[1].token_ids

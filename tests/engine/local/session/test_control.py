@@ -1,4 +1,4 @@
-"""Who decides how far to draft, and how that is told."""
+"""Who decides how far to draft, and how that is said."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.events import Emitted
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from engine.stats import Tally
-from tests.engine.local.session.conftest import asked, told
+from tests.engine.local.session.conftest import answered, asked
 
 
 def controlled(control: Control | None, **speculation: Any) -> Request:
@@ -19,7 +19,7 @@ def controlled(control: Control | None, **speculation: Any) -> Request:
 
 def test_what_is_decided_by_measuring_is_told_in_the_stream(session: Session) -> None:
     for _ in range(2):
-        events, _ = told(session, controlled(None))
+        events, _ = answered(session, controlled(None))
         decisions = [
             event.round.budget.decision
             for event in events
@@ -35,7 +35,7 @@ def test_what_is_decided_by_measuring_is_told_in_the_stream(session: Session) ->
 
 def test_fixed_and_off_decide_nothing(session: Session) -> None:
     for control, deepest in ((Control.FIXED, 4), (Control.OFF, 0)):
-        events, _ = told(session, controlled(control, proposer="ngram"))
+        events, _ = answered(session, controlled(control, proposer="ngram"))
         rounds = [event.round for event in events if isinstance(event, Emitted)]
         assert all(turn.budget.decision is None for turn in rounds)
         assert max(turn.budget.depth for turn in rounds) == deepest
@@ -44,9 +44,9 @@ def test_fixed_and_off_decide_nothing(session: Session) -> None:
 def test_what_verifying_takes_is_measured_once_and_only_where_it_matters(
     session: Session,
 ) -> None:
-    told(session, controlled(Control.FIXED))
+    answered(session, controlled(Control.FIXED))
     assert not session.learning.experience.verify.known
-    told(session, controlled(Control.AUTO))
+    answered(session, controlled(Control.AUTO))
     assert session.learning.experience.verify.known
 
 
@@ -55,8 +55,8 @@ def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught
 ) -> None:
     """An earlier reply may have been drawn with the same noise, and depths would know it."""
     request = controlled(None, acceptance=AcceptanceRule.REJECTION)
-    told(session, request)
+    answered(session, request)
     learnt = session.learning.drafter("draft", AcceptanceRule.REJECTION)
     assert list(learnt.stands()) == list(Drafter().stands())
-    told(session, replace(request, sampling=Sampling(temperature=1.0)))
+    answered(session, replace(request, sampling=Sampling(temperature=1.0)))
     assert list(learnt.stands()) != list(Drafter().stands())

@@ -11,13 +11,13 @@ from engine.drafting.resources import Resources
 from engine.events import Emitted, FinishReason
 from engine.local.session import Session
 from engine.request import Sampling
-from tests.engine.local.session.conftest import after, asked, told
+from tests.engine.local.session.conftest import after, answered, asked
 from tests.support.checkpoints import VOCABULARY
 from tests.support.fakes import TableModel
 
 
 def test_cancelling_ends_the_reply_within_one_round(session: Session) -> None:
-    events, finished = told(session, asked(depth=2), after(4))
+    events, finished = answered(session, asked(depth=2), after(4))
     assert finished.reason is FinishReason.CANCELLED
     rounds = [event for event in events if isinstance(event, Emitted)]
     assert len(rounds) <= 3
@@ -29,7 +29,9 @@ def test_a_reply_ends_at_max_tokens_or_where_the_context_ends(
 ) -> None:
     session, model = fake
     for wanted, got in ((1, 1), (7, 7), (None, 70), (1000, 70)):
-        _, finished = told(session, asked(proposer="ngram", max_tokens=wanted, sampling=Sampling()))
+        _, finished = answered(
+            session, asked(proposer="ngram", max_tokens=wanted, sampling=Sampling())
+        )
         assert len(finished.token_ids) == got
         assert finished.reason is FinishReason.LENGTH
         assert session.target.cache.length <= model.info.context
@@ -44,11 +46,11 @@ def test_an_end_of_sequence_token_stops_the_reply_and_shows_as_nothing(
     model = TableModel(ending, VOCABULARY, eos=frozenset({1}))  # type: ignore[arg-type]
     session = Session(model, TextCodec(pair[0]), Resources())
     request = asked(proposer="ngram", sampling=Sampling(), ignore_eos=False)
-    _, finished = told(session, request)
+    _, finished = answered(session, request)
     assert finished.reason is FinishReason.STOP
     assert finished.token_ids == (60, 60, 60, 60, 1)
     assert finished.text == session.codec.decode([60] * 4)
-    _, ignored = told(session, asked(proposer="ngram", sampling=Sampling()))
+    _, ignored = answered(session, asked(proposer="ngram", sampling=Sampling()))
     assert len(ignored.token_ids) == 20
     assert ignored.reason is FinishReason.LENGTH
 
@@ -58,9 +60,9 @@ def test_a_stop_string_cuts_text_and_tokens_the_same_at_every_depth(
     session: Session, depth: int
 ) -> None:
     plain = asked(proposer="none", sampling=Sampling())
-    whole = told(session, plain)[1]
+    whole = answered(session, plain)[1]
     stop = whole.text[5:9]
-    expected = told(session, asked(proposer="none", sampling=Sampling(), stop=(stop,)))[1]
+    expected = answered(session, asked(proposer="none", sampling=Sampling(), stop=(stop,)))[1]
     assert expected.text == whole.text[: whole.text.index(stop)]
-    _, stopped = told(session, asked(depth=depth, sampling=Sampling(), stop=(stop,)))
+    _, stopped = answered(session, asked(depth=depth, sampling=Sampling(), stop=(stop,)))
     assert stopped == expected

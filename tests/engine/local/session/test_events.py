@@ -5,11 +5,11 @@ from __future__ import annotations
 from engine.events import Emitted, Origin, Prefilled, Started
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
-from tests.engine.local.session.conftest import COUPLED, PROMPT, asked, told
+from tests.engine.local.session.conftest import COUPLED, PROMPT, answered, asked
 
 
 def test_events_come_in_order_and_agree_with_each_other(session: Session) -> None:
-    events, finished = told(session, asked())
+    events, finished = answered(session, asked())
     assert [type(event) for event in events[:2]] == [Started, Prefilled]
     emitted = [event for event in events if isinstance(event, Emitted)]
     assert len(emitted) == len(events) - 3
@@ -30,17 +30,17 @@ def test_events_come_in_order_and_agree_with_each_other(session: Session) -> Non
 
 
 def test_a_reply_can_be_made_again_from_the_seed_it_tells(session: Session) -> None:
-    events, finished = told(session, asked(sampling=Sampling(temperature=1.0)))
+    events, finished = answered(session, asked(sampling=Sampling(temperature=1.0)))
     started = events[0]
     assert isinstance(started, Started)
     assert started.prompt_tokens == PROMPT
     again = Sampling(temperature=1.0, seed=started.seed)
-    assert told(session, asked(sampling=again))[1].token_ids == finished.token_ids
+    assert answered(session, asked(sampling=again))[1].token_ids == finished.token_ids
 
 
 def test_auto_acceptance_is_told_as_what_it_became(session: Session) -> None:
     for sampling, rule in ((Sampling(), "greedy"), (COUPLED, "coupled")):
-        started = told(session, asked(sampling=sampling))[0][0]
+        started = answered(session, asked(sampling=sampling))[0][0]
         assert isinstance(started, Started)
         assert started.acceptance == rule
 
@@ -52,7 +52,7 @@ def test_a_chat_in_words_is_answered_in_words(session: Session) -> None:
         sampling=Sampling(temperature=0.8, seed=2),
         speculation=Speculation(acceptance=AcceptanceRule.REJECTION),
     )
-    events, finished = told(session, request)
+    events, finished = answered(session, request)
     started = events[0]
     assert isinstance(started, Started)
     assert session.codec.decode(started.prompt_tokens) == "Tell me of the little key."

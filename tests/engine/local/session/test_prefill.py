@@ -7,7 +7,7 @@ from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import FinishReason, Prefilled
 from engine.local.session import Session
-from tests.engine.local.session.conftest import PROMPT, after, asked, never, told
+from tests.engine.local.session.conftest import PROMPT, after, answered, asked, never
 from tests.support.checkpoints import VOCABULARY
 from tests.support.fakes import TableModel
 
@@ -18,7 +18,7 @@ def test_a_long_prompt_is_left_between_two_parts_of_its_prefill(
     _, model = fake
     long = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=4 * PREFILL_CHUNK)
     session = Session(long, fake[0].codec, Resources())
-    _, finished = told(session, asked((9,) * (3 * PREFILL_CHUNK), proposer="none"), after(1))
+    _, finished = answered(session, asked((9,) * (3 * PREFILL_CHUNK), proposer="none"), after(1))
     assert finished.reason is FinishReason.CANCELLED
     assert finished.token_ids == () and finished.text == ""
     assert long.fed == PREFILL_CHUNK
@@ -37,7 +37,7 @@ def drafted_by_table(codec: TextCodec, context: int = 4 * PREFILL_CHUNK) -> Sess
 def test_the_drafts_prefill_is_prefill_and_no_part_of_the_first_round(
     fake: tuple[Session, TableModel],
 ) -> None:
-    """It used to run inside round 1: that round's draft time told of the whole prompt."""
+    """It used to run inside round 1: that round's draft time was that of the whole prompt."""
     session = drafted_by_table(fake[0].codec)
     prompt = (9,) * (2 * PREFILL_CHUNK)
     for event in session.run(asked(prompt, max_tokens=8), never):
@@ -55,7 +55,7 @@ def test_without_reuse_the_draft_starts_anew_as_the_target_does(
     fed = []
     for reuse in (False, False, True):
         before = draft.fed
-        told(session, asked(reuse_cache=reuse, max_tokens=1))
+        answered(session, asked(reuse_cache=reuse, max_tokens=1))
         fed.append(draft.fed - before)
     assert fed == [len(PROMPT) - 1, len(PROMPT) - 1, 0]
 
@@ -63,11 +63,11 @@ def test_without_reuse_the_draft_starts_anew_as_the_target_does(
 def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, TableModel]) -> None:
     session = drafted_by_table(fake[0].codec)
     prompt = (9,) * (3 * PREFILL_CHUNK)
-    _, finished = told(session, asked(prompt), after(4))
+    _, finished = answered(session, asked(prompt), after(4))
     assert finished.reason is FinishReason.CANCELLED
     assert session.target.tokens == list(prompt[:-1])
     assert session.resources.draft.fed == PREFILL_CHUNK  # type: ignore[union-attr]
-    assert told(session, asked(prompt))[1].reason is FinishReason.LENGTH
+    assert answered(session, asked(prompt))[1].reason is FinishReason.LENGTH
 
 
 def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
@@ -75,5 +75,5 @@ def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
 ) -> None:
     session = drafted_by_table(fake[0].codec)
     session.resources = Resources(draft=fake[1])  # its context holds 100 tokens
-    assert len(told(session, asked((9,) * 200))[1].token_ids) == 20
+    assert len(answered(session, asked((9,) * 200))[1].token_ids) == 20
     assert fake[1].fed == 0

@@ -9,7 +9,7 @@ import pytest
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.local.session import Session
 from engine.request import Request, Speculation
-from tests.engine.local.session.conftest import asked, told
+from tests.engine.local.session.conftest import answered, asked
 from tests.support.checkpoints import VOCABULARY, open_session
 
 
@@ -27,7 +27,7 @@ def test_a_prompt_longer_than_the_context_is_refused_with_the_excess(
 
 def test_a_prompt_that_leaves_room_for_one_token_gets_one(session: Session) -> None:
     request = asked((9,) * (session.target.context - 1), max_tokens=None)
-    assert len(told(session, request)[1].token_ids) == 1
+    assert len(answered(session, request)[1].token_ids) == 1
 
 
 @pytest.mark.parametrize(

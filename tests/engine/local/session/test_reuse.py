@@ -14,11 +14,11 @@ from engine.request import Request, Speculation
 from tests.engine.local.session.conftest import (
     PROMPT,
     after,
+    answered,
     asked,
     fresh_reply,
     never,
     prefilled,
-    told,
 )
 from tests.support.fakes import TableModel
 
@@ -28,9 +28,9 @@ def test_a_follow_up_prefills_only_what_is_new(
     session: Session, pair: tuple[Path, Path], pair_heads: tuple[Path, ...], proposer: str
 ) -> None:
     """Prompt and reply are in the cache, but for the reply's last token."""
-    _, first = told(session, asked(proposer=proposer))
+    _, first = answered(session, asked(proposer=proposer))
     follow_up = asked((*PROMPT, *first.token_ids, 7, 8, 9), proposer=proposer)
-    events, second = told(session, follow_up)
+    events, second = answered(session, follow_up)
     assert prefilled(events).reused == len(PROMPT) + len(first.token_ids) - 1
     assert prefilled(events).tokens == len(PROMPT) + len(first.token_ids) + 3
     assert second.token_ids == fresh_reply(pair, follow_up, pair_heads)
@@ -40,7 +40,7 @@ def test_the_model_is_fed_every_token_of_a_chat_once(fake: tuple[Session, TableM
     session, model = fake
     chat = PROMPT
     for _ in range(3):
-        _, finished = told(session, asked(chat, proposer="none", max_tokens=5))
+        _, finished = answered(session, asked(chat, proposer="none", max_tokens=5))
         chat = (*chat, *finished.token_ids, 200)
     assert model.fed == len(chat) - 2  # the last reply's last token and what comes behind it
 
@@ -48,23 +48,23 @@ def test_the_model_is_fed_every_token_of_a_chat_once(fake: tuple[Session, TableM
 def test_an_edited_turn_keeps_what_comes_before_it(
     session: Session, pair: tuple[Path, Path]
 ) -> None:
-    told(session, asked())
+    answered(session, asked())
     edited = asked((*PROMPT[:12], 99, *PROMPT[13:]))
-    events, finished = told(session, edited)
+    events, finished = answered(session, edited)
     assert prefilled(events).reused == 12
     assert finished.token_ids == fresh_reply(pair, edited)
 
 
 def test_the_same_prompt_again_computes_only_its_last_token(session: Session) -> None:
-    _, first = told(session, asked())
-    events, second = told(session, asked())
+    _, first = answered(session, asked())
+    events, second = answered(session, asked())
     assert prefilled(events).reused == len(PROMPT) - 1
     assert second.token_ids == first.token_ids
 
 
 def test_reuse_can_be_declined(session: Session) -> None:
-    _, first = told(session, asked())
-    events, second = told(session, asked(reuse_cache=False))
+    _, first = answered(session, asked())
+    events, second = answered(session, asked(reuse_cache=False))
     assert prefilled(events).reused == 0
     assert second.token_ids == first.token_ids
 
@@ -73,10 +73,10 @@ def test_reuse_can_be_declined(session: Session) -> None:
 def test_after_a_cancelled_reply_the_chat_goes_on_as_if_fresh(
     session: Session, pair: tuple[Path, Path], looks: int
 ) -> None:
-    _, cut = told(session, asked(), after(looks))
+    _, cut = answered(session, asked(), after(looks))
     assert cut.reason is FinishReason.CANCELLED
     follow_up = asked((*PROMPT, *cut.token_ids, 7, 8))
-    events, finished = told(session, follow_up)
+    events, finished = answered(session, follow_up)
     assert prefilled(events).reused >= len(PROMPT) + len(cut.token_ids) - 1
     assert finished.token_ids == fresh_reply(pair, follow_up)
     assert isinstance(session.target.cache, KVCache)
@@ -87,20 +87,20 @@ def test_after_a_stopped_reply_the_chat_goes_on_as_if_fresh(
     session: Session, pair: tuple[Path, Path]
 ) -> None:
     """The round that held the stop string may have verified tokens behind it."""
-    whole = told(session, asked(depth=8))[1]
+    whole = answered(session, asked(depth=8))[1]
     stop = session.codec.decode(whole.token_ids[:9])[-3:]
-    _, stopped = told(session, asked(depth=8, stop=(stop,)))
+    _, stopped = answered(session, asked(depth=8, stop=(stop,)))
     assert stopped.reason is FinishReason.STOP
     assert whole.token_ids[: len(stopped.token_ids)] == stopped.token_ids
     follow_up = asked((*PROMPT, *stopped.token_ids, 7, 8))
-    assert told(session, follow_up)[1].token_ids == fresh_reply(pair, follow_up)
+    assert answered(session, follow_up)[1].token_ids == fresh_reply(pair, follow_up)
 
 
 def test_a_chat_may_switch_proposers_every_turn(session: Session, pair: tuple[Path, Path]) -> None:
     chat = PROMPT
     for turn, proposer in enumerate(("draft", "ngram", "none", "draft", "ngram", "draft")):
         request = asked(chat, proposer=proposer, depth=3 + turn, max_tokens=9)
-        _, finished = told(session, request)
+        _, finished = answered(session, request)
         plain = asked(chat, proposer="none", max_tokens=9)
         assert finished.token_ids == fresh_reply(pair, plain), turn
         chat = (*chat, *finished.token_ids, 50 + turn)
@@ -115,7 +115,7 @@ def test_a_proposer_is_kept_until_its_options_change(session: Session) -> None:
             max_tokens=2,
             speculation=Speculation(proposer="ngram", options={"prompt_lookup_max": longest}),
         )
-        told(session, request)
+        answered(session, request)
         assert len(session._proposers) == 1
         kept.append(session._proposers["ngram"][1])
     assert kept[0] is kept[1] is not kept[2]
@@ -128,4 +128,4 @@ def test_a_round_that_fails_inside_does_not_spoil_the_next_reply(
         patch.setattr(session.target, "commit", lambda path: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             list(session.run(asked(), never))
-    assert told(session, asked())[1].token_ids == fresh_reply(pair, asked())
+    assert answered(session, asked())[1].token_ids == fresh_reply(pair, asked())

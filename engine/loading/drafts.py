@@ -1,0 +1,85 @@
+"""Whether one model can draft for another, and why not: by their files, or by what the catalog says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import ModelError
+from engine.loading.pairing import fit
+from engine.loading.specs import Locate, ModelSpec, folder_of
+from engine.models.checkpoints import checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class DraftChoice:
+    """A model that could draft; ``reason`` says why it cannot, and is None when it can.
+
+    ``cross_vocabulary`` says how it drafts where its vocabulary is not the target's.
+    """
+
+    spec: ModelSpec
+    reason: str | None
+    cross_vocabulary: str | None = None
+
+    @property
+    def fits(self) -> bool:
+        return self.reason is None
+
+
+def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:
+    """Whether ``draft`` can draft for ``target``, and how; if not, why, with sizes.
+
+    Models on disk are compared by their files, others by what the catalog says.
+    """
+    folders = locate(target), locate(draft)
+    if folders[0] is None or folders[1] is None:
+        return DraftChoice(draft, why_not_by_catalog(target, draft))
+    try:
+        found = fit(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
+    except ModelError as error:
+        return DraftChoice(draft, str(error))
+    return DraftChoice(draft, found.reason, found.cross_vocabulary)
+
+
+def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> str | None:
+    """Why ``draft`` cannot draft for ``target``; None when it can. See ``judge_draft``."""
+    return judge_draft(target, draft, locate).reason
+
+
+def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
+    """The same by what is known before anything is fetched."""
+    for spec in (target, draft):
+        if not spec.vocabulary:
+            return f"The files of {spec.name} are not here, so nothing is known about it yet."
+    return _why_not_vocabulary(target, draft) or _why_not_size(target, draft)
+
+
+def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
+    if target.tokenizer and target.tokenizer == draft.tokenizer:
+        return None
+    sizes = (
+        f"{target.name} has {target.vocabulary:,} tokens{_named(target)}, "
+        f"{draft.name} {draft.vocabulary:,}{_named(draft)}"
+    )
+    if (target.tokenizer and draft.tokenizer) or target.vocabulary != draft.vocabulary:
+        return (
+            f"The vocabularies differ: {sizes}. Whether it can draft across them can only be told "
+            "from the files: download both models first."
+        )
+    return (
+        f"The vocabularies are of one size ({sizes}), but whether they are the same can only be "
+        "told from the files. Download the model first."
+    )
+
+
+def _named(spec: ModelSpec) -> str:
+    return f" ({spec.tokenizer})" if spec.tokenizer else ""
+
+
+def _why_not_size(target: ModelSpec, draft: ModelSpec) -> str | None:
+    if draft.parameters < target.parameters:
+        return None
+    return (
+        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
+        f"{target.parameters:,}. Drafting would cost more than it saves."
+    )

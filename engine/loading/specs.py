@@ -1,0 +1,60 @@
+"""A model and a pair, as the catalog or a folder describes them. Frozen values; torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.models.checkpoints.checkpoint import AUTO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """One model: where it comes from and how big it is.
+
+    Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
+    while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
+    the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
+    loaded unless somebody asks for another; ``kv_cache_dtype`` what its cache is kept in where the
+    machine has it and it is a target.
+    """
+
+    id: str
+    name: str
+    repository: str | None = None
+    revision: str = "main"
+    path: Path | None = None
+    tokenizer: str = ""
+    licence: str = "unknown"
+    gated: bool = False
+    parameters: int = 0
+    bytes: int = 0
+    context: int = 0
+    vocabulary: int = 0
+    layers: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    quantization: str = AUTO
+    kv_cache_dtype: str = AUTO
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """A target and what drafts for it: a draft model, heads (folders), or neither."""
+
+    id: str
+    name: str
+    target: ModelSpec
+    draft: ModelSpec | None = None
+    heads: tuple[Path, ...] = ()
+    note: str = ""
+
+
+Locate = Callable[[ModelSpec], Path | None]
+"""Where a model lies on disk, complete; None when it does not (``hub.locate``)."""
+
+
+def folder_of(spec: ModelSpec) -> Path | None:
+    return spec.path
