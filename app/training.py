@@ -97,8 +97,9 @@ class Status:
 class Trainings:
     """The runs of one data folder. Safe to use from any thread."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir, self._folder = data_dir, data_dir / "training"
+    def __init__(self, data_dir: Path, models: Path) -> None:
+        """``models``: the folder in which targets are looked for."""
+        self._data_dir, self._models, self._folder = data_dir, models, data_dir / "training"
         self._lock = threading.RLock()
         self._own: subprocess.Popen[bytes] | None = None
         self._stopping = False
@@ -116,7 +117,7 @@ class Trainings:
                 )
             catalog = read_catalog(self._data_dir)
             target = catalog.resolve(LoadRequest.parse(order.target)).target
-            if hub.locate(target) is None:
+            if hub.locate(target, self._models) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(Path(target.id).name)
             taken = {pair.id for pair in catalog.pairs}

@@ -38,7 +38,6 @@ from engine.events import (
     Token,
     Tree,
 )
-from engine.loading import hub
 from engine.loading.catalog import Catalog, Pairing
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.request import FIXED_DEPTH, AcceptanceRule, Request, Sampling, Speculation
@@ -134,7 +133,7 @@ class FakeEngine:
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Looks the pair up and says that it is loaded; see ``Engine.load``."""
-        pairing = self.catalog().resolve(request, hub.locate)
+        pairing = self.catalog().resolve(request)
         if watcher is not None:
             self._download(watcher)
 

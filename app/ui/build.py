@@ -33,7 +33,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     store = Store(runtime.data_dir)
     backend = ChatBackend(runtime, store)
     pickers = Pickers(runtime)
-    trainings = Trainings(runtime.data_dir)
+    trainings = Trainings(runtime.data_dir, runtime.models)
     runtime.ending.callback(trainings.close)
     with gr.Blocks(
         title=Words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
