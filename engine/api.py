@@ -57,13 +57,14 @@ class ProposerInfo:
 
     ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
     once, and measures, gives them, or it would be measured on its own answer. ``depth``: what suits it
-    where the depth is fixed and nobody chose one.
+    where the depth is fixed and nobody chose one. ``about``: what it drafts from, in a few words.
     """
 
     name: str
     options: tuple[OptionInfo, ...] = ()
     forgetful: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
     depth: int = FIXED_DEPTH
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from engine.machine.threads import use as use_threads
 from engine.request import (
     FIXED_DEPTH,
     MAX_DEPTH,
+    PLAIN,
     AcceptanceRule,
     Control,
     Sampling,
@@ -104,7 +105,7 @@ def compare(
     with open_for_command(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
-        names = proposer or [name for name in loaded.capabilities.names if name != bench.PLAIN]
+        names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]
         plan = bench.Plan(
             settings=tuple(
                 bench.Setting(name, value, control)

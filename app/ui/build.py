@@ -26,6 +26,7 @@ from app.ui.pages.train.page import train_page
 from app.ui.pickers import Pickers
 from app.ui.settings import DRAFTING
 from app.ui.words import Words
+from engine.request import PLAIN
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
@@ -72,7 +73,7 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             *picker_updates(pickers),
             *panel.shown(replace(kept, proposer=proposer or kept.proposer), wanted),
             gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
-            gr.update(**proposer_update(backend.capabilities(), racer, without=("none",))),
+            gr.update(**proposer_update(backend.capabilities(), racer, without=(PLAIN,))),
         ]
 
     picker = chat.pair

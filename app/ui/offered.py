@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.ui.words import Words
-from engine.api import Capabilities, OptionInfo
+from engine.api import Capabilities, OptionInfo, ProposerInfo
 
 
 def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
@@ -19,7 +19,7 @@ def proposer_update(
     capabilities: Capabilities | None,
     chosen: str | None,
     *,
-    label: Callable[[str], str] = str,
+    label: Callable[[ProposerInfo], str] = lambda info: info.name,
     without: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """How a proposer picker is to be: what the loaded pair offers, or at rest while none is loaded.
@@ -29,7 +29,7 @@ def proposer_update(
     A proposer that is not there is refused by the engine, in words.
     """
     if capabilities is None:
-        choices = [(label(chosen), chosen)] if chosen else []
+        choices = [(chosen, chosen)] if chosen else []
         return {
             "choices": choices,
             "value": chosen,
@@ -37,9 +37,10 @@ def proposer_update(
             "info": Words.NO_PAIR,
             "allow_custom_value": True,
         }
-    names = [name for name in capabilities.names if name not in without]
+    offered = [each for each in capabilities.proposers if each.name not in without]
+    names = [each.name for each in offered]
     value = next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
-    choices = [(label(name), name) for name in names]
+    choices = [(label(each), each.name) for each in offered]
     return {
         "choices": choices,
         "value": value,

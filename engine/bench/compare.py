@@ -19,10 +19,8 @@ from engine.decoding.sampling import resolve_rule
 from engine.drafting import proposers
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
-from engine.request import AcceptanceRule, Control, Message, Request, Sampling, Speculation
+from engine.request import PLAIN, AcceptanceRule, Control, Message, Request, Sampling, Speculation
 from engine.stats import Statistics, Tally
-
-PLAIN = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from engine.bench.compare import PLAIN
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Failed, Finished, Started
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
-from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
 from engine.stats import Tally
 
 Messages = tuple[Message, ...]

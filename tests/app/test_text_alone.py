@@ -21,7 +21,7 @@ from app.runtime import Runtime
 from app.store import Store
 from app.switch import ApiSwitch
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.race import Race, plan
+from app.ui.pages.race.backend import Race, plan
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted
