@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Protocol
 
 from engine.errors import InvalidRequest
@@ -142,6 +143,22 @@ class Loaded:
     capabilities: Capabilities
     notes: tuple[str, ...] = ()
     compiled: bool = False
+
+    @property
+    def target_name(self) -> str:
+        """What people call the target: its id in the catalog, or its folder's name."""
+        return _called(self.target_id)
+
+    @property
+    def draft_name(self) -> str | None:
+        """What people call the draft, if there is one."""
+        return None if self.draft_id is None else _called(self.draft_id)
+
+
+def _called(model_id: str) -> str:
+    """A folder outside the catalog has its path for an id."""
+    path = Path(model_id)
+    return path.name if path.is_absolute() else model_id
 
 
 class Generation:

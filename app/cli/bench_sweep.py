@@ -173,7 +173,7 @@ def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
 def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str, str]:
     compiled = ", compiled" if loaded.compiled else ""
     return {
-        "pair": f"{pair} (target {loaded.target}, draft {loaded.draft or 'none'})",
+        "pair": f"{pair} (target {loaded.target_name}, draft {loaded.draft_name or 'none'})",
         "target": f"{loaded.quantization} on {loaded.device}{compiled}",
         "prompts": ", ".join(names),
         "acceptance": plan.acceptance.value,

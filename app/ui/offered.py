@@ -15,6 +15,17 @@ def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[Option
     return found.options if found is not None else ()
 
 
+def standing(
+    capabilities: Capabilities | None, chosen: str | None, *, without: tuple[str, ...] = ()
+) -> str | None:
+    """The proposer that a picker shows: the chosen one, or for one that the loaded pair lacks, its own
+    choice."""
+    if capabilities is None:
+        return chosen
+    names = [name for name in capabilities.names if name not in without]
+    return next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
+
+
 def proposer_update(
     capabilities: Capabilities | None,
     chosen: str | None,
@@ -24,8 +35,9 @@ def proposer_update(
 ) -> dict[str, Any]:
     """How a proposer picker is to be: what the loaded pair offers, or at rest while none is loaded.
 
-    The pair's own choice stands in for what it does not offer. Values are not held to the
-    choices: what a browser sends may be older than they are, and Gradio would answer it with an error.
+    The pair's own choice stands in for what it does not offer, and the picker says so. Values
+    are not held to the choices: what a browser sends may be older than they are, and Gradio would answer
+    it with an error.
     A proposer that is not there is refused by the engine, in words.
     """
     if capabilities is None:
@@ -38,13 +50,12 @@ def proposer_update(
             "allow_custom_value": True,
         }
     offered = [each for each in capabilities.proposers if each.name not in without]
-    names = [each.name for each in offered]
-    value = next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
+    value = standing(capabilities, chosen, without=without)
     choices = [(label(each), each.name) for each in offered]
     return {
         "choices": choices,
         "value": value,
         "interactive": True,
-        "info": "",
+        "info": Words.not_offered(chosen) if chosen and chosen != value else "",
         "allow_custom_value": True,
     }

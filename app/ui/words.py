@@ -148,6 +148,10 @@ class Words:
         return f"{info.name}: {info.about}" if info.about else info.name
 
     @staticmethod
+    def not_offered(chosen: str) -> str:
+        return f"{chosen} was chosen, which this pair does not have."
+
+    @staticmethod
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
@@ -174,8 +178,8 @@ class Words:
     @staticmethod
     def loaded_detail(loaded: Any) -> str:
         parts = [
-            f"target {loaded.target}",
-            f"draft {loaded.draft}" if loaded.draft else "no draft",
+            f"target {loaded.target_name}",
+            f"draft {loaded.draft_name}" if loaded.draft_name else "no draft",
             f"{count(loaded.parameters)} parameters",
             f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}",
             f"context {loaded.context}",
