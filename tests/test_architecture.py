@@ -70,7 +70,7 @@ BEHIND_THE_DOOR = {
     "app.cli.proposer_options": ("engine.drafting.proposers",),
     "app.cli.bench_sweep": ("engine.drafting.proposers",),
     "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
-    "app.cli.bench": ("engine.machine.threads",),  # measures without an engine
+    "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
 }
