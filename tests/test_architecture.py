@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
     ("app.defaults", "app.guard", "app.loading", "app.runtime", "app.store", "app.store_schema"),
     ("app.drafters",),
-    ("app.training_order", "app.training"),
+    ("app.training_order", "app.training_process", "app.training"),
     ("app.server", "app.ui"),
     ("app.main",),
     ("app.cli", "app.__main__"),

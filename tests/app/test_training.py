@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from app import training, training_order
+from app import training, training_order, training_process
 from app.paths import project_root
 from app.runtime import read_catalog
 from app.training import State, Status, Trainings
@@ -40,7 +40,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
-    monkeypatch.setattr(training, "NICE", 1)  # tests are waited for, also on a busy machine
+    monkeypatch.setattr(training_process, "NICE", 1)  # tests are waited for, also on a busy machine
     found = Trainings(data_dir, data_dir / "models")
     yield found
     found.close()
