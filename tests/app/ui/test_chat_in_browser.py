@@ -389,6 +389,4 @@ def test_a_text_sent_while_the_app_is_away_is_given_back_at_once(app, browser):
         ".notice:visible", timeout=10_000
     )  # not after the 30 s of one that is slow
     assert page.input_value(".composer textarea") == "Are you there?"
-    context.set_offline(False)
-    ask(page, "And now?")
     context.close()

@@ -6,6 +6,7 @@
 import { Follow, h, percent, whenPresent } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
 import { register } from "../../shared/pages.js";
+import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { ChatList } from "./chats.js";
@@ -75,7 +76,7 @@ class ChatPage {
 
   async ask(name, data = {}) {
     try {
-      return await this.server[name](data);
+      return await answered(this.server[name](data));
     } catch {
       this.notice(words.lost);
       return null;
@@ -223,7 +224,7 @@ class ChatPage {
   async deliver(data) {
     this.trigger("act", data);
     try {
-      await this.server.status({});
+      await answered(this.server.status({}));
     } catch {
       if (this.sending) this.refused(words.lost);
     }
