@@ -15,6 +15,7 @@ from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded
 from engine.events import Finished, Started
 from engine.local.session import Session
+from engine.machine.devices import Place
 from engine.models.base import Model
 from engine.models.hidden_states import Tap
 from engine.request import Request, Sampling, Speculation
@@ -47,15 +48,17 @@ def record(
     recording: Recording,
     seed: int,
     progress: ProgressFile | None = None,
+    place: Place | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
 
-    Prompts that the context has no room for are left out. Raises RecordingError when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. Raises
+    RecordingError when the disk is full.
     """
     if recording.bytes > stage.gigabytes * 1e9:
         return report(_FULL.format(stage.gigabytes))
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
-    session = Session(model, codec, Resources(heads=heads))
+    session = Session(model, codec, Resources(heads=heads), place)
     fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
     answers = _answers(session, recording, fitting, progress)
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
