@@ -10,8 +10,9 @@ from engine.drafting.resources import Resources
 from engine.local.session import Session
 from engine.machine.devices import Place
 from engine.models.base import Model
+from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
-from engine.stats import Statistics, Tally
+from engine.stats import Statistics
 from engine.train.prompts import Prompt
 
 
@@ -50,10 +51,7 @@ def measure(
             ),
             max_tokens=exam.tokens,
         )
-        tally = Tally()
-        for event in session.run(request, lambda: False):
-            tally.add(event)
-        total += tally.statistics()
+        total += ReplyState.of(session.run(request, lambda: False)).statistics
     session.close()
     return {
         "depth": depth,
