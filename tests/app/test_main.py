@@ -19,6 +19,7 @@ import pytest
 from app import main
 from app.listen import listen
 from app.main import Settings
+from app.training import State, Trainings
 from engine.api import LoadRequest
 from tests.support.checkpoints import write_random
 from tests.support.fixtures import pair
@@ -115,6 +116,9 @@ def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
             assert training.is_running()
             ended_by_ctrl_c(process)
             training.wait(60)
+            status = Trainings(data).status()
+            assert status is not None
+            assert status.state is State.STOPPED
         finally:
             if training.is_running():
                 training.kill()

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from app.drafters import from_chats
+from app.runtime import read_catalog
 from app.store import Store
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
@@ -55,6 +56,14 @@ def test_a_drafter_for_a_folder_is_trained_entered_and_used(
     assert foretoken(*chat, *data).status == 0
     again = foretoken(*words, "--out", tmp_path / "run", *data)
     assert again.status == 0, again.err
+    assert "--pair tiny-heads\n" in again.out
+
+    # Another run is another drafter: its id was once said to be in the catalog, and was the first one's.
+    other = foretoken(*words, "--out", tmp_path / "other", *data)
+    assert "--pair tiny-heads-2\n" in other.out, other.err
+    pairs = {pair.id: pair for pair in read_catalog(tmp_path / "data").pairs}
+    folders = [pairs[name].heads[0] for name in ("tiny-heads", "tiny-heads-2")]
+    assert [folder.relative_to(tmp_path).parts[0] for folder in folders] == ["run", "other"]
 
 
 def test_bad_prompts_are_told(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
