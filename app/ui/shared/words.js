@@ -31,7 +31,6 @@ export const words = {
   },
   reasons: { cancelled: "stopped", length: "token limit reached", interrupted: "interrupted: the app was closed during this reply" },
   queued: (n) => (n === 1 ? "Waiting: 1 request ahead" : `Waiting: ${n} requests ahead`),
-  starting: "Starting",
   reading: (n) => (n === null ? "Reading the prompt" : `Reading the prompt, ${n} tokens`),
   thinking: "Writing",
   send: "Send",
@@ -62,7 +61,6 @@ export const words = {
   finished: "Reply finished",
   noModel: "No model is loaded",
   noModelBody: "Choose a pair in Settings and press Load, or open the Models page.",
-  loading: (name) => `Loading ${name}`,
   plainCode: "text",
   pip: {
     title: "Hello, I am Pip.",

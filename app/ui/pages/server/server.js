@@ -34,7 +34,7 @@ class ServerPage {
       h("dl", { class: "address" },
         h("div", {}, h("dt", {}, say.address), h("dd", {}, h("code", {}, base), this.copyButton(base))),
         h("div", {}, h("dt", {}, say.model), h("dd", {}, state.model ? h("code", {}, state.model) : words.noModel)),
-        h("div", {}, h("dt", {}, say.key), h("dd", {}, state.key ? say.keySet : say.keyNone))),
+        h("div", {}, h("dt", {}, say.key), h("dd", {}, state.key ? say.keySet : state.needs_key ? say.keyNeeded : say.keyNone))),
       this.snippet(say.curl, say.curlText(base, model, state.key), "curl"),
       this.snippet(say.python, say.pythonText(base, model, state.key), "python"),
       h("section", {}, h("h2", {}, say.endpoints),
