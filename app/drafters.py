@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from app import own_catalog, paths
+from app.history import history
 from app.runtime import read_catalog
 from app.store import Store
 from engine.drafting import heads
@@ -24,7 +25,6 @@ from engine.loading import hub
 from engine.loading.files import fetch
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
-from engine.request import Message
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
@@ -106,13 +106,11 @@ def from_chats(data_dir: Path) -> list[Prompt]:
     found: list[Prompt] = []
     with closing(Store(data_dir, reads_only=True)) as store:
         for chat in store.chats():
-            said: list[Message] = []
+            said: list[tuple[str, str]] = []
             for message in store.messages(chat.id):
-                if not message.text.strip():
-                    continue
-                said.append(Message(message.role, message.text))
+                said.append((message.role, message.text))
                 if message.role == "user":
-                    found.append(tuple(said))
+                    found.append(history(said))
     return found
 
 

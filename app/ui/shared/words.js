@@ -57,6 +57,7 @@ export const words = {
   placeholder: "Write a message",
   hint: "Enter sends, Shift+Enter starts a new line, Esc stops",
   empty: "Write something first.",
+  busy: "A reply is being written. Stop it first, or wait for it.",
   lost: "The page cannot reach the app. Is it still running? Reload the page once it is.",
   finished: "Reply finished",
   noModel: "No model is loaded",

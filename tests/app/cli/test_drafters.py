@@ -93,7 +93,11 @@ def test_every_question_of_a_chat_becomes_a_prompt(tmp_path: Path) -> None:
         chat = store.new_chat("Doors")
         _, reply = store.begin_turn(chat, "Which door?", keep=None)
         store.save_reply(reply, text="The second.", marks="", status="done")
+        _, empty = store.begin_turn(chat, "And?", keep=None)
+        store.save_reply(empty, text=" ", marks="", status="cancelled")
         store.begin_turn(chat, "Why?", keep=None)  # not answered yet
     found = from_chats(tmp_path)
     said = [[message.content for message in prompt] for prompt in found]
-    assert said == [["Which door?"], ["Which door?", "The second.", "Why?"]]
+    begin = ["Which door?", "The second."]
+    # Two questions in a row, which no template knows, once broke a whole training.
+    assert said == [["Which door?"], [*begin, "And?"], [*begin, "Why?"]]

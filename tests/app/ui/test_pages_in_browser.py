@@ -89,6 +89,18 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
     page.wait_for_selector(".card")
     assert page.locator(".card").count() >= 9
     card = page.locator(".card").nth(1)
+    asked = []
+
+    def refuse_once(route):
+        if "why_not" not in (route.request.post_data or "") or asked:
+            return route.continue_()
+        asked.append(route.request)
+        return route.fulfill(json={"refused": "It failed, this once."})
+
+    page.route("**/component_server*", refuse_once)
+    card.locator("summary").click()
+    page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
+    card.locator("summary").click()
     card.locator("summary").click()
     reason = card.locator(".why li.no").first
     reason.wait_for()

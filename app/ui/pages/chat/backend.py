@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 
 from app.defaults import Defaults
+from app.history import history
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.store import Store, StoredMessage
@@ -32,6 +33,7 @@ class ChatBackend:
         self.store = store
         self.defaults = Defaults(runtime.data_dir)
         self.writings = Writings(store)
+        self.keeping = threading.Lock()  # of settings: what is kept is read before it is written
         self._turns = threading.Lock()
 
     # ---- questions with one answer
@@ -156,7 +158,7 @@ class ChatBackend:
         pairs = [(message.role, message.text) for message in kept]
         if text is not None:
             pairs.append(("user", text))
-        request = settings.request(view.history(pairs, settings.system))
+        request = settings.request(history(pairs, settings.system))
         generation = self.runtime.engine.generate(request)
         try:
             if chat is None:

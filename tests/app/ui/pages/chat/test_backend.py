@@ -13,6 +13,7 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.ui.pages.chat.backend import ChatBackend, describe
+from app.ui.pages.chat.page import follows_default, keep_settings, kept_settings
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
@@ -173,6 +174,19 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
     assert backend.open_chat({"chat": 77})["chat"] is None
     with pytest.raises(InvalidRequest, match="no longer there"):
         backend.act({"action": "retry", "message": 5, "chat": None}, Settings())
+
+
+def test_another_pairs_default_shown_by_a_stale_page_is_no_choice(backend):
+    """A page that was not told of the new pair once made the old pair's default the user's choice."""
+    backend.defaults.keep(backend.runtime.engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    keep_settings(backend, Settings(temperature=0.7), drafting=False)
+    assert follows_default(backend)
+    kept = kept_settings(backend)
+    assert (kept.proposer, kept.depth, kept.temperature) == ("ngram", 5, 0.7)
+    keep_settings(backend, Settings(proposer="none"), drafting=True)
+    keep_settings(backend, Settings(seed=3), drafting=False)
+    kept = kept_settings(backend)
+    assert (kept.proposer, kept.seed) == ("none", 3)
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
