@@ -15,7 +15,6 @@ from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.request import LoadRequest
 
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""
@@ -77,7 +76,7 @@ class TrainBackend:
     def open_trained(self, data: View | None = None) -> View:
         """Load the pair of the run that is done."""
         status = self._trainings.status()
-        request = LoadRequest(target=status.pair if status else "")
+        request = self._runtime.request(status.pair if status else "")
         return self._then(lambda: self._runtime.loader.start(request))
 
     def _then(self, act: Callable[[], object]) -> View:
