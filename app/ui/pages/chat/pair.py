@@ -116,11 +116,11 @@ def picker_updates(pickers: Pickers) -> list[Any]:
     target, draft = pickers.shown()
     if target is None:
         target = choices[0][1] if choices else None
-        return [gr.Dropdown(choices=choices, value=target), *draft_update(pickers, target)]
+        return [gr.update(choices=choices, value=target), *draft_update(pickers, target)]
     drafts, _ = pickers.drafts_of(target)
     return [
-        gr.Dropdown(choices=choices, value=target),
-        gr.Dropdown(choices=drafts, value=draft),
+        gr.update(choices=choices, value=target),
+        gr.update(choices=drafts, value=draft),
         pickers.load_label(target, draft),
     ]
 
@@ -128,5 +128,5 @@ def picker_updates(pickers: Pickers) -> list[Any]:
 def draft_update(pickers: Pickers, target: str | None) -> list[Any]:
     """The draft picker and the load button for a newly chosen target."""
     choices, chosen = pickers.drafts_of(target)
-    draft = gr.Dropdown(choices=choices, value=chosen)
+    draft = gr.update(choices=choices, value=chosen)
     return [draft, pickers.load_label(target, chosen)]

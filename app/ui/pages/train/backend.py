@@ -54,12 +54,9 @@ class TrainBackend:
         return self._then(lambda: self._trainings.start(self._order(data)))
 
     def _order(self, data: View) -> Order:
-        """What the form says, computed as what is loaded is: where, with which step and threads."""
-        order, loaded = _order(data), self._runtime.engine.loaded
-        if loaded is None:
-            return order
-        how = loaded.request
-        return replace(order, device=how.device, native=how.native, threads=how.threads)
+        """What the form says, computed as the app was started: where, with which step and threads."""
+        how = self._runtime.first
+        return replace(_order(data), device=how.device, native=how.native, threads=how.threads)
 
     def stop_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.stop)
