@@ -53,8 +53,11 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place)
         return quantization
     if quantization in UNQUANTISED:
         return quantization
-    if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
+    quantised = why_not_quantised(checkpoint, place) is None
+    if checkpoint.quantised and quantised:
         return "nf4"
+    if checkpoint.block_formats and quantised:
+        return "int8"
     return _unquantised(checkpoint, place)
 
 

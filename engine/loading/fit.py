@@ -88,7 +88,7 @@ class ModelSize:
         if isinstance(source, ModelSpec):
             name, repeated, heads = source.name, 0, 0
         else:
-            name, heads = source.folder.name, source.heads
+            name, heads = source.name, source.heads
             repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
         return cls(
             name,

@@ -36,9 +36,11 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
     inspect,
 )
-from engine.models.checkpoints.tensors import FLOATS, Tensors, check_finite
+from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.types import is_blocks
+from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
-from engine.models.weights import Names, tensor_shapes
+from engine.models.weights import Names, TensorSource, tensor_shapes
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +135,7 @@ def load_model(
 def _info(plan: ModelPlan, context: int) -> ModelInfo:
     checkpoint = plan.checkpoint
     return ModelInfo(
-        name=checkpoint.folder.name,
+        name=checkpoint.name,
         architecture=checkpoint.architecture,
         vocabulary=checkpoint.vocabulary,
         context=context,
@@ -174,7 +176,7 @@ def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> M
         return None
     # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
     stored = keeps_stored(architecture, plan.quantization)
-    tensors = Tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
+    tensors = open_tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
     info, cached = _info(plan, plan.context), DTYPES[plan.compute]
     model = NativeDecoder(architecture, names, tensors, info, library, plan.quantization, cached)
     if is_row_independent(model):
@@ -196,9 +198,9 @@ def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Mo
     return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
 
 
-def _tensors(plan: ModelPlan) -> Tensors:
+def _tensors(plan: ModelPlan) -> TensorSource:
     """The weights in what is computed in; as they are stored where they are quantised here."""
-    return Tensors(
+    return open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
@@ -216,7 +218,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
                 f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
                 f"{shape}. The two belong to different models: download the model again."
             )
-        if stored not in FLOATS:
+        if stored not in FLOATS and not is_blocks(stored):
             raise ModelError(
                 f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
                 "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."

@@ -35,9 +35,9 @@ def folder_for(spec: ModelSpec, folder: Path | None = None) -> Path:
 
 
 def locate(spec: ModelSpec, folder: Path | None = None) -> Path | None:
-    """The model's folder when it is complete on disk, else None."""
+    """The model's folder, or its GGUF file, when it is complete on disk, else None."""
     if spec.path is not None:
-        return spec.path if spec.path.is_dir() else None
+        return spec.path if spec.path.exists() else None
     own = folder_for(spec, folder)
     if weights_complete(own):
         return own
