@@ -1,0 +1,121 @@
+"""A matrix as a GGUF file stores it: codes of a few bits in blocks that share scales.
+
+Nothing here multiplies: the compiled step takes these bytes and rearranges them; where there is none,
+``dequantise`` gives the numbers they stand for. Torch and numpy alone are imported until then.
+Source of the formats: ggml's ``ggml-quants.c``, and the package ``gguf`` that reads them in numpy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """``inputs`` weights of one row lie together in ``size`` bytes."""
+
+    inputs: int
+    size: int
+
+
+LAYOUTS = {
+    "q4_0": Layout(32, 18),
+    "q4_1": Layout(32, 20),
+    "q5_0": Layout(32, 22),
+    "q5_1": Layout(32, 24),
+    "q8_0": Layout(32, 34),
+    "q2_k": Layout(256, 84),
+    "q3_k": Layout(256, 110),
+    "q4_k": Layout(256, 144),
+    "q5_k": Layout(256, 176),
+    "q6_k": Layout(256, 210),
+    "iq4_nl": Layout(32, 18),
+    "iq4_xs": Layout(256, 136),
+    "mxfp4": Layout(32, 17),
+    "iq1_s": Layout(256, 50),
+    "iq1_m": Layout(256, 56),
+    "iq2_xxs": Layout(256, 66),
+    "iq2_xs": Layout(256, 74),
+    "iq2_s": Layout(256, 82),
+    "iq3_xxs": Layout(256, 98),
+    "iq3_s": Layout(256, 110),
+    "tq1_0": Layout(256, 54),
+    "tq2_0": Layout(256, 66),
+}
+"""By the names of GGUF's tensor types in lower case."""
+
+MULTIPLIED = (
+    "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs",
+    "mxfp4",
+)  # fmt: skip
+"""Formats that the compiled step multiplies as they are stored; the others are widened at load."""
+
+_ROWS_AT_ONCE = 1024
+"""Rows that are dequantised together, so that what is made on the way stays small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """``shape`` (outputs, inputs) weights; ``data`` uint8 (outputs, bytes of a row), on the CPU.
+
+    ``data`` may be a view of a mapped file. Raises ValueError for a format that is not known and for
+    bytes that do not make up such a matrix.
+    """
+
+    format: str
+    shape: tuple[int, int]
+    data: Tensor
+
+    def __post_init__(self) -> None:
+        layout, (outputs, inputs) = LAYOUTS.get(self.format), self.shape
+        if layout is None:
+            raise ValueError(f"{self.format} is no format of blocks: {', '.join(LAYOUTS)}")
+        if inputs % layout.inputs:
+            raise ValueError(
+                f"{inputs} inputs are no multiple of {layout.inputs}, as {self.format} needs"
+            )
+        expected = outputs, inputs // layout.inputs * layout.size
+        if self.data.dtype != torch.uint8 or tuple(self.data.shape) != expected:
+            raise ValueError(
+                f"{outputs} x {inputs} in {self.format} are {expected[0]} x {expected[1]} bytes, "
+                f"not {tuple(self.data.shape)} in {self.data.dtype}"
+            )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """What the weights take as they are stored."""
+        return self.data.numel()
+
+    def rows(self, index: Tensor | slice) -> Blocks:
+        """Some outputs, in the order of ``index``: a view of a slice's, a copy of a tensor's."""
+        data = self.data[index]
+        return Blocks(self.format, (len(data), self.shape[1]), data)
+
+    def split(self, counts: list[int]) -> list[Blocks]:
+        """Views of so many outputs each, one after the other."""
+        parts = self.data.split(counts)
+        return [Blocks(self.format, (len(part), self.shape[1]), part) for part in parts]
+
+    def dequantise(self) -> Tensor:
+        """What is stored, as the package ``gguf`` widens it: float32 ``(outputs, inputs)``."""
+        # Imported here: a machine that never reads such a file need not have it.
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        kind = GGMLQuantizationType[self.format.upper()]
+        wide = torch.empty(self.shape)
+        for to, stored in zip(
+            wide.split(_ROWS_AT_ONCE), self.data.split(_ROWS_AT_ONCE), strict=True
+        ):
+            to.copy_(torch.from_numpy(dequantize(stored.numpy(), kind)))
+        return wide
+
+
+Weight = Tensor | Blocks
+"""A matrix in any float dtype, or as a GGUF file stores it."""
