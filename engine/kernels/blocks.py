@@ -7,7 +7,7 @@ Source of the formats: ggml's ``ggml-quants.c``, and the package ``gguf`` that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -61,13 +61,15 @@ _ROWS_AT_ONCE = 1024
 class Blocks:
     """``shape`` (outputs, inputs) weights; ``data`` uint8 (outputs, bytes of a row), on the CPU.
 
-    ``data`` may be a view of a mapped file. Raises ValueError for a format that is not known and for
+    ``data`` may be a view of a mapped file. ``scale`` multiplies every weight: a number that is folded
+    into a matrix cannot be folded into codes. Raises ValueError for a format that is not known and for
     bytes that do not make up such a matrix.
     """
 
     format: str
     shape: tuple[int, int]
     data: Tensor
+    scale: float = 1.0
 
     def __post_init__(self) -> None:
         layout, (outputs, inputs) = LAYOUTS.get(self.format), self.shape
@@ -95,12 +97,18 @@ class Blocks:
     def rows(self, index: Tensor | slice) -> Blocks:
         """Some outputs, in the order of ``index``: a view of a slice's, a copy of a tensor's."""
         data = self.data[index]
-        return Blocks(self.format, (len(data), self.shape[1]), data)
+        return self._with(data)
 
     def split(self, counts: list[int]) -> list[Blocks]:
         """Views of so many outputs each, one after the other."""
-        parts = self.data.split(counts)
-        return [Blocks(self.format, (len(part), self.shape[1]), part) for part in parts]
+        return [self._with(part) for part in self.data.split(counts)]
+
+    def times(self, scale: float) -> Blocks:
+        """The same bytes, every weight multiplied by ``scale``."""
+        return replace(self, scale=self.scale * scale)
+
+    def _with(self, rows: Tensor) -> Blocks:
+        return replace(self, shape=(len(rows), self.shape[1]), data=rows)
 
     def dequantise(self) -> Tensor:
         """What is stored, as the package ``gguf`` widens it: float32 ``(outputs, inputs)``."""
@@ -114,7 +122,7 @@ class Blocks:
             wide.split(_ROWS_AT_ONCE), self.data.split(_ROWS_AT_ONCE), strict=True
         ):
             to.copy_(torch.from_numpy(dequantize(stored.numpy(), kind)))
-        return wide
+        return wide if self.scale == 1 else wide.mul_(self.scale)
 
 
 Weight = Tensor | Blocks
