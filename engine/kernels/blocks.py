@@ -126,4 +126,23 @@ class Blocks:
 
 
 Weight = Tensor | Blocks
-"""A matrix in any float dtype, or as a GGUF file stores it."""
+"""A matrix (outputs, inputs) in any float dtype, or as a GGUF file stores it."""
+Stacked = Weight | tuple[Weight, ...]
+"""A matrix, or parts of one, the outputs of the first above those of the next."""
+
+
+def stack(*parts: Weight) -> Stacked:
+    """``parts`` as one matrix: a single tensor where all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(tensors) if len(tensors) == len(parts) else parts
+
+
+def widen(weight: Stacked) -> Tensor:
+    """One tensor for what multiplies nothing else: blocks in float32, beside tensors all in float32."""
+    if isinstance(weight, Tensor):
+        return weight
+    if isinstance(weight, Blocks):
+        return weight.dequantise()
+    return torch.cat([widen(part).float() for part in weight])

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.blocks import MULTIPLIED, Blocks, Weight
+from engine.kernels.blocks import MULTIPLIED, Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 from engine.request import MAX_ROWS
@@ -200,7 +200,7 @@ def takes(library: Library, weights: str, inputs: Iterable[int]) -> bool:
     return weights in library.kinds and not any(width % unit for width in inputs)
 
 
-def make_matrix(library: Library, weights: str, weight: Weight | Sequence[Weight]) -> Matrix:
+def make_matrix(library: Library, weights: str, weight: Stacked) -> Matrix:
     """The product with ``weight (out, in)``, or with parts one below the other.
 
     Tensors are held in the format ``weights``, which the library ``takes``; what is in blocks as it is.
@@ -211,14 +211,14 @@ def make_matrix(library: Library, weights: str, weight: Weight | Sequence[Weight
 class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
-    def __init__(self, library: Library, kind: Kind, weight: Weight | Sequence[Weight]) -> None:
+    def __init__(self, library: Library, kind: Kind, weight: Stacked) -> None:
         """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are held in ``kind``; one in bf16 where that is fp32 stays so: half
         the bytes, the same numbers. Blocks stay as they are, or, in a rarer format, are held in int8.
         Raises ValueError where a row is not whole groups, or a part but the last not whole panels.
         """
-        parts = [weight] if isinstance(weight, (Tensor, Blocks)) else list(weight)
+        parts = weight if isinstance(weight, tuple) else (weight,)
         kinds = [_kind(kind, part) for part in parts]
         self.inputs = int(parts[0].shape[1])
         self.outputs = sum(len(part) for part in parts)

@@ -54,13 +54,13 @@ def test_a_row_has_the_bits_it_has_alone(format: str, library: Library) -> None:
 
 def test_parts_of_other_formats_are_one_matrix(library: Library) -> None:
     """As queries, keys and values are: one scaled, one beside it in the same format, one as floats."""
-    parts = [
+    parts = (
         random_blocks("q4_k", 32, 256).times(0.125),
         random_blocks("q4_k", 16, 256, seed=1),
         random_blocks("q6_k", 48, 256, seed=2),
         torch.randn(16, 256, generator=torch.Generator().manual_seed(3)),
         random_blocks("q8_0", 24, 256, seed=4),
-    ]
+    )
     matrix, x, bias = Matrix(library, Kind.FP32, parts), rows(256), torch.randn(136)
     matrix.set_bias(bias)
     singles = [Matrix(library, Kind.FP32, part) for part in parts]
@@ -84,7 +84,7 @@ def test_a_rarer_format_is_held_in_int8(library: Library) -> None:
 def test_parts_that_are_no_whole_panels_are_refused(library: Library) -> None:
     part = random_blocks("q4_k", 24, 256)
     with pytest.raises(ValueError, match="multiple of 16"):
-        Matrix(library, Kind.FP32, [part, part])
+        Matrix(library, Kind.FP32, (part, part))
 
 
 @pytest.mark.parametrize("format", ["q4_k", "q8_0"])
