@@ -47,3 +47,10 @@ MULTIPLIED = (
     "mxfp4",
 )  # fmt: skip
 """Formats that the compiled step multiplies as they are stored; the others are widened at load."""
+
+SCALES = {
+    "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
+    "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),
+}  # fmt: skip
+"""Where a block's scale and minimum lie, as float16. In other formats they cannot be infinite, or the
+blocks are widened before they are used."""

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.kernels.formats import FORMATS
+from engine.kernels.formats import AS_STORED, FORMATS
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.tokenizer import special_tokens, template_of
 from engine.models.checkpoints.gguf.types import is_blocks
@@ -29,7 +29,7 @@ __all__ = [
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
-QUANTIZATIONS = ("auto", *FORMATS)
+QUANTIZATIONS = ("auto", *FORMATS, AS_STORED)
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
 KV_CACHE_DTYPES = ("auto", "fp8")

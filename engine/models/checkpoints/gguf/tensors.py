@@ -7,11 +7,13 @@ that is cut short by somebody else ends the process, where a read ends in an err
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from engine.errors import ModelError
+from engine.kernels.block_formats import LAYOUTS, SCALES
 from engine.kernels.blocks import Blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.finite import check_finite
@@ -45,10 +47,22 @@ class GgufTensors:
         """Floats, whatever they are stored as. Raises as ``Tensors``."""
         found = self.stored(name)
         tensor = found.dequantise() if isinstance(found, Blocks) else found
+        return self._placed(name, tensor)
+
+    def _placed(self, name: str, tensor: Tensor) -> Tensor:
         check_finite(self.file, name, tensor)
         if self.as_stored and tensor.dim() > 1:
             return tensor.to(self.device)
         return tensor.to(self.device, self.dtype)
+
+    def weight(self, name: str) -> Tensor | Blocks:
+        """Likewise, but blocks as they are, on the CPU, their scales checked to be finite."""
+        found = self.stored(name)
+        if not isinstance(found, Blocks):
+            return self._placed(name, found)
+        for scales in _scales(found):
+            check_finite(self.file, name, scales)
+        return found
 
     def stored(self, name: str) -> Tensor | Blocks:
         """A tensor as it is stored, its rows in transformers' order."""
@@ -80,6 +94,14 @@ def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
         )
     outputs, inputs = stored.shape
     return Blocks(stored.dtype.lower(), (outputs, inputs), data.view(outputs, -1))
+
+
+def _scales(blocks: Blocks) -> Iterator[Tensor]:
+    """The float16 numbers in ``blocks`` that others are multiplied by."""
+    size = LAYOUTS[blocks.format].size
+    by_block = blocks.data.view(-1, size)
+    for start in SCALES.get(blocks.format, ()):
+        yield by_block[:, start : start + 2].contiguous().view(torch.float16)
 
 
 def _check_unchanged(header: GgufHeader) -> None:
