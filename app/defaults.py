@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ForetokenError
 from engine.loading.request import FP8
-from engine.request import Control, Speculation, controller_named
+from engine.request import PLAIN, Control, Speculation, controller_named
 
 if TYPE_CHECKING:  # it brings torch
     from engine.api import Loaded
@@ -43,13 +43,13 @@ class Winner:
     def speculation(self) -> Speculation:
         """Raises InvalidRequest for a controller or depth that there is not."""
         control = controller_named(self.controller)
-        if self.proposer == "none":
-            return Speculation(proposer="none")
+        if self.proposer == PLAIN:
+            return Speculation(proposer=PLAIN)
         depth = None if control is Control.AUTO else self.depth
         return Speculation(proposer=self.proposer, controller=control, depth=depth)
 
     def __str__(self) -> str:
-        if self.proposer == "none":
+        if self.proposer == PLAIN:
             return "none (plain decoding)"
         auto = self.controller == Control.AUTO
         return f"{self.proposer}, {'auto' if auto else f'depth {self.depth}'}, {self.speedup:.2f}x"

@@ -19,6 +19,7 @@ from app.runtime import read_catalog
 from app.store import Store
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
+from engine.loading import hub
 from engine.loading.files import fetch
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
@@ -58,7 +59,7 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
         pair = read_catalog(data_dir).resolve(request)
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
-        target = fetch(pair.target)
+        target = fetch(pair.target, hub.models_folder(data_dir))
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
         identity = _enter(pair, recipe, folder, data_dir)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -67,6 +67,7 @@ def serve(settings: Settings) -> NoReturn:
 
     with (
         contextlib.closing(listener.socket),
+        using(data_dir) if settings.pages else contextlib.nullcontext(),
         contextlib.closing(create_runtime(data_dir)) as runtime,
     ):
         runtime.catalog.named(settings.load)  # a misspelt pair is told now, not in the page
@@ -155,6 +156,26 @@ def leave() -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+@contextlib.contextmanager
+def using(data_dir: Path) -> Iterator[None]:
+    """Say so where another app shows the chats of the same data folder."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say(
+            f"Another Foretoken is using {data_dir}. Chats are shared with it, and a reply that it is "
+            "writing just now is shown as interrupted until it ends. To keep them apart, start with "
+            "another --data-dir."
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def announce_start(listener: Listener) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import platformdirs
@@ -45,10 +44,7 @@ def remembered(data_dir: Path) -> Path:
 
 
 def data_folder(chosen: Path | None = None) -> Path:
-    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place.
-
-    Downloads follow a chosen folder, unless ``$FORETOKEN_MODELS`` sends them elsewhere.
-    """
+    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place."""
     folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +56,4 @@ def data_folder(chosen: Path | None = None) -> Path:
             f"Chats and settings cannot be kept in {folder}: {error.strerror or error}. "
             "Choose another folder with --data-dir."
         ) from error
-    folder = folder.resolve()
-    if chosen is not None:
-        os.environ.setdefault("FORETOKEN_MODELS", str(folder / "models"))
-    return folder
+    return folder.resolve()

@@ -10,23 +10,33 @@ from pathlib import Path
 from app import paths
 from app.loading import PairLoader
 from engine.api import Engine
+from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
+from engine.loading.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Runtime:
-    """One running app. ``loader`` loads its pairs; ``ending`` holds what else is closed with it."""
+    """One running app. ``loader`` loads its pairs; ``ending`` holds what else is closed with it.
+
+    ``models`` is the folder that downloads go to.
+    """
 
     engine: Engine
     catalog: Catalog
     data_dir: Path
+    models: Path
     loader: PairLoader = field(init=False)
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.loader = PairLoader(self.engine, lambda: self.catalog)
+
+    def locate(self, spec: ModelSpec) -> Path | None:
+        """Where a model lies on disk, complete; None when it does not."""
+        return hub.locate(spec, self.models)
 
     def read_catalog_again(self) -> None:
         """Something was added to the user's own catalog: replaces ``catalog``."""
@@ -53,6 +63,7 @@ def create_runtime(data_dir: Path) -> Runtime:
     def catalog() -> Catalog:
         return runtime.catalog
 
-    engine = LocalEngine(catalog, remembered=paths.remembered(data_dir))
-    runtime = Runtime(engine, read_catalog(data_dir), data_dir)
+    models = hub.models_folder(data_dir)
+    engine = LocalEngine(catalog, models=models, remembered=paths.remembered(data_dir))
+    runtime = Runtime(engine, read_catalog(data_dir), data_dir, models)
     return runtime

@@ -10,22 +10,19 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import threading
-import time
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
 
-from app import paths
+from app import training_process
 from app.drafters import PIP, from_chats, prompts_of, slug
 from app.runtime import read_catalog
 from app.training_order import Order, derived
+from app.training_process import Process
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.loading import hub
 from engine.loading.request import LoadRequest
@@ -36,9 +33,7 @@ from engine.train.schema import read
 
 RECIPE, LOG = "recipe.yaml", "log.txt"
 MOST_MINUTES = 7 * 24 * 60
-_PATIENCE_S = 30.0  # a step may take long; what is asked a second time stops within it
 _FULL_BYTES = 16 << 20
-NICE = 10
 
 
 class State(StrEnum):
@@ -97,8 +92,9 @@ class Status:
 class Trainings:
     """The runs of one data folder. Safe to use from any thread."""
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir, self._folder = data_dir, data_dir / "training"
+    def __init__(self, data_dir: Path, models: Path) -> None:
+        """``models``: the folder in which targets are looked for."""
+        self._data_dir, self._models, self._folder = data_dir, models, data_dir / "training"
         self._lock = threading.RLock()
         self._own: subprocess.Popen[bytes] | None = None
         self._stopping = False
@@ -116,7 +112,7 @@ class Trainings:
                 )
             catalog = read_catalog(self._data_dir)
             target = catalog.resolve(LoadRequest.parse(order.target)).target
-            if hub.locate(target) is None:
+            if hub.locate(target, self._models) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(Path(target.id).name)
             taken = {pair.id for pair in catalog.pairs}
@@ -150,7 +146,7 @@ class Trainings:
                 return
             self._stopping = True
             threading.Thread(
-                target=_end, args=(process,), name="stop-training", daemon=True
+                target=training_process.end, args=(process,), name="stop-training", daemon=True
             ).start()
 
     def discard(self) -> None:
@@ -306,15 +302,9 @@ class Trainings:
             RunFolder(folder).progress.unlink(missing_ok=True)
             self._save(run)
             with (folder / LOG).open("ab") as log:
-                self._own = subprocess.Popen(
-                    [sys.executable, "-m", "app", *map(str, words)],
-                    cwd=paths.project_root(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C is for the app, which ends it in its own way
-                )
-            self._save(replace(run, process=(self._own.pid, _put_behind(self._own.pid))))
+                self._own = training_process.start(map(str, words), log)
+            born = training_process.put_behind(self._own.pid)
+            self._save(replace(run, process=(self._own.pid, born)))
         except OSError as error:
             self.close()
             raise DiskError.at(folder, error) from error
@@ -324,47 +314,14 @@ class Trainings:
         partial.write_text(json.dumps(asdict(run), ensure_ascii=False), encoding="utf-8")
         partial.replace(self._current)
 
-    def _process(self, run: Run) -> subprocess.Popen[bytes] | psutil.Process | None:
+    def _process(self, run: Run) -> Process | None:
         """What works on the run now, also where an app before this one started it."""
         if run.process is None:
             return None
         number, born = run.process
         if self._own is not None and self._own.pid == number:
             return self._own if self._own.poll() is None else None
-        try:
-            process = psutil.Process(number)
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            return process if alive and abs(process.create_time() - born) < 2 else None
-        except psutil.Error:
-            return None
-
-
-def _put_behind(number: int) -> float:
-    """Lets the chat go first on the processor and stay last in memory; returns when it was born."""
-    if psutil.LINUX:
-        with suppress(OSError):
-            Path(f"/proc/{number}/oom_score_adj").write_text("500", encoding="ascii")
-    with suppress(psutil.Error):  # it may have ended by now
-        process = psutil.Process(number)
-        if sys.platform == "win32":
-            process.nice(psutil.BELOW_NORMAL_PRIORITY_CLASS)
-        else:
-            process.nice(NICE)
-        return process.create_time()
-    return time.time()
-
-
-def _end(process: subprocess.Popen[bytes] | psutil.Process) -> None:
-    """Asks, asks again, and then does not ask."""
-    for act in (process.terminate, process.terminate, process.kill):
-        try:
-            act()
-            process.wait(_PATIENCE_S)
-        except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
-            continue
-        except psutil.NoSuchProcess:
-            pass
-        return
+        return training_process.find(number, born)
 
 
 def _measured(entry: dict[str, Any]) -> Measured:

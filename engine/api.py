@@ -12,6 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Protocol
 
 from engine.errors import InvalidRequest
@@ -57,13 +58,14 @@ class ProposerInfo:
 
     ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
     once, and measures, gives them, or it would be measured on its own answer. ``depth``: what suits it
-    where the depth is fixed and nobody chose one.
+    where the depth is fixed and nobody chose one. ``about``: what it drafts from, in a few words.
     """
 
     name: str
     options: tuple[OptionInfo, ...] = ()
     forgetful: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
     depth: int = FIXED_DEPTH
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,22 @@ class Loaded:
     capabilities: Capabilities
     notes: tuple[str, ...] = ()
     compiled: bool = False
+
+    @property
+    def target_name(self) -> str:
+        """What people call the target: its id in the catalog, or its folder's name."""
+        return _called(self.target_id)
+
+    @property
+    def draft_name(self) -> str | None:
+        """What people call the draft, if there is one."""
+        return None if self.draft_id is None else _called(self.draft_id)
+
+
+def _called(model_id: str) -> str:
+    """A folder outside the catalog has its path for an id."""
+    path = Path(model_id)
+    return path.name if path.is_absolute() else model_id
 
 
 class Generation:

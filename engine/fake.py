@@ -28,7 +28,6 @@ from engine.events import (
     Started,
 )
 from engine.fake_rounds import VOCABULARY, as_shown, recited, split, token_id
-from engine.loading import hub
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
@@ -116,7 +115,7 @@ class FakeEngine:
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Looks the pair up and says that it is loaded; see ``Engine.load``."""
-        pairing = self.catalog().resolve(request, hub.locate)
+        pairing = self.catalog().resolve(request)
         if watcher is not None:
             self._download(watcher)
 

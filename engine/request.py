@@ -20,6 +20,9 @@ MAX_ROWS = MAX_DEPTH + 1
 FIXED_DEPTH = 4
 """What ``fixed`` drafts where no depth is given."""
 
+PLAIN = "none"
+"""The proposer of plain decoding, which every pair has: it drafts nothing."""
+
 OptionValue = float | int | str | bool
 """A value of a proposer's own option."""
 
@@ -154,7 +157,7 @@ class Speculation:
     @property
     def control(self) -> Control:
         """The controller that is meant."""
-        if self.proposer == "none":
+        if self.proposer == PLAIN:
             return Control.OFF
         if self.controller is not None:
             return self.controller

@@ -31,7 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.listen", "app.own_catalog", "app.paths", "app.switch"),
     ("app.defaults", "app.guard", "app.loading", "app.runtime", "app.store", "app.store_schema"),
     ("app.drafters",),
-    ("app.training_order", "app.training"),
+    ("app.training_order", "app.training_process", "app.training"),
     ("app.server", "app.ui"),
     ("app.main",),
     ("app.cli", "app.__main__"),
@@ -72,7 +72,7 @@ BEHIND_THE_DOOR = {
     "app.cli.proposer_options": ("engine.drafting.proposers",),
     "app.cli.bench_sweep": ("engine.drafting.proposers",),
     "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
-    "app.cli.bench": ("engine.machine.threads",),  # measures without an engine
+    "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
 }

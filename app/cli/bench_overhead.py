@@ -12,7 +12,7 @@ from app import paths
 from app.cli import options
 from app.cli.progress import progress
 from app.cli.tables import table
-from engine.request import Sampling
+from engine.request import PLAIN, Sampling
 
 if TYPE_CHECKING:
     from engine.bench.overhead import Reader, Row
@@ -67,7 +67,7 @@ def _print(rows: Sequence[Row]) -> None:
     lines = [
         (
             row.proposer,
-            "-" if row.proposer == "none" else str(row.depth or "auto"),
+            "-" if row.proposer == PLAIN else str(row.depth or "auto"),
             f"{row.tokens_per_round:.1f}",
             *(
                 f"{part:.0f}"

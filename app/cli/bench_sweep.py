@@ -20,7 +20,7 @@ from app.cli.tables import table
 from app.defaults import Defaults, Winner
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Sampling, Speculation, rule_named
+from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Loaded
@@ -126,7 +126,7 @@ def _methods(text: str | None) -> tuple[str, ...] | None:
     if text is None:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    known = [name for name in proposers.names() if name != "none"]
+    known = [name for name in proposers.names() if name != PLAIN]
     for name in names:
         if name not in known:
             raise InvalidRequest(
@@ -149,7 +149,7 @@ def _depths(text: str) -> tuple[int, ...]:
 
 def _offered(wanted: tuple[str, ...] | None, loaded: Loaded) -> tuple[str, ...]:
     if wanted is None:
-        return tuple(name for name in loaded.capabilities.names if name != "none")
+        return tuple(name for name in loaded.capabilities.names if name != PLAIN)
     missing = [name for name in wanted if name not in loaded.capabilities.names]
     if missing:
         raise InvalidRequest(
@@ -173,7 +173,7 @@ def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
 def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str, str]:
     compiled = ", compiled" if loaded.compiled else ""
     return {
-        "pair": f"{pair} (target {loaded.target}, draft {loaded.draft or 'none'})",
+        "pair": f"{pair} (target {loaded.target_name}, draft {loaded.draft_name or 'none'})",
         "target": f"{loaded.quantization} on {loaded.device}{compiled}",
         "prompts": ", ".join(names),
         "acceptance": plan.acceptance.value,

@@ -44,7 +44,7 @@ def chat(
         str | None,
         typer.Option(
             help=f"{', '.join(proposers.names())}. Default: what `bench sweep --apply` kept for the "
-            "pair, else draft, a head, or ngram, as loaded."
+            "pair, else what suits what is loaded."
         ),
     ] = None,
     depth: Annotated[
@@ -121,7 +121,12 @@ def chat(
     rule = rule_named(acceptance)
     # Mistakes are told before any model is loaded.
     control = options.control(controller)
-    Speculation(proposer=proposer or "ngram", depth=depth, controller=control, acceptance=rule)
+    Speculation(
+        proposer=proposer or Speculation().proposer,
+        depth=depth,
+        controller=control,
+        acceptance=rule,
+    )
     if proposer:
         parse(proposer, option or [])
     folder = paths.data_folder(data_dir)

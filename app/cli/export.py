@@ -26,17 +26,19 @@ def export_gguf(
     from app.cli.loading import Status
     from app.runtime import read_catalog
     from engine.errors import InvalidRequest
+    from engine.loading import hub
     from engine.loading.files import fetch
     from engine.loading.fit import human
     from engine.loading.request import LoadRequest
     from engine.models.checkpoints.gguf.write import export
 
-    pairing = read_catalog(paths.data_folder(data_dir)).resolve(LoadRequest.parse(model))
+    data = paths.data_folder(data_dir)
+    pairing = read_catalog(data).resolve(LoadRequest.parse(model))
     spec = pairing.draft if draft else pairing.target
     if spec is None:
         raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")
     with Status() as status:
-        folder = fetch(spec, status.on_progress)
+        folder = fetch(spec, hub.models_folder(data), status.on_progress)
         status.say(f"Writing {output} ...")
         done = export(folder, output, kind)
     print(f"{spec.name} is in {done.file} ({human(done.bytes)}).")

@@ -62,10 +62,15 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngi
     """An engine with what is asked for loaded, closed again at the end."""
     from app import paths
     from app.runtime import read_catalog
+    from engine.loading import hub
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
-    made = LocalEngine(lambda: catalog, remembered=paths.remembered(data_dir))
+    made = LocalEngine(
+        lambda: catalog,
+        models=hub.models_folder(data_dir),
+        remembered=paths.remembered(data_dir),
+    )
     with contextlib.closing(made) as engine:
         with Status() as status:
             compile_first(request, status)

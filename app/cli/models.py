@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,10 +29,13 @@ cli = typer.Typer(
 cli.command("export-gguf")(export_gguf)
 
 
-def _catalog(data_dir: Path | None) -> Catalog:
+def _catalog(data_dir: Path | None) -> tuple[Catalog, Path]:
+    """The catalog, and the folder of downloaded models."""
     from app.runtime import read_catalog
+    from engine.loading import hub
 
-    return read_catalog(paths.data_folder(data_dir))
+    folder = paths.data_folder(data_dir)
+    return read_catalog(folder), hub.models_folder(folder)
 
 
 @cli.callback(invoke_without_command=True)
@@ -46,8 +50,8 @@ def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
     """List the catalog: what is on disk, and what fits into memory."""
-    catalog = _catalog(data_dir)
-    entries = [describe(spec) for spec in catalog.models]
+    catalog, downloaded = _catalog(data_dir)
+    entries = [describe(spec, downloaded) for spec in catalog.models]
     rows = [
         (
             entry["id"],
@@ -157,11 +161,12 @@ def download(
     from engine.loading import hub
     from engine.loading.files import fetch
 
-    pairing = _catalog(data_dir).resolve(LoadRequest.parse(model), hub.locate)
+    catalog, downloaded = _catalog(data_dir)
+    pairing = catalog.resolve(LoadRequest.parse(model), partial(hub.locate, models=downloaded))
     for spec in (pairing.target, pairing.draft):
         if spec is not None:
             with Status() as status:
-                folder = fetch(spec, status.on_progress)
+                folder = fetch(spec, downloaded, status.on_progress)
             print(f"{spec.name} is in {folder}")
 
 
@@ -175,9 +180,9 @@ def why(
     from engine.loading import hub
     from engine.loading.drafts import judge_draft
 
-    catalog = _catalog(data_dir)
+    catalog, downloaded = _catalog(data_dir)
     ours, theirs = (catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft))
-    found = judge_draft(ours, theirs, hub.locate)
+    found = judge_draft(ours, theirs, partial(hub.locate, models=downloaded))
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
@@ -186,7 +191,7 @@ def why(
     print(f"{theirs.name} can draft for {ours.name}{how}")
 
 
-def describe(spec: ModelSpec) -> dict[str, Any]:
+def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
     """One model as facts; ``fits`` None while its size is unknown."""
     from engine.loading import hub
     from engine.loading.fit import ModelSize, fit, human
@@ -199,7 +204,7 @@ def describe(spec: ModelSpec) -> dict[str, Any]:
         "size": human(spec.bytes) if spec.bytes else "?",
         "licence": spec.licence,
         "gated": spec.gated,
-        "on_disk": hub.locate(spec) is not None,
+        "on_disk": hub.locate(spec, downloaded) is not None,
         "fits": fit(ModelSize.of(spec)).fits if spec.parameters else None,
         "source": spec.repository or str(spec.path),
     }

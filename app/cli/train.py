@@ -74,5 +74,5 @@ def find_recipe(text: str) -> Path:
     shipped = (folder / given.name).with_suffix(".yaml")
     if shipped.is_file():
         return shipped
-    known = ", ".join(sorted(path.name for path in folder.glob("*.yaml"))) or "none"
+    known = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none"
     raise InvalidRequest("recipe", f"There is no recipe {text}. Shipped recipes: {known}.")

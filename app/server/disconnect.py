@@ -17,14 +17,14 @@ async def unless_disconnected(receive: Receive, work: Coroutine[Any, Any, Result
     The request's body must have been read.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_disconnected(receive))
+    disconnected = asyncio.ensure_future(_disconnected(receive))
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else None
     finally:
         working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        disconnected.cancel()
+        await asyncio.gather(working, disconnected, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:

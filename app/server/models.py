@@ -39,12 +39,12 @@ class Models:
         loaded = self._runtime.engine.loaded
         if loaded is None:
             raise not_loaded(self._why_not())
-        if name in (None, "", DEFAULT, loaded.name, loaded.target):
+        if name in (None, "", DEFAULT, loaded.name, loaded.target_name):
             return loaded
         raise ApiError(
             404,
             f"The model {name!r} is not loaded. Loaded is {loaded.name!r}, with the target "
-            f"{loaded.target!r}; use one of these names or {DEFAULT!r}, or load another pair on "
+            f"{loaded.target_name!r}; use one of these names or {DEFAULT!r}, or load another pair on "
             "the Models page.",
             code="model_not_found",
             param="model",
@@ -76,8 +76,8 @@ class Models:
             "created": self._created,
             "owned_by": "foretoken",
             "max_model_len": loaded.context,
-            "target": loaded.target,
-            "draft": loaded.draft,
+            "target": loaded.target_name,
+            "draft": loaded.draft_name,
             "heads": list(loaded.heads),
             "quantization": loaded.quantization,
             "kv_cache_dtype": loaded.kv_cache_dtype,

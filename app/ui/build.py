@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -26,6 +25,7 @@ from app.ui.pages.train.page import train_page
 from app.ui.pickers import Pickers
 from app.ui.settings import DRAFTING
 from app.ui.words import Words
+from engine.request import PLAIN
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
@@ -33,7 +33,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     store = Store(runtime.data_dir)
     backend = ChatBackend(runtime, store)
     pickers = Pickers(runtime)
-    trainings = Trainings(runtime.data_dir)
+    trainings = Trainings(runtime.data_dir, runtime.models)
     runtime.ending.callback(trainings.close)
     with gr.Blocks(
         title=Words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
@@ -62,23 +62,23 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
 def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, proposer: str | None, racer: str | None) -> list[Any]:
+    def fill(event: gr.EventData, racer: str | None) -> list[Any]:
         kept, panel = kept_settings(backend), chat.panel
         first = bool(event._data.get("first"))
         wanted = frozenset((*panel.names, "options")) if first else frozenset()
         if first or follows_default(backend):  # another pair may have another default
-            proposer, wanted = kept.proposer, wanted | set(DRAFTING)
+            wanted |= set(DRAFTING)
         return [
             *picker_updates(pickers),
-            *panel.shown(replace(kept, proposer=proposer or kept.proposer), wanted),
+            *panel.shown(kept, wanted),
             gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
-            gr.update(**proposer_update(backend.capabilities(), racer, without=("none",))),
+            gr.update(**proposer_update(backend.capabilities(), racer, without=(PLAIN,))),
         ]
 
     picker = chat.pair
     filled = chat.view.ready(
         fill,
-        [chat.panel.proposer, race.proposer],
+        race.proposer,
         [
             picker.target,
             picker.draft,

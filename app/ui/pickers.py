@@ -5,7 +5,6 @@ from __future__ import annotations
 from app.runtime import Runtime
 from app.ui.words import Words
 from engine.errors import ForetokenError
-from engine.loading import hub
 from engine.loading.drafts import DraftChoice, judge_draft
 from engine.loading.fit import human
 from engine.loading.specs import ModelSpec
@@ -37,13 +36,13 @@ class Pickers:
             return [none], ""
         catalog = self.runtime.catalog
         try:
-            choices = catalog.drafts_for(catalog.spec(target), hub.locate)
+            choices = catalog.drafts_for(catalog.spec(target), self.runtime.locate)
         except ForetokenError:
             return [none], ""
         fitting = [choice for choice in choices if choice.fits]
         shown, draft = self.shown()
         if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
-            found = judge_draft(catalog.spec(target), catalog.spec(draft), hub.locate)
+            found = judge_draft(catalog.spec(target), catalog.spec(draft), self.runtime.locate)
             fitting.append(found)
         paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
         chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
@@ -55,7 +54,7 @@ class Pickers:
             specs = [self.runtime.catalog.spec(name) for name in (target, draft) if name]
         except ForetokenError:  # a folder that is gone; Load says so
             return Words.LOAD
-        missing = sum(spec.bytes for spec in specs if hub.locate(spec) is None)
+        missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
         return f"{Words.LOAD_DOWNLOAD}, {human(missing)}" if missing else Words.LOAD
 
     def shown(self) -> tuple[str | None, str]:
@@ -68,9 +67,8 @@ class Pickers:
             return None, ""
         return target, draft
 
-    @staticmethod
-    def _label(spec: ModelSpec) -> str:
-        if hub.locate(spec):
+    def _label(self, spec: ModelSpec) -> str:
+        if self.runtime.locate(spec):
             return spec.name
         return Words.away(spec.name, human(spec.bytes) if spec.repository else None)
 

@@ -13,6 +13,7 @@ from app.ui.offered import options_of
 from engine.api import Capabilities
 from engine.errors import InvalidRequest
 from engine.request import (
+    PLAIN,
     Control,
     Message,
     OptionValue,
@@ -35,7 +36,7 @@ class Settings:
     """How replies are made. ``depth`` counts for the controller ``fixed``; ``stop`` is one stop string
     a line; ``options`` holds, for each proposer, its own options."""
 
-    proposer: str = "draft"
+    proposer: str = Speculation().proposer
     controller: str = "auto"
     depth: int = 4
     acceptance: str = "auto"
@@ -75,7 +76,7 @@ class Settings:
         )
 
     def speculation(self) -> Speculation:
-        control = Control.OFF if self.proposer == "none" else controller_named(self.controller)
+        control = Control.OFF if self.proposer == PLAIN else controller_named(self.controller)
         depths = {Control.FIXED: self.depth, Control.OFF: 0}
         return Speculation(
             proposer=self.proposer,

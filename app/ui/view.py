@@ -156,14 +156,14 @@ TOTALS = (
 
 
 def totals(statistics: Statistics) -> View:
-    """The figures that the page shows while a reply grows."""
+    """The statistics that the page shows while a reply grows."""
     return kept_totals({name: getattr(statistics, name) for name in TOTALS})
 
 
-def kept_totals(figures: View) -> View:
+def kept_totals(statistics: View) -> View:
     """The same of what ``numbers`` gave, perhaps long ago."""
     return {
-        name: shorten(value) if isinstance(value := figures.get(name), float) else value
+        name: shorten(value) if isinstance(value := statistics.get(name), float) else value
         for name in TOTALS
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
+from engine.api import ProposerInfo
+
 
 class Words:
     """Names, hints and sentences; no logic beyond filling in figures."""
@@ -47,19 +49,6 @@ class Words:
     SPECULATION = "Speculation"
     PROPOSER = "Proposer"
     NO_PAIR = "No model is loaded: what it offers stands here once one is."
-    PROPOSERS: ClassVar[dict[str, str]] = {
-        "none": "none: plain decoding",
-        "draft": "draft: a small model",
-        "ngram": "ngram: repeats from the text",
-        "suffix": "suffix: repeats from text and past replies",
-        "medusa": "medusa: heads beside the target's own",
-        "eagle3": "eagle3: one layer on the target's hidden states",
-        "block": "block: several tokens in one pass",
-        "mlp": "mlp: a small recurrence behind the target",
-        "lstm": "lstm: a small recurrence with memory cells",
-        "hybrid": "hybrid: repeats, else a small model",
-        "best": "best: the fastest just now",
-    }
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
     DEPTH = "Depth"
@@ -155,8 +144,12 @@ class Words:
         return f"{name}, another vocabulary"
 
     @staticmethod
-    def proposer(name: str) -> str:
-        return Words.PROPOSERS.get(name, name)
+    def proposer(info: ProposerInfo) -> str:
+        return f"{info.name}: {info.about}" if info.about else info.name
+
+    @staticmethod
+    def not_offered(chosen: str) -> str:
+        return f"{chosen} was chosen, which this pair does not have."
 
     @staticmethod
     def duration(seconds: float) -> str:
@@ -185,8 +178,8 @@ class Words:
     @staticmethod
     def loaded_detail(loaded: Any) -> str:
         parts = [
-            f"target {loaded.target}",
-            f"draft {loaded.draft}" if loaded.draft else "no draft",
+            f"target {loaded.target_name}",
+            f"draft {loaded.draft_name}" if loaded.draft_name else "no draft",
             f"{count(loaded.parameters)} parameters",
             f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}",
             f"context {loaded.context}",

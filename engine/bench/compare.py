@@ -19,6 +19,7 @@ from engine.decoding.sampling import resolve_rule
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished
 from engine.request import (
+    PLAIN,
     AcceptanceRule,
     Control,
     Message,
@@ -28,8 +29,6 @@ from engine.request import (
     Speculation,
 )
 from engine.stats import Statistics, Tally
-
-PLAIN = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.api import Engine
-from engine.bench.compare import PLAIN
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Failed, Finished, Started
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
-from engine.request import MAX_DEPTH, AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
 from engine.stats import Tally
 
 Messages = tuple[Message, ...]

@@ -15,11 +15,11 @@ from typing import Any
 
 from engine.api import Engine
 from engine.bench import compare
-from engine.bench.compare import PLAIN, Answer, Setting
+from engine.bench.compare import Answer, Setting
 from engine.bench.prompts import ALL, Prompt
 from engine.decoding.sampling import resolve_rule
 from engine.errors import ContextExceeded, ForetokenError
-from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling
 from engine.stats import Statistics
 
 DEPTHS = (1, 2, 3, 4, 8)

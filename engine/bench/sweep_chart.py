@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.bench.compare import PLAIN
 from engine.bench.sweep import Result, Row
-from engine.request import Control
+from engine.request import PLAIN, Control
 
 _INK = "#808080"
 # The look of tools/charts.py: transparent, grey ink, one picture for day and night.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.bench.compare import PLAIN
 from engine.bench.prompts import ALL
 from engine.bench.sweep import Result, Row, winners
 from engine.loading.fit import human
-from engine.request import Control
+from engine.request import PLAIN, Control
 
 HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",
         "memory", "words")  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.loading import hub
@@ -25,23 +26,27 @@ class PairFiles:
 def fetch_pair(
     request: LoadRequest,
     catalog: Catalog,
+    models: Path | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> PairFiles:
-    """Resolves ``request`` and fetches what is not here. Blocks.
+    """Resolves ``request`` and fetches what is not here into the folder ``models``. Blocks.
 
     Raises CatalogError, ModelError, IncompatiblePair, DownloadError.
     """
-    pairing = catalog.resolve(request, hub.locate)
-    target = fetch(pairing.target, on_progress, cancelled)
-    draft = None if pairing.draft is None else fetch(pairing.draft, on_progress, cancelled)
+    pairing = catalog.resolve(request, partial(hub.locate, models=models))
+    target = fetch(pairing.target, models, on_progress, cancelled)
+    draft = None
+    if pairing.draft is not None:
+        draft = fetch(pairing.draft, models, on_progress, cancelled)
     return PairFiles(pairing, target, draft)
 
 
 def fetch(
     spec: ModelSpec,
+    models: Path | None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """The model's folder, downloaded if it is not on disk. Raises DownloadError."""
-    return hub.download(spec, on_progress=on_progress, cancelled=cancelled)
+    """The model's folder, downloaded into ``models`` if it is not on disk. Raises DownloadError."""
+    return hub.download(spec, models, on_progress=on_progress, cancelled=cancelled)

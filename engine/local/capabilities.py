@@ -33,5 +33,9 @@ def proposer_info(name: str) -> ProposerInfo:
         text = each.metadata.get("help", "")
         found.append(OptionInfo(each.name, kinds[each.name], each.default, text, named))
     return ProposerInfo(
-        name, tuple(found), proposers.forgetful_options(name), proposers.suggested_depth(name)
+        name,
+        tuple(found),
+        proposers.forgetful_options(name),
+        proposers.suggested_depth(name),
+        proposers.about(name),
     )

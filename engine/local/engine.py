@@ -32,13 +32,18 @@ class LocalEngine:
     """An ``engine.api.Engine`` that loads pairs and runs requests, one at a time, in arrival order."""
 
     def __init__(
-        self, catalog: Callable[[], Catalog] = _no_catalog, *, remembered: Path | None = None
+        self,
+        catalog: Callable[[], Catalog] = _no_catalog,
+        *,
+        models: Path | None = None,
+        remembered: Path | None = None,
     ) -> None:
         """``catalog``: the one by which the next pair is looked up; without one there are folders.
 
+        ``models``: the folder for downloads; without one there are none.
         ``remembered``: a folder for what proposers learn, where a request asks them to.
         """
-        self._catalog, self._remembered = catalog, remembered
+        self._catalog, self._models, self._remembered = catalog, models, remembered
         self._pair: LoadedPair | None = None
         self._turns = Turns("engine")
 
@@ -66,10 +71,14 @@ class LocalEngine:
         what was loaded before then stays.
         """
         if watcher is None:
-            files = fetch_pair(request, self._catalog())
+            files = fetch_pair(request, self._catalog(), self._models)
         else:
             files = fetch_pair(
-                request, self._catalog(), watcher.on_progress, lambda: watcher.cancelled
+                request,
+                self._catalog(),
+                self._models,
+                watcher.on_progress,
+                lambda: watcher.cancelled,
             )
         pair = self._turns.call(lambda: self._load(files, request, request))
         self._compile_behind(pair)

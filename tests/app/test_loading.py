@@ -36,7 +36,7 @@ def engine(catalog: Catalog) -> FakeEngine:
 
 @pytest.fixture
 def runtime(engine: FakeEngine, catalog: Catalog, tmp_path: Path) -> Iterator[Runtime]:
-    with contextlib.closing(Runtime(engine, catalog, tmp_path)) as made:
+    with contextlib.closing(Runtime(engine, catalog, tmp_path, tmp_path / "models")) as made:
         yield made
 
 

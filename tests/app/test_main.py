@@ -146,6 +146,17 @@ def test_the_browser_opens_when_the_address_answers(
     assert asked == [LoadRequest(target="pip")]
 
 
+def test_a_second_app_on_one_data_folder_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with main.using(tmp_path):
+        assert not capsys.readouterr().out
+        with main.using(tmp_path):
+            assert f"Another Foretoken is using {tmp_path}" in capsys.readouterr().out
+    with main.using(tmp_path):
+        assert not capsys.readouterr().out
+
+
 def test_listening_to_the_network_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     listener = listen("0.0.0.0", 0)
     with listener.socket:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
 from app import paths
+from app.runtime import create_runtime
+from engine.loading import hub
 
 
 def test_shipped_files_stand_beside_the_packages() -> None:
@@ -35,6 +38,19 @@ def test_a_data_folder_that_is_a_file_is_refused_with_a_remedy(tmp_path: Path) -
     file.touch()
     with pytest.raises(paths.DataFolderError, match="--data-dir"):
         paths.data_folder(file)
+
+
+def test_models_lie_in_the_data_folder_unless_somebody_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program reads the variable and never sets it: one app's folder would be the next one's."""
+    monkeypatch.delenv(hub.FOLDER_VARIABLE, raising=False)
+    for name in ("one", "other"):
+        folder = paths.data_folder(tmp_path / name)
+        with contextlib.closing(create_runtime(folder)) as runtime:
+            assert runtime.models == folder / "models"
+    monkeypatch.setenv(hub.FOLDER_VARIABLE, str(tmp_path / "elsewhere"))
+    assert hub.models_folder(folder) == tmp_path / "elsewhere"
 
 
 @pytest.mark.skipif(

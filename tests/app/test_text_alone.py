@@ -21,7 +21,7 @@ from app.runtime import Runtime
 from app.store import Store
 from app.switch import ApiSwitch
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.race import Race, plan
+from app.ui.pages.race.backend import Race, plan
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted
@@ -52,7 +52,8 @@ def tokens(request: pytest.FixtureRequest, engine: FakeEngine) -> bool:
 
 def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_path: Path) -> None:
     store = Store(tmp_path)
-    backend = ChatBackend(Runtime(engine, open_catalog(catalog_file()), tmp_path), store)
+    runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path, tmp_path / "models")
+    backend = ChatBackend(runtime, store)
     first = backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     assert writing is not None
@@ -91,7 +92,7 @@ def test_a_race_compares_what_it_has(engine: FakeEngine, tokens: bool, prompt: s
 def test_the_server_answers_without_what_it_is_not_told(
     engine: FakeEngine, tokens: bool, tmp_path: Path, stream: bool
 ) -> None:
-    runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path)
+    runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path, tmp_path / "models")
     app = create_app(runtime, ApiSwitch(True), AppSettings(pages=False, api=True))
     body = {
         "model": "pip",

@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from app import training, training_order
+from app import training, training_order, training_process
 from app.paths import project_root
 from app.runtime import read_catalog
 from app.training import State, Status, Trainings
@@ -40,8 +40,8 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
-    monkeypatch.setattr(training, "NICE", 1)  # tests are waited for, also on a busy machine
-    found = Trainings(data_dir)
+    monkeypatch.setattr(training_process, "NICE", 1)  # tests are waited for, also on a busy machine
+    found = Trainings(data_dir, data_dir / "models")
     yield found
     found.close()
 
@@ -131,7 +131,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert learning.state is State.RUNNING, learning.error
     pid = json.loads((data_dir / "training" / "current.json").read_text())["process"][0]
     assert psutil.Process(pid).nice() != psutil.Process().nice()
-    later = Trainings(data_dir)  # an app that came after a crash
+    later = Trainings(data_dir, data_dir / "models")  # an app that came after a crash
     assert (status := later.status()) is not None
     assert status.state is State.RUNNING
     later.stop()
@@ -179,7 +179,7 @@ def test_a_training_ends_with_the_app_and_can_be_gone_on_with(
 ) -> None:
     trainings.start(order)
     trainings.close()
-    assert awaited(Trainings(data_dir), ended).state is State.STOPPED
+    assert awaited(Trainings(data_dir, data_dir / "models"), ended).state is State.STOPPED
 
 
 def test_a_failure_is_told_in_words_and_can_be_tried_again(
@@ -194,7 +194,7 @@ def test_a_failure_is_told_in_words_and_can_be_tried_again(
     assert failed.state is State.FAILED
     assert "device: cuda was asked for" in failed.error
     assert "Traceback" not in failed.error
-    again = Trainings(data_dir).status()
+    again = Trainings(data_dir, data_dir / "models").status()
     assert (again.state, again.error) == (State.FAILED, failed.error)
 
 
@@ -215,10 +215,8 @@ def test_mistakes_are_told_before_anything_is_started(
     order: Order,
     change: dict[str, object],
     told: str,
-    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
     values = {name: getattr(order, name) for name in ("target", "kind", "prompts", "minutes")}
     with pytest.raises(ForetokenError, match=told):
         trainings.start(Order(**{**values, **change}))
@@ -237,7 +235,7 @@ def test_a_process_that_was_killed_is_a_failure_with_its_likely_reason(
     assert failed.state is State.FAILED
     assert "memory" in failed.error
     # The next app cannot know why; it offers to go on.
-    assert Trainings(data_dir).status().state is State.STOPPED
+    assert Trainings(data_dir, data_dir / "models").status().state is State.STOPPED
 
 
 def test_a_broken_record_of_the_run_is_no_run(trainings: Trainings, data_dir: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -138,11 +139,14 @@ def _models(text: str, data_dir: Path, status: Status) -> Models:
     from engine.models.checkpoints.checkpoint import inspect
     from tools.peers.cases import Models
 
-    pairing = read_catalog(data_dir).resolve(LoadRequest.parse(text), hub.locate)
-    target = fetch(pairing.target, status.on_progress)
+    downloaded = hub.models_folder(data_dir)
+    pairing = read_catalog(data_dir).resolve(
+        LoadRequest.parse(text), partial(hub.locate, models=downloaded)
+    )
+    target = fetch(pairing.target, downloaded, status.on_progress)
     if pairing.draft is None:
         return Models(text, target, None, pairing.target.quantization)
-    draft = fetch(pairing.draft, status.on_progress)
+    draft = fetch(pairing.draft, downloaded, status.on_progress)
     if vocabularies(inspect(target), inspect(draft)) is not None:
         raise IncompatiblePair(
             f"{pairing.draft.name} has another vocabulary than {pairing.target.name}; the other "

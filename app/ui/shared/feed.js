@@ -3,6 +3,8 @@
 // Nothing of this passes through Gradio's own page state, which visits every control of the page
 // with every update it is given.
 
+import { answered } from "./server.js";
+
 const period = 1000 / 30; // the least time between two updates
 const pause = (ms) => new Promise((done) => setTimeout(done, Math.max(0, ms)));
 
@@ -15,7 +17,7 @@ export async function follow(next, wanted, onEvents) {
     const asked = performance.now();
     let packet;
     try {
-      packet = await next(from);
+      packet = await answered(next(from));
       failures = 0;
     } catch (error) {
       failures += 1;

@@ -54,10 +54,10 @@ export function statsLine(stats) {
   const cell = (name, value, label, hint) => h("span", { class: "stat", title: hint, dataset: { stat: name } }, h("b", {}, value), " ", label);
   const s = words.stats;
   const plain = stats.drafted === 0;
-  const told = stats.rounds > 0; // an engine elsewhere may show no rounds
+  const hasRounds = stats.rounds > 0; // an engine elsewhere may show no rounds
   return [
     cell("tokens_per_s", speed(stats.tokens_per_s), s.speed, s.speedHint),
-    ...(!told ? [] : plain ? [h("span", { class: "stat" }, s.plain)] : [
+    ...(!hasRounds ? [] : plain ? [h("span", { class: "stat" }, s.plain)] : [
       cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint),
       cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint),
     ]),

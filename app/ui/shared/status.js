@@ -1,5 +1,7 @@
 // What is loaded and being opened: asked once for all pages, often only while something changes.
 
+import { answered } from "./server.js";
+
 class Status {
   constructor() {
     this.ask = null;
@@ -22,7 +24,7 @@ class Status {
   async refresh() {
     clearTimeout(this.timer);
     try {
-      this.tell(await this.ask({}));
+      this.tell(await answered(this.ask({})));
     } catch {
       this.timer = setTimeout(() => this.refresh(), 3000);
     }

@@ -97,6 +97,10 @@ def inspect(folder: Path, target: TargetShape) -> HeadPlan:
 
 def check(folder: Path) -> str:
     """The kind of the head in ``folder``. Raises ModelError for a folder that holds none."""
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{folder} is no head: it has no config.json. Give the folder that a head was saved in."
+        )
     config = read_config(folder)
     kind = kind_of(config)
     if kind is None:

@@ -37,6 +37,20 @@ _FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
     "hybrid": {"max_cached_requests": 0},
     "best": {"max_cached_requests": 0},
 }
+_ABOUT = {
+    "none": "plain decoding",
+    "draft": "a small model",
+    "ngram": "repeats from the text",
+    "suffix": "repeats from text and past replies",
+    "medusa": "heads beside the target's own",
+    "eagle3": "one layer on the target's hidden states",
+    "block": "several tokens in one pass",
+    "mlp": "a small recurrence behind the target",
+    "lstm": "a small recurrence with memory cells",
+    "hybrid": "repeats, else a small model",
+    "best": "the fastest just now",
+}
+"""What each drafts from, for pickers."""
 _SUGGESTED_DEPTH = {"ngram": 7, "suffix": MAX_DEPTH, "hybrid": MAX_DEPTH}
 """N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 
@@ -73,6 +87,11 @@ def forgetful_options(name: str) -> dict[str, OptionValue]:
 def suggested_depth(name: str) -> int:
     """What suits a proposer where the depth is fixed and nobody chose one."""
     return _SUGGESTED_DEPTH.get(name, FIXED_DEPTH)
+
+
+def about(name: str) -> str:
+    """What a proposer drafts from, in a few words; nothing where its name says enough."""
+    return _ABOUT.get(name, "")
 
 
 def options_of(name: str) -> type[Any]:

@@ -19,17 +19,18 @@ from engine.loading.specs import ModelSpec
 
 def download(
     spec: ModelSpec,
+    models: Path | None,
     *,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
-    folder: Path | None = None,
 ) -> Path:
     """Fetch what is missing of a model and return its folder, complete. Blocks.
 
+    ``models``: the models folder; without one nothing is downloaded.
     Calls ``on_progress`` about ten times a second and once at the end. Raises ``DownloadError``, or
     ``DownloadCancelled`` soon after ``cancelled`` returns True; another call then continues.
     """
-    found = locate(spec, folder)
+    found = locate(spec, models)
     if found is not None:
         return found
     if spec.path is not None:
@@ -37,7 +38,9 @@ def download(
             f"{spec.name} ships with the app, but its folder {spec.path} is not there. "
             "Restore it from the repository, or install the app again."
         )
-    destination = folder_for(spec, folder)
+    if models is None:
+        raise DownloadError(f"{spec.name} is not on disk, and no folder for downloads was given.")
+    destination = folder_for(spec, models)
     with explained(spec, destination), _only_one(destination, spec):
         return Transfer(spec, destination, on_progress, cancelled).run()
 

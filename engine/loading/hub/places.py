@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
 from huggingface_hub import constants, try_to_load_from_cache
 
 from engine.errors import DownloadError
@@ -16,30 +15,31 @@ FOLDER_VARIABLE = "FORETOKEN_MODELS"
 """Environment variable that moves the models folder."""
 
 
-def models_folder() -> Path:
-    """Where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the app's data folder."""
+def models_folder(data_dir: Path) -> Path:
+    """Where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder.
+
+    For whoever starts an engine: what is behind it is handed the folder."""
     moved = os.environ.get(FOLDER_VARIABLE)
-    if moved:
-        return Path(moved).expanduser()
-    return platformdirs.user_data_path("foretoken", appauthor=False) / "models"
+    return Path(moved).expanduser() if moved else data_dir / "models"
 
 
-def folder_for(spec: ModelSpec, folder: Path | None = None) -> Path:
-    """The folder of this model, whether it is there or not; people may put its files there."""
+def folder_for(spec: ModelSpec, models: Path) -> Path:
+    """The folder of this model in the models folder, whether it is there or not; people may put its
+    files there."""
     if spec.path is not None:
         return spec.path
     name = repository_of(spec).replace("/", "--")
-    return (folder or models_folder()) / (
-        name if spec.revision == "main" else f"{name}--{spec.revision}"
-    )
+    return models / (name if spec.revision == "main" else f"{name}--{spec.revision}")
 
 
-def locate(spec: ModelSpec, folder: Path | None = None) -> Path | None:
-    """The model's folder, or its GGUF file, when it is complete on disk, else None."""
+def locate(spec: ModelSpec, models: Path | None) -> Path | None:
+    """The model's folder or GGUF file when it is complete on disk, else None.
+
+    ``models`` is the models folder.
+    """
     if spec.path is not None:
         return spec.path if spec.path.exists() else None
-    own = folder_for(spec, folder)
-    if weights_complete(own):
+    if models is not None and weights_complete(own := folder_for(spec, models)):
         return own
     cached = try_to_load_from_cache(repository_of(spec), "config.json", revision=spec.revision)
     if isinstance(cached, str) and weights_complete(Path(cached).parent):

@@ -72,6 +72,9 @@ def test_what_is_no_head_for_this_target_is_refused_in_words(
 ) -> None:
     itself = foretoken("chat", *TALE, "--pair", model, "--head", model)
     assert itself.status != 0 and "no head that this version reads" in itself.err
+    (tmp_path / "empty").mkdir()
+    empty = foretoken("chat", *TALE, "--pair", model, "--head", tmp_path / "empty")
+    assert empty.status != 0 and "is no head: it has no config.json" in empty.err
     other = write_medusa(tmp_path / "medusa", FakeShape(hidden=48, vocabulary=50, layers=6))
     result = foretoken("chat", *TALE, "--pair", model, "--head", other)
     assert result.status != 0 and "another target" in result.err and "width 48" in result.err

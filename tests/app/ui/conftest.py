@@ -81,7 +81,7 @@ def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
     from app.switch import ApiSwitch
     from engine.loading.catalog import open_catalog
 
-    runtime = Runtime(engine, open_catalog(catalog_file()), data_dir)
+    runtime = Runtime(engine, open_catalog(catalog_file()), data_dir, data_dir / "models")
     engine.catalog = lambda: runtime.catalog  # one catalog, which may grow
     switch = ApiSwitch()
 

@@ -360,3 +360,33 @@ def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(browser,
     assert [text.strip().splitlines()[0] for text in said] == ["First?", "Second?", "Third?"]
     first.locator(DONE).nth(2).wait_for()
     context.close()
+
+
+def test_that_a_model_is_still_loading_is_said_until_it_has_loaded(page, app):
+    app.engine.seconds_to_load = 2.0
+    loaded, app.engine.loaded = app.engine.loaded, None
+    try:
+        page.click("#load-pair")
+        page.wait_for_selector(".badge.opening")
+        send(page, "Hi")
+        notice = page.locator(".notice")
+        notice.get_by_text("still loading").wait_for()
+        notice.wait_for(state="hidden")
+        assert page.locator(".badge.opening").count() == 0
+        assert page.input_value(".composer textarea") == "Hi"
+    finally:
+        app.engine.seconds_to_load, app.engine.loaded = 0.0, loaded
+
+
+def test_a_text_sent_while_the_app_is_away_is_given_back_at_once(app, browser):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(app.url)
+    page.wait_for_selector("body[data-controls=ready]")
+    context.set_offline(True)
+    send(page, "Are you there?")
+    page.wait_for_selector(
+        ".notice:visible", timeout=10_000
+    )  # not after the 30 s of one that is slow
+    assert page.input_value(".composer textarea") == "Are you there?"
+    context.close()

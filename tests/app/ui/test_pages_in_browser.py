@@ -15,11 +15,11 @@ def race(page, prompt: str) -> None:
     page.click("#race-start")
 
 
-def test_a_race_ends_with_its_verdict(page):
+def test_a_race_ends_with_its_result(page):
     race(page, "What is it?")
     page.wait_for_selector("[data-speedup]")
     assert float(page.get_attribute("[data-speedup]", "data-speedup")) > 1.5
-    assert "faster" in page.inner_text(".verdict")
+    assert "faster" in page.inner_text(".race-result")
     assert page.get_attribute("[data-identical]", "data-identical") == "true"
     for lane in ("plain", "speculative"):
         assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
@@ -42,7 +42,7 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
     page.locator("#race-temperature input[type=number]").press("Tab")
     race(page, "differ please")
     page.wait_for_selector("[data-identical=false]")
-    assert "is expected" in page.inner_text(".verdict")
+    assert "is expected" in page.inner_text(".race-result")
 
 
 def test_a_race_can_be_stopped_and_run_again(page, app):

@@ -25,7 +25,9 @@ from tests.support.vocabularies import write_sentencepiece
 
 @pytest.fixture
 def pickers(tmp_path: Path) -> Pickers:
-    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
+    runtime = Runtime(
+        reciting_engine(), open_catalog(catalog_file()), tmp_path, tmp_path / "models"
+    )
     return Pickers(runtime)
 
 

@@ -61,8 +61,8 @@ def test_a_running_one_shows_its_figures(page, app):
     (folder / "progress.json").write_text(json.dumps(told))
     page.wait_for_selector(".caption:has-text('31 %, 5 min 30 s left')")
     assert page.get_attribute("[data-run] progress", "value") == "0.31"
-    assert page.locator(".run-figures .chart").count() == 2
-    assert "1.73" in page.inner_text(".run-figures figure:nth-child(2)")
+    assert page.locator(".run-charts .chart").count() == 2
+    assert "1.73" in page.inner_text(".run-charts figure:nth-child(2)")
     assert "23 %" in page.inner_text(".positions")
 
 
@@ -85,8 +85,8 @@ def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
     before = app.engine.loaded
     opened(page)
     page.wait_for_selector(".run-state.done")
-    assert "1.73 tokens for each pass" in page.inner_text(".told")
-    assert str(drafter) in page.inner_text(".told")
+    assert "1.73 tokens for each pass" in page.inner_text(".run-end")
+    assert str(drafter) in page.inner_text(".run-end")
     page.click("[data-act=load]")
     page.wait_for_selector("text=Loaded. Chat with it")
     assert app.engine.loaded.name == "Pip + medusa 1"

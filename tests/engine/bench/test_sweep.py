@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from engine.bench import compare, sweep, sweep_chart, sweep_report
-from engine.bench.compare import PLAIN, Answer, Setting
+from engine.bench.compare import Answer, Setting
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
-from engine.request import MAX_DEPTH, AcceptanceRule, Control
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
 from engine.stats import Statistics
 from tests.support.loading import request_for
 

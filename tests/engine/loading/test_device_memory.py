@@ -150,7 +150,7 @@ def test_a_reply_that_runs_out_is_told_and_the_next_one_works(
 
 def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> LoadPlan:
     request = request_for(*pair, quantization=dtype, kv_cache_dtype=cached)
-    return plan_loading(fetch_pair(request, Catalog((), ())), request)
+    return plan_loading(fetch_pair(request, Catalog((), ()), None), request)
 
 
 @pytest.fixture

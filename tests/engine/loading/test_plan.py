@@ -36,7 +36,7 @@ def planned(request: LoadRequest, **preferred: str) -> LoadPlan:
         spec = ModelSpec(id="small", name="Small", path=Path(preferred.pop("folder")), **preferred)  # type: ignore[arg-type]
         pairs = (Pairing(id="small", name="Small", target=spec),)
     catalog = Catalog(tuple(pair.target for pair in pairs), pairs)
-    return plan_loading(fetch_pair(request, catalog), request)
+    return plan_loading(fetch_pair(request, catalog, None), request)
 
 
 def test_the_catalog_may_say_how_a_model_is_loaded(pair: tuple[Path, Path]) -> None:

@@ -6,6 +6,7 @@
 import { Follow, h, percent, whenPresent } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
 import { register } from "../../shared/pages.js";
+import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { ChatList } from "./chats.js";
@@ -75,7 +76,7 @@ class ChatPage {
 
   async ask(name, data = {}) {
     try {
-      return await this.server[name](data);
+      return await answered(this.server[name](data));
     } catch {
       this.notice(words.lost);
       return null;
@@ -90,6 +91,8 @@ class ChatPage {
   }
 
   showStatus({ loaded, opening, progress, failed }) {
+    if (this.opening && !opening && this.noticeOfLoading) this.notice("");
+    this.opening = opening;
     const first = this.loaded === undefined;
     if (first || (loaded && loaded.label !== this.loaded?.label)) this.trigger("ready", { first });
     this.loaded = loaded;
@@ -97,7 +100,7 @@ class ChatPage {
     this.badge.classList.toggle("opening", Boolean(opening));
     this.badge.textContent = opening ? (progress ? `${opening}, ${percent(progress.share)}` : opening) : loaded ? loaded.label : words.noModel;
     this.badge.title = loaded ? loaded.detail : "";
-    if (failed && !opening) this.notice(failed);
+    if (failed && !opening) this.notice(failed, true);
     if (!this.messages.length) this.showEmpty(opening);
   }
 
@@ -149,7 +152,9 @@ class ChatPage {
     this.stack.replaceChildren(h("div", { class: "empty" }, pipPicture(), h("h1", {}, title), h("p", {}, body), loaded ? h("div", { class: "examples" }, ...examples) : null));
   }
 
-  notice(text) {
+  // One that is about loading goes away when loading ends.
+  notice(text, ofLoading = false) {
+    this.noticeOfLoading = ofLoading;
     this.alert.textContent = text;
     this.alert.hidden = !text;
   }
@@ -211,8 +216,18 @@ class ChatPage {
     this.setSending(true);
     this.notice("");
     this.lastText = data.action === "send" ? data.text : null;
-    this.booted.then(() => this.trigger("act", { ...data, chat: this.chat }));
+    this.booted.then(() => this.deliver({ ...data, chat: this.chat }));
     return true;
+  }
+
+  // An event says nothing when the app is away; a question does, and the text is given back at once.
+  async deliver(data) {
+    this.trigger("act", data);
+    try {
+      await answered(this.server.status({}));
+    } catch {
+      if (this.sending) this.refused(words.lost);
+    }
   }
 
   // An answer that never comes must not lock the page.
@@ -294,7 +309,7 @@ class ChatPage {
 
   refused(why) {
     this.setSending(false);
-    this.notice(why);
+    this.notice(why, Boolean(this.opening));
     if (this.lastText && !this.input.value) {
       this.input.value = this.lastText;
       this.fit();

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
 
 from app.ui.components import AT_ONCE, answer, scripted
+from app.ui.offered import standing
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairPicker, pair_picker
 from app.ui.pages.chat.panel import Panel, drawn_anew, panel
 from app.ui.pickers import Pickers
-from app.ui.settings import Settings
+from app.ui.settings import DRAFTING, Settings
 from app.ui.words import Words
 from engine.errors import ForetokenError
 
@@ -82,8 +83,7 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
     def keep(*values: Any) -> None:
         # A wrong value is told when a message is sent; the last right ones stay kept.
         with contextlib.suppress(ForetokenError):
-            settings = page.panel.settings(values)
-            backend.store.keep_setting(SETTINGS, settings.choices(backend.default_settings()))
+            keep_settings(backend, page.panel.settings(values))
 
     gr.on(
         [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
@@ -94,8 +94,12 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
         **AT_ONCE,
     )
 
+    def forget() -> list[Any]:
+        backend.store.keep_setting(SETTINGS, {})
+        return [*page.panel.values(backend.default_settings()), drawn_anew()]
+
     defaults.click(
-        lambda: [*page.panel.values(backend.default_settings()), drawn_anew()],
+        forget,
         None,
         [*page.panel.inputs, page.panel.drawing],
         show_progress="hidden",
@@ -113,6 +117,17 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
 def kept_settings(backend: ChatBackend) -> Settings:
     """The panel's settings as they were left."""
     return Settings.from_json(backend.store.setting(SETTINGS), backend.default_settings())
+
+
+def keep_settings(backend: ChatBackend, settings: Settings) -> None:
+    """Keeps the panel's settings. What stands in for a proposer that the loaded pair lacks is no choice:
+    the chosen one stays kept."""
+    kept, choices = kept_settings(backend), settings.choices(backend.default_settings())
+    shown = replace(kept, proposer=standing(backend.capabilities(), kept.proposer) or "")
+    unchanged = all(getattr(settings, name) == getattr(shown, name) for name in DRAFTING)
+    if unchanged and not follows_default(backend):
+        choices |= {name: getattr(kept, name) for name in DRAFTING}
+    backend.store.keep_setting(SETTINGS, choices)
 
 
 def follows_default(backend: ChatBackend) -> bool:

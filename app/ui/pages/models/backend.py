@@ -7,7 +7,6 @@ from app.ui.view import View
 from app.ui.words import Words, count
 from engine.errors import ForetokenError, ModelError
 from engine.loading import fit as memory
-from engine.loading import hub
 from engine.loading.fit import ModelSize, human
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
@@ -31,7 +30,7 @@ class ModelsBackend:
 
     def _pair(self, pair: Pairing, free: int) -> View:
         specs = [pair.target] if pair.draft is None else [pair.target, pair.draft]
-        missing = sum(spec.bytes for spec in specs if hub.locate(spec) is None)
+        missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
         known = all(spec.parameters for spec in specs)
         fit = memory.fit(*map(ModelSize.of, specs), free=free) if known else None
         return {
@@ -49,8 +48,7 @@ class ModelsBackend:
             "fit": fit.sentence if fit else Words.FILES_MISSING,
         }
 
-    @staticmethod
-    def _model(role: str, spec: ModelSpec) -> View:
+    def _model(self, role: str, spec: ModelSpec) -> View:
         return {
             "role": role,
             "name": spec.name,
@@ -60,13 +58,13 @@ class ModelsBackend:
             "context": f"{spec.context:,}" if spec.context else "",
             "licence": spec.licence,
             "gated": spec.gated,
-            "here": hub.locate(spec) is not None,
+            "here": self.runtime.locate(spec) is not None,
             "note": spec.note,
         }
 
     def why_not(self, data: View) -> list[View]:
         """Every other model as a draft for one target, each with the reason it does not fit."""
-        choices = self.runtime.catalog.drafts_for(str(data["target"]), hub.locate)
+        choices = self.runtime.catalog.drafts_for(str(data["target"]), self.runtime.locate)
         return [
             {"name": c.spec.name, "reason": c.reason, "across": c.cross_vocabulary} for c in choices
         ]

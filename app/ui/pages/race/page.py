@@ -1,4 +1,4 @@
-"""The race page: the question on top, two lanes and the verdict below."""
+"""The race page: the question on top, two lanes and the result below."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import gradio as gr
 from app.runtime import Runtime
 from app.ui.components import AT_ONCE, answer, scripted
 from app.ui.offered import proposer_update
-from app.ui.race import Races
+from app.ui.pages.race.backend import Races
 from app.ui.settings import Settings, whole
 from app.ui.words import Words
 from engine.api import Loaded
 from engine.errors import NotLoaded
-from engine.request import MAX_DEPTH, AcceptanceRule
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule
 
 Component = gr.components.Component
 
@@ -103,7 +103,7 @@ def _settings(loaded: Loaded | None, values: tuple[Any, ...]) -> Settings:
     proposer, depth, acceptance, temperature, seed, tokens = values
     offered = loaded.capabilities.proposer(proposer)
     return Settings(
-        proposer=proposer or "none",
+        proposer=proposer or PLAIN,
         controller="fixed",
         options={offered.name: dict(offered.forgetful)} if offered else {},
         depth=int(depth),

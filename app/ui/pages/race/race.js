@@ -1,4 +1,4 @@
-// The race page: two lanes that fill one after the other, and the verdict.
+// The race page: two lanes that fill one after the other, and the result.
 
 import { fixed, h, percent, seconds, showToken, speed } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
@@ -51,8 +51,8 @@ class RacePage {
   reset() {
     this.stats = null;
     this.lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
-    this.verdict = h("div", { class: "verdict", role: "status" }, h("p", { class: "hint" }, say.empty));
-    this.root.replaceChildren(this.verdict, h("div", { class: "race-lanes" }, this.lanes.plain.node, this.lanes.speculative.node));
+    this.result = h("div", { class: "race-result", role: "status" }, h("p", { class: "hint" }, say.empty));
+    this.root.replaceChildren(this.result, h("div", { class: "race-lanes" }, this.lanes.plain.node, this.lanes.speculative.node));
   }
 
   async receive(answer) {
@@ -70,13 +70,13 @@ class RacePage {
   advance(events, stats) {
     for (const event of events) {
       if (event.lane) this.lanes[event.lane].event(event);
-      else if (event.t === "verdict") this.judge(event, stats);
+      else if (event.t === "result") this.showResult(event, stats);
       else if (event.t === "broken") this.broken(event.message);
     }
     for (const [lane, totals] of Object.entries(stats ?? {})) this.lanes[lane].total(totals);
   }
 
-  judge(event, stats) {
+  showResult(event, stats) {
     const ahead = event.speedup !== null && event.speedup >= 1;
     const line = event.speedup === null ? "–" : ahead ? say.faster(event.speedup) : say.slower(event.speedup);
     const { plain, speculative } = stats;
@@ -86,9 +86,9 @@ class RacePage {
     const words_ = event.identical
       ? h("p", { class: "same", dataset: { identical: "true" } }, "✓ ", say.same)
       : h("p", { class: event.expected ? "differ" : "hint", dataset: { identical: "false" } }, ...parting);
-    this.verdict.replaceChildren(
+    this.result.replaceChildren(
       h("p", { class: `speedup ${ahead ? "ahead" : "behind"}`, dataset: { speedup: String(event.speedup) } }, line),
-      h("p", { class: "figures" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),
+      h("p", { class: "speeds" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),
       words_,
       event.identical || event.expected ? "" : h("p", { class: "hint" }, say.notExpected));
   }
@@ -98,7 +98,7 @@ class RacePage {
       lane.node.dataset.state = "";
       lane.state.textContent = "";
     }
-    this.verdict.replaceChildren(message ? h("p", { class: "ft-error", role: "alert" }, message) : h("p", { class: "hint" }, say.stopped));
+    this.result.replaceChildren(message ? h("p", { class: "ft-error", role: "alert" }, message) : h("p", { class: "hint" }, say.stopped));
   }
 }
 

@@ -14,7 +14,6 @@ from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading import hub
 from engine.loading.request import LoadRequest
 
 POINTS = 240
@@ -33,7 +32,7 @@ class TrainBackend:
         here = [
             {"id": name, "name": catalog.spec(name).name}
             for _, name in self._pickers.targets()
-            if hub.locate(catalog.spec(name))
+            if self._runtime.locate(catalog.spec(name))
         ]
         return {
             "targets": here,

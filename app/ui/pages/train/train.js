@@ -117,18 +117,18 @@ class TrainPage {
     this.steps = h("ol", { class: "steps" }, ...say.steps.map((step) => h("li", {}, step)));
     this.bar = h("progress", { max: 1, "aria-label": say.title(run.kind, run.target) });
     this.caption = h("p", { class: "hint caption", role: "status" });
-    this.figures = h("div", { class: "run-figures" });
+    this.charts = h("div", { class: "run-charts" });
     return h("section", { class: "panel", dataset: { run: run.name } },
       h("header", {}, h("div", {}, h("h2", {}, say.title(run.kind, run.target)), h("p", { class: "hint" }, `${from}, ${say.budget(run.minutes)}`)),
         h("span", { class: `run-state ${run.state}` }, say.states[run.state])),
       run.error ? h("p", { class: "ft-error" }, run.error) : null,
-      this.steps, this.bar, this.caption, this.ending(run), this.figures, this.buttons(run));
+      this.steps, this.bar, this.caption, this.ending(run), this.charts, this.buttons(run));
   }
 
   ending(run) {
-    if (run.state === "stopped") return h("p", { class: "told" }, say.stopped(run));
+    if (run.state === "stopped") return h("p", { class: "run-end" }, say.stopped(run));
     if (run.state !== "done") return null;
-    return h("div", { class: "told" },
+    return h("div", { class: "run-end" },
       run.length.length ? h("p", {}, h("b", {}, say.doneText(run.length.at(-1)[1]))) : null,
       h("p", { class: "hint" }, run.length.length ? say.weak(run.length.at(-1)[1]) : "", say.inCatalog(run.pair), " ", say.where, " ", h("code", {}, run.drafter), " ", this.copyButton(run.drafter)));
   }
@@ -175,8 +175,8 @@ class TrainPage {
     this.caption.hidden = !going;
     const text = { recording: say.recording(run), learning: say.learning(run), measuring: say.measuring }[run.phase] ?? say.loading;
     if (this.caption.textContent !== text) this.caption.replaceChildren(...(waits ? [h("span", { class: "spinner", "aria-hidden": true })] : []), text);
-    this.figures.hidden = !run.loss.length && !run.length.length && (at < 2 || !going);
-    this.figures.replaceChildren(
+    this.charts.hidden = !run.loss.length && !run.length.length && (at < 2 || !going);
+    this.charts.replaceChildren(
       this.figure(say.loss, say.lossUnit, run.loss, say.lossEmpty, {}),
       this.figure(say.length, say.lengthUnit, run.length, say.lengthEmpty, { from: 1 }),
       ...(run.positions.length ? [h("dl", { class: "positions", "aria-label": say.positions },

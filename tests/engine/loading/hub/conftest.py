@@ -37,12 +37,17 @@ def repository(files: dict[str, bytes]) -> HostedRepository:
 
 
 @pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """Where downloads go."""
+    return tmp_path / "models"
+
+
+@pytest.fixture
 def server(
     repository: HostedRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[HubServer]:
     with HubServer({"owner/tiny": repository}) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
-        monkeypatch.setenv(hub.FOLDER_VARIABLE, str(tmp_path / "models"))
         monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "token"))
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
@@ -50,7 +55,7 @@ def server(
         yield running
 
 
-def failure(spec: ModelSpec = SPEC) -> str:
+def failure(models: Path, spec: ModelSpec = SPEC) -> str:
     with pytest.raises(DownloadError) as caught:
-        hub.download(spec)
+        hub.download(spec, models)
     return str(caught.value)

@@ -12,56 +12,60 @@ from tests.support.folders import model_files
 from tests.support.hub_server import COMMIT, HostedRepository, HubServer
 
 
-def test_a_model_arrives_complete(server: HubServer, tmp_path: Path) -> None:
-    assert hub.locate(SPEC) is None
-    folder = hub.download(SPEC)
+def test_a_model_arrives_complete(server: HubServer, tmp_path: Path, models: Path) -> None:
+    assert hub.locate(SPEC, models) is None
+    folder = hub.download(SPEC, models)
     assert folder == tmp_path / "models" / "owner--tiny"
     assert inspect(folder).vocabulary == 512
-    assert hub.locate(SPEC) == folder
+    assert hub.locate(SPEC, models) == folder
 
 
-def test_only_what_is_needed_is_fetched_and_the_weights_last(server: HubServer) -> None:
-    hub.download(SPEC)
+def test_only_what_is_needed_is_fetched_and_the_weights_last(
+    server: HubServer, models: Path
+) -> None:
+    hub.download(SPEC, models)
     assert server.fetched() == [*SMALL, WEIGHTS]
 
 
-def test_all_files_are_of_one_commit(server: HubServer) -> None:
-    hub.download(SPEC)
+def test_all_files_are_of_one_commit(server: HubServer, models: Path) -> None:
+    hub.download(SPEC, models)
     assert all(f"/{COMMIT}/" in seen.path for seen in server.seen if "resolve" in seen.path)
 
 
 def test_sharded_weights_come_through_their_index(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     wanted = model_files(shards=3)
     repository.files = {**wanted, "model-00009-of-00009.safetensors": b"stray"}
     reports: list[Progress] = []
-    folder = hub.download(SPEC, on_progress=reports.append)
+    folder = hub.download(SPEC, models, on_progress=reports.append)
     assert reports[-1].bytes == reports[-1].total == sum(map(len, wanted.values()))
     assert inspect(folder).parameters == 32 * 8 + 64 + 8
     assert not (folder / "model-00009-of-00009.safetensors").exists()
 
 
-def test_nothing_unfinished_is_left_behind(server: HubServer) -> None:
-    folder = hub.download(SPEC)
+def test_nothing_unfinished_is_left_behind(server: HubServer, models: Path) -> None:
+    folder = hub.download(SPEC, models)
     assert not list(folder.rglob("*.part"))
     assert not (folder / ".partial").exists()
 
 
-def test_what_is_there_is_not_fetched_again(server: HubServer) -> None:
-    folder = hub.download(SPEC)
+def test_what_is_there_is_not_fetched_again(server: HubServer, models: Path) -> None:
+    folder = hub.download(SPEC, models)
     server.seen.clear()
-    assert hub.download(SPEC) == folder
+    assert hub.download(SPEC, models) == folder
     assert not server.seen
     (folder / WEIGHTS).unlink()
-    assert hub.locate(SPEC) is None
-    hub.download(SPEC)
+    assert hub.locate(SPEC, models) is None
+    hub.download(SPEC, models)
     assert server.fetched() == [WEIGHTS]
 
 
-def test_progress_counts_up_to_the_total(server: HubServer, files: dict[str, bytes]) -> None:
+def test_progress_counts_up_to_the_total(
+    server: HubServer, files: dict[str, bytes], models: Path
+) -> None:
     reports: list[Progress] = []
-    hub.download(SPEC, on_progress=reports.append)
+    hub.download(SPEC, models, on_progress=reports.append)
     wanted = [
         name for name in files if name.endswith((".json", WEIGHTS)) and name != "consolidated"
     ]
@@ -79,11 +83,11 @@ def test_progress_counts_up_to_the_total(server: HubServer, files: dict[str, byt
 
 
 def test_speed_and_remaining_time_are_told_on_the_way(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.pause_s = 0.03
     reports: list[Progress] = []
-    hub.download(SPEC, on_progress=reports.append)
+    hub.download(SPEC, models, on_progress=reports.append)
     middle = [report for report in reports if 0 < report.bytes < report.total and report.eta_s]
     assert middle
     assert all(report.bytes_per_s > 0 for report in middle)

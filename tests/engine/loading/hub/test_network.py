@@ -24,10 +24,10 @@ def closed_port() -> int:
 
 
 def test_without_a_network_the_message_says_how_to_get_the_files(
-    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
-    message = failure()
+    message = failure(models)
     assert "cannot be reached" in message
     assert "hf download owner/tiny" in message
     assert str(tmp_path / "models" / "owner--tiny") in message
@@ -35,35 +35,35 @@ def test_without_a_network_the_message_says_how_to_get_the_files(
 
 
 def test_the_command_in_that_message_works(
-    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     client = Path(sys.executable).with_name("hf")
     if not client.exists():
         pytest.skip("the hf command is not in this environment")
     online = server.url
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{closed_port()}")
-    command = shlex.split(failure().splitlines()[1])
+    command = shlex.split(failure(models).splitlines()[1])
     monkeypatch.setenv("HF_ENDPOINT", online)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    shutil.rmtree(hub.folder_for(SPEC))
-    subprocess.run([str(client), *command[1:]], cwd=hub.models_folder(), check=True)
-    assert hub.locate(SPEC) == hub.folder_for(SPEC)
-    assert not (hub.folder_for(SPEC) / "pytorch_model.bin").exists()
+    shutil.rmtree(hub.folder_for(SPEC, models))
+    subprocess.run([str(client), *command[1:]], cwd=models, check=True)
+    assert hub.locate(SPEC, models) == hub.folder_for(SPEC, models)
+    assert not (hub.folder_for(SPEC, models) / "pytorch_model.bin").exists()
 
 
 def test_offline_mode_is_named_as_the_cause(
-    server: HubServer, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "HF_HUB_OFFLINE is set" in failure()
+    assert "HF_HUB_OFFLINE is set" in failure(models)
     assert not server.seen
 
 
 def test_the_network_may_go_in_the_middle(
-    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     monkeypatch.setattr(transfer, "_ATTEMPTS", 2)
     repository.breaks["config.json"] = [100] + [0] * 50
-    assert "what has arrived is kept" in failure()
+    assert "what has arrived is kept" in failure(models)
     repository.breaks.clear()
-    assert hub.download(SPEC)
+    assert hub.download(SPEC, models)

@@ -11,26 +11,26 @@ from tests.support.folders import write_files, write_model
 from tests.support.hub_server import COMMIT, HubServer
 
 
-def test_a_model_put_there_by_hand_is_found(server: HubServer) -> None:
-    folder = write_model(hub.folder_for(SPEC))
-    assert hub.locate(SPEC) == folder
-    assert hub.download(SPEC) == folder
+def test_a_model_put_there_by_hand_is_found(server: HubServer, models: Path) -> None:
+    folder = write_model(hub.folder_for(SPEC, models))
+    assert hub.locate(SPEC, models) == folder
+    assert hub.download(SPEC, models) == folder
     assert not server.seen
 
 
-def test_a_model_in_the_hub_cache_is_found(server: HubServer, tmp_path: Path) -> None:
+def test_a_model_in_the_hub_cache_is_found(server: HubServer, tmp_path: Path, models: Path) -> None:
     cache = tmp_path / "cache" / "models--owner--tiny"
     snapshot = write_model(cache / "snapshots" / COMMIT)
     write_files(cache / "refs", {"main": COMMIT.encode()})
-    assert hub.locate(SPEC) == snapshot
+    assert hub.locate(SPEC, models) == snapshot
     (snapshot / WEIGHTS).unlink()
-    assert hub.locate(SPEC) is None
+    assert hub.locate(SPEC, models) is None
 
 
-def test_a_truncated_model_is_not_complete(server: HubServer) -> None:
-    file = write_model(hub.folder_for(SPEC)) / WEIGHTS
+def test_a_truncated_model_is_not_complete(server: HubServer, models: Path) -> None:
+    file = write_model(hub.folder_for(SPEC, models)) / WEIGHTS
     file.write_bytes(file.read_bytes()[:-5])
-    assert hub.locate(SPEC) is None
+    assert hub.locate(SPEC, models) is None
 
 
 def test_other_revisions_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_other_revisions_have_folders_of_their_own(tmp_path: Path) -> None:
     assert hub.folder_for(spec, tmp_path) == tmp_path / "owner--tiny--v2"
 
 
-def test_an_embedded_model_that_is_gone_cannot_be_downloaded(tmp_path: Path) -> None:
+def test_an_embedded_model_that_is_gone_cannot_be_downloaded(tmp_path: Path, models: Path) -> None:
     spec = ModelSpec(id="pip", name="Pip", path=tmp_path / "absent")
-    assert hub.locate(spec) is None
-    assert "ships with the app" in failure(spec)
+    assert hub.locate(spec, models) is None
+    assert "ships with the app" in failure(models, spec)
     here = ModelSpec(id="pip", name="Pip", path=write_model(tmp_path / "here"))
-    assert hub.download(here) == tmp_path / "here"
+    assert hub.download(here, models) == tmp_path / "here"

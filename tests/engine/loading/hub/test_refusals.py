@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -14,76 +15,82 @@ from tests.support.hub_server import HostedRepository, HubServer
 
 
 def test_a_gated_model_without_a_token_says_what_to_do(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.gated = True
-    message = failure()
+    message = failure(models)
     assert "no access token is set" in message
     assert f"{server.url}/owner/tiny" in message
     assert "hf auth login" in message
 
 
 def test_a_refused_token_says_what_to_do(
-    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     repository.gated = True
     monkeypatch.setenv("HF_TOKEN", "hf_wrong")
-    message = failure()
+    message = failure(models)
     assert "your access token was refused" in message
     assert "hf_wrong" not in message
 
 
 def test_the_right_token_opens_a_gated_model(
-    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     repository.gated = True
     monkeypatch.setenv("HF_TOKEN", repository.token)
-    assert hub.locate(SPEC) is None
-    assert hub.download(SPEC) == hub.locate(SPEC)
+    assert hub.locate(SPEC, models) is None
+    assert hub.download(SPEC, models) == hub.locate(SPEC, models)
 
 
-def test_an_unknown_repository(server: HubServer) -> None:
+def test_an_unknown_repository(server: HubServer, models: Path) -> None:
     spec = ModelSpec(id="x", name="X", repository="owner/nothing")
-    assert "There is no repository owner/nothing" in failure(spec)
+    assert "There is no repository owner/nothing" in failure(models, spec)
 
 
-def test_an_unknown_revision(server: HubServer) -> None:
+def test_an_unknown_revision(server: HubServer, models: Path) -> None:
     spec = ModelSpec(id="x", name="X", repository="owner/tiny", revision="v9")
-    assert "no revision 'v9'" in failure(spec)
+    assert "no revision 'v9'" in failure(models, spec)
 
 
-def test_pickles_are_never_fetched(server: HubServer, repository: HostedRepository) -> None:
+def test_pickles_are_never_fetched(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
     del repository.files[WEIGHTS]
     del repository.files["consolidated.safetensors"]
-    message = failure()
+    message = failure(models)
     assert "pickles only (pytorch_model.bin)" in message
     assert not server.fetched()
 
 
-def test_a_repository_without_weights(server: HubServer, repository: HostedRepository) -> None:
+def test_a_repository_without_weights(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
     repository.files = {"config.json": b"{}", "README.md": b"soon"}
-    assert "nothing to load" in failure()
+    assert "nothing to load" in failure(models)
 
 
 def test_an_index_cannot_write_outside_the_folder(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.files = model_files(shards=2)
     repository.files[f"{WEIGHTS}.index.json"] = b'{"weight_map": {"x": "../../evil.safetensors"}}'
-    assert "outside its folder" in failure()
+    assert "outside its folder" in failure(models)
 
 
-def test_a_repository_without_a_tokenizer(server: HubServer, repository: HostedRepository) -> None:
+def test_a_repository_without_a_tokenizer(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
     del repository.files["tokenizer.json"]
-    assert "not complete" in failure()
+    assert "not complete" in failure(models)
 
 
 def test_a_full_disk_is_told_before_the_weights(
-    server: HubServer, monkeypatch: pytest.MonkeyPatch
+    server: HubServer, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
     usage = shutil.disk_usage(".")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000))
-    message = failure()
+    message = failure(models)
     assert "1 kB are free" in message
     assert hub.FOLDER_VARIABLE in message
     assert not server.fetched()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -21,18 +22,18 @@ def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("big_steps")
 def test_a_broken_connection_is_continued_where_it_broke(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.breaks[WEIGHTS] = [5 * 4096, 3 * 4096]
     reports: list[Progress] = []
-    folder = hub.download(SPEC, on_progress=reports.append)
+    folder = hub.download(SPEC, models, on_progress=reports.append)
     ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-3:]
     assert ranges == [None, f"bytes={5 * 4096}-", f"bytes={8 * 4096}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[-1].bytes == reports[-1].total
 
 
-def cancel_in_the_weights(server: HubServer, repository: HostedRepository) -> int:
+def cancel_in_the_weights(server: HubServer, repository: HostedRepository, models: Path) -> int:
     """Start a slow download, stop it in the middle of the weights; the bytes that were kept."""
     repository.pause_s = 0.02
     stop = threading.Event()
@@ -42,22 +43,22 @@ def cancel_in_the_weights(server: HubServer, repository: HostedRepository) -> in
             stop.set()
 
     with pytest.raises(DownloadCancelled, match="kept"):
-        hub.download(SPEC, on_progress=on_progress, cancelled=stop.is_set)
+        hub.download(SPEC, models, on_progress=on_progress, cancelled=stop.is_set)
     repository.pause_s = 0.0
-    (part,) = hub.folder_for(SPEC).rglob(f"{WEIGHTS}.*.part")
+    (part,) = hub.folder_for(SPEC, models).rglob(f"{WEIGHTS}.*.part")
     return part.stat().st_size
 
 
 @pytest.mark.usefixtures("big_steps")
 def test_cancelling_keeps_what_arrived_and_another_try_continues(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
-    had = cancel_in_the_weights(server, repository)
+    had = cancel_in_the_weights(server, repository, models)
     assert 0 < had < len(repository.files[WEIGHTS])
-    assert hub.locate(SPEC) is None
+    assert hub.locate(SPEC, models) is None
     server.seen.clear()
     reports: list[Progress] = []
-    folder = hub.download(SPEC, on_progress=reports.append)
+    folder = hub.download(SPEC, models, on_progress=reports.append)
     assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[0].bytes <= reports[-1].bytes == reports[-1].total
@@ -65,58 +66,58 @@ def test_cancelling_keeps_what_arrived_and_another_try_continues(
 
 @pytest.mark.usefixtures("big_steps")
 def test_a_server_that_ignores_range_starts_over(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
-    cancel_in_the_weights(server, repository)
+    cancel_in_the_weights(server, repository, models)
     repository.ignore_range = True
     reports: list[Progress] = []
-    folder = hub.download(SPEC, on_progress=reports.append)
+    folder = hub.download(SPEC, models, on_progress=reports.append)
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[-1].bytes == reports[-1].total
 
 
 @pytest.mark.usefixtures("big_steps")
 def test_weights_that_changed_on_the_hub_are_not_mixed(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
-    cancel_in_the_weights(server, repository)
+    cancel_in_the_weights(server, repository, models)
     changed = bytearray(repository.files[WEIGHTS])
     changed[-1] = 7
     repository.files[WEIGHTS] = bytes(changed)
-    assert (hub.download(SPEC) / WEIGHTS).read_bytes() == bytes(changed)
+    assert (hub.download(SPEC, models) / WEIGHTS).read_bytes() == bytes(changed)
 
 
 def test_a_damaged_file_is_deleted_and_said(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.damage = True
-    assert "arrived damaged" in failure()
+    assert "arrived damaged" in failure(models)
     repository.damage = False
-    assert hub.download(SPEC)
+    assert hub.download(SPEC, models)
 
 
-def test_cancelling_before_the_start_fetches_nothing(server: HubServer) -> None:
+def test_cancelling_before_the_start_fetches_nothing(server: HubServer, models: Path) -> None:
     with pytest.raises(DownloadCancelled):
-        hub.download(SPEC, cancelled=lambda: True)
+        hub.download(SPEC, models, cancelled=lambda: True)
     assert not server.fetched()
 
 
 @pytest.mark.usefixtures("big_steps")
 def test_two_downloads_of_one_model_do_not_meet(
-    server: HubServer, repository: HostedRepository
+    server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.pause_s = 0.05
     begun, stop = threading.Event(), threading.Event()
 
     def first() -> None:
         with pytest.raises(DownloadCancelled):
-            hub.download(SPEC, on_progress=lambda _: begun.set(), cancelled=stop.is_set)
+            hub.download(SPEC, models, on_progress=lambda _: begun.set(), cancelled=stop.is_set)
 
     thread = threading.Thread(target=first)
     thread.start()
     begun.wait(10)
     try:
-        assert "being downloaded already" in failure()
+        assert "being downloaded already" in failure(models)
     finally:
         stop.set()
         thread.join(10)

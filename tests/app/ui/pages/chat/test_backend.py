@@ -21,7 +21,9 @@ from tests.support.recital import REPLIES, reciting_engine
 
 @pytest.fixture
 def backend(tmp_path: Path) -> ChatBackend:
-    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
+    runtime = Runtime(
+        reciting_engine(), open_catalog(catalog_file()), tmp_path, tmp_path / "models"
+    )
     return ChatBackend(runtime, Store(tmp_path))
 
 

@@ -22,8 +22,10 @@ from tests.support.recital import reciting_engine
 
 @pytest.fixture
 def backend(tmp_path: Path) -> TrainBackend:
-    runtime = Runtime(reciting_engine(), open_catalog(catalog_file()), tmp_path)
-    return TrainBackend(runtime, Trainings(tmp_path), Pickers(runtime))
+    runtime = Runtime(
+        reciting_engine(), open_catalog(catalog_file()), tmp_path, tmp_path / "models"
+    )
+    return TrainBackend(runtime, Trainings(tmp_path, runtime.models), Pickers(runtime))
 
 
 def test_every_kind_has_its_sentence() -> None:
@@ -31,9 +33,8 @@ def test_every_kind_has_its_sentence() -> None:
 
 
 def test_the_form_offers_what_is_on_disk_and_counts_different_questions(
-    backend: TrainBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    backend: TrainBackend, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
     store = Store(tmp_path)
     for question in ("One?", "Two?", "One?"):
         _, reply = store.begin_turn(store.new_chat("x"), question, keep=None)

@@ -1,10 +1,10 @@
-"""Races: equal starts, one seed, and an honest verdict."""
+"""Races: equal starts, one seed, and an honest result."""
 
 from __future__ import annotations
 
 import pytest
 
-from app.ui.race import LANES, Race, first_difference, plan, same_words, speedup
+from app.ui.pages.race.backend import LANES, Race, first_difference, plan, same_words, speedup
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Finished, FinishReason, Token
@@ -39,9 +39,9 @@ def test_equal_words_are_expected_of_every_rule_but_rejection(acceptance, temper
     assert plan("Hi", settings).expected_identical is expected
 
 
-def test_a_race_tells_both_lanes_and_then_the_verdict():
+def test_a_race_tells_both_lanes_and_then_the_result():
     events = run("What is it?", Settings())
-    assert events[-1]["t"] == "verdict"
+    assert events[-1]["t"] == "result"
     assert events[-1]["identical"] is True
     assert events[-1]["speedup"] > 1
     states = [(event["lane"], event["state"]) for event in events if event["t"] == "lane"]
@@ -55,10 +55,10 @@ def test_a_race_tells_both_lanes_and_then_the_verdict():
 
 
 def test_a_difference_is_named():
-    verdict = run("differ", Settings())[-1]
-    assert verdict["identical"] is False
-    assert verdict["difference"][0] == 5
-    assert verdict["difference"][2] == " otherwise"
+    result = run("differ", Settings())[-1]
+    assert result["identical"] is False
+    assert result["difference"][0] == 5
+    assert result["difference"][2] == " otherwise"
 
 
 def test_a_failure_ends_the_race_in_words():

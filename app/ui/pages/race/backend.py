@@ -16,7 +16,7 @@ from engine.api import Engine, Generation
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import FinishReason
 from engine.reply import ReplyState
-from engine.request import Request
+from engine.request import PLAIN, Request
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ def plan(prompt: str, settings: Settings) -> Plan:
     """
     if not prompt.strip():
         raise InvalidRequest("prompt", Words.EMPTY)
-    if settings.proposer == "none":
+    if settings.proposer == PLAIN:
         raise InvalidRequest("proposer", Words.RACE_NONE)
     seed = settings.seed if settings.seed is not None else secrets.randbits(31)
     settings = replace(settings, seed=seed, stop="")
     request = replace(
         settings.request(view.history([("user", prompt)], settings.system)), reuse_cache=False
     )
-    plain = replace(settings, proposer="none").speculation()
+    plain = replace(settings, proposer=PLAIN).speculation()
     others = request.speculation.acceptance.weighs_q and settings.temperature > 0
     return Plan(replace(request, speculation=plain), request, not others)
 
@@ -87,12 +87,12 @@ class Race:
             for lane, request in zip(LANES, requests, strict=True):
                 self._tell(lane, {"t": "lane", "state": "warming"})
                 self._run(None, replace(request, max_tokens=WARM_UP_TOKENS))
-            runners = []
+            replies = []
             for lane, request in zip(LANES, requests, strict=True):
                 self._tell(lane, {"t": "lane", "state": "running"})
-                runners.append(self._run(lane, request))
+                replies.append(self._run(lane, request))
                 self._tell(lane, {"t": "lane", "state": "done"})
-            self.feed.append(self._result(*runners), dict(self._totals))
+            self.feed.append(self._result(*replies), dict(self._totals))
         except Broken as broken:
             self.feed.append({"t": "broken", "message": broken.message})
         except ForetokenError as error:
@@ -126,7 +126,7 @@ class Race:
 
     def _result(self, plain: ReplyState, speculative: ReplyState) -> View:
         return {
-            "t": "verdict",
+            "t": "result",
             "speedup": speedup(plain, speculative),
             "identical": same_words(plain, speculative),
             "difference": first_difference(plain, speculative),
