@@ -19,6 +19,7 @@ from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
+from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
@@ -98,13 +99,13 @@ class Catalog:
         return pairing
 
     def spec(self, text: str) -> ModelSpec:
-        """The model of this id, or in this folder; raises as ``named`` does."""
+        """The model of this id, or in this folder or file; raises as ``named`` does."""
         for spec in self.models:
             if spec.id == text:
                 return spec
-        folder = Path(text).expanduser()
-        if text and (folder.exists() or _looks_like_path(text)):
-            return local_spec(folder)
+        path = Path(text).expanduser()
+        if text and (path.exists() or _looks_like_path(text)):
+            return local_spec(path)
         known = [pairing.id for pairing in self.pairs] + [spec.id for spec in self.models]
         raise CatalogError(_unknown("pair or model", text, list(dict.fromkeys(known))))
 
@@ -145,11 +146,11 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
         return Catalog((embedded.target, *_some(embedded.draft)), (embedded,), (str(error),))
 
 
-def local_spec(folder: Path) -> ModelSpec:
-    """A folder outside the catalog; ``ModelError`` when it holds no model."""
-    found = checkpoint.inspect(folder)
-    whole = folder.resolve()
-    spec = ModelSpec(id=str(whole), name=whole.name, path=folder)
+def local_spec(path: Path) -> ModelSpec:
+    """A folder or GGUF file outside the catalog; ``ModelError`` when it holds no model."""
+    found = checkpoint.inspect(path)
+    whole = path.resolve()
+    spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
     return _with_sizes(spec, found)
 
 
@@ -233,10 +234,13 @@ def _some(spec: ModelSpec | None) -> tuple[ModelSpec, ...]:
 
 
 def _looks_like_path(text: str) -> bool:
-    return "/" in text or "\\" in text or text.startswith((".", "~"))
+    return "/" in text or "\\" in text or text.startswith((".", "~")) or text.endswith(SUFFIX)
 
 
 def _unknown(kind: str, text: str, known: list[str]) -> str:
     close = difflib.get_close_matches(text, known, n=1)
     hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(known)}."
-    return f"There is no {kind} '{text}'. {hint} A folder can be given as TARGET or TARGET::DRAFT."
+    return (
+        f"There is no {kind} '{text}'. {hint} A folder or a GGUF file can be given as TARGET or "
+        "TARGET::DRAFT."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from engine.backends.torch.decoder import Decoder
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
-from engine.kernels.formats import QUANTISED
+from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.native import library as native
 from engine.loading.choices import (
     Backend,
@@ -36,9 +36,12 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
     inspect,
 )
-from engine.models.checkpoints.tensors import FLOATS, Tensors, check_finite
+from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.models.checkpoints.gguf.types import is_blocks
+from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
-from engine.models.weights import Names, tensor_shapes
+from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ class ModelPlan:
     """How one model is loaded; whoever loads it decides nothing any more, but for one measurement:
     where a trial finds rows of the native step dependent on each other, torch takes its place.
 
-    ``quantization`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is
+    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4 or stored. ``compute`` is what is
     computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
     or fp8. ``context``: tokens for which memory is taken.
     """
@@ -133,7 +136,7 @@ def load_model(
 def _info(plan: ModelPlan, context: int) -> ModelInfo:
     checkpoint = plan.checkpoint
     return ModelInfo(
-        name=checkpoint.folder.name,
+        name=checkpoint.name,
         architecture=checkpoint.architecture,
         vocabulary=checkpoint.vocabulary,
         context=context,
@@ -172,11 +175,9 @@ def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> M
     if library is None:
         log.warning("The compiled step was there when this load was planned. It is gone.")
         return None
-    # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-    stored = keeps_stored(architecture, plan.quantization)
-    tensors = Tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
     info, cached = _info(plan, plan.context), DTYPES[plan.compute]
-    model = NativeDecoder(architecture, names, tensors, info, library, plan.quantization, cached)
+    source, kind = _native_weights(plan, architecture)
+    model = NativeDecoder(architecture, names, source, info, library, kind, cached)
     if is_row_independent(model):
         return model
     log.warning(
@@ -185,7 +186,22 @@ def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> M
     return None
 
 
+def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
+    """Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies. And what
+    the compiled step holds tensors in."""
+    checkpoint, device = plan.checkpoint, plan.place.device
+    if plan.quantization == AS_STORED:
+        return GgufTensors(checkpoint, torch.float32, device, as_stored=True).weight, "fp32"
+    stored = keeps_stored(architecture, plan.quantization)
+    tensors = open_tensors(checkpoint, torch.float32, device, as_stored=stored)
+    return tensors, plan.quantization
+
+
 def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+    if (
+        plan.quantization == AS_STORED
+    ):  # planned for the compiled step, which is of no use after all
+        plan = replace(plan, quantization="int8")
     reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
@@ -196,9 +212,9 @@ def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Mo
     return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
 
 
-def _tensors(plan: ModelPlan) -> Tensors:
+def _tensors(plan: ModelPlan) -> TensorSource:
     """The weights in what is computed in; as they are stored where they are quantised here."""
-    return Tensors(
+    return open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
@@ -216,7 +232,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
                 f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
                 f"{shape}. The two belong to different models: download the model again."
             )
-        if stored not in FLOATS:
+        if stored not in FLOATS and not is_blocks(stored):
             raise ModelError(
                 f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
                 "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."

@@ -13,11 +13,11 @@ from engine.models.checkpoints.checkpoint import AUTO
 class ModelSpec:
     """One model: where it comes from and how big it is.
 
-    Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
-    while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
-    the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
-    loaded unless somebody asks for another; ``kv_cache_dtype`` what its cache is kept in where the
-    machine has it and it is a target.
+    Exactly one of ``repository`` (on the hub) and ``path`` (a folder or GGUF file here) is set.
+    Counts are 0 while unknown, which only happens to a ``path`` whose files are not there.
+    ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
+    ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
+    what its cache is kept in where the machine has it and it is a target.
     """
 
     id: str

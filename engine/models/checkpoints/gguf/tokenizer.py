@@ -30,8 +30,11 @@ from engine.models.checkpoints.gguf.special_tokens import (
     SENTENCEPIECE,
     SpecialTokens,
     special_among,
+    special_tokens,
 )
 from engine.models.checkpoints.gguf.token_types import TokenType
+
+__all__ = ["build_tokenizer", "special_tokens", "template_of"]
 
 _PHI3 = "phi3"
 _PHI3_KEEPS_SPACES = ("<unk>", "<s>", "<|endoftext|>")
