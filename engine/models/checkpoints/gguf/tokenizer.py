@@ -1,57 +1,58 @@
-"""The tokenizer and the chat template that a GGUF file's metadata hold: byte-level BPE, cut as Qwen 2."""
+"""The tokenizer and the chat template that a GGUF file's metadata hold.
+
+``metadata`` are GGUF's keys and values (``tokenizer.ggml.tokens``, ...), arrays as lists or numpy
+arrays. What is built gives the tokens of the published tokenizer.json, in a fraction of a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers
-from tokenizers.models import BPE
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.pre_tokenizer import QWEN2
+from engine.models.checkpoints.gguf import sentencepiece
+from engine.models.checkpoints.gguf.bpe import listed_merges, make_bpe
+from engine.models.checkpoints.gguf.listed_tokens import ListedTokens, read_tokens, setting
+from engine.models.checkpoints.gguf.pre_tokenizer import pre_tokenizer_named
+from engine.models.checkpoints.gguf.special_tokens import (
+    BYTE_LEVEL,
+    GEMMA4,
+    SENTENCEPIECE,
+    SpecialTokens,
+    special_among,
+    special_tokens,
+)
+from engine.models.checkpoints.gguf.token_types import TokenType
 
-_CONTROL = 3
-_CUTS = {"qwen2": QWEN2, "gpt-2": None}
+__all__ = ["build_tokenizer", "special_tokens", "template_of"]
 
-
-@dataclass(frozen=True, slots=True)
-class SpecialToken:
-    """One token by number and name."""
-
-    id: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpecialTokens:
-    """None where the model has no such token. ``ends``: every id that ends a reply."""
-
-    bos: SpecialToken | None
-    eos: SpecialToken | None
-    ends: tuple[int, ...]
+_PHI3 = "phi3"
+_PHI3_KEEPS_SPACES = ("<unk>", "<s>", "<|endoftext|>")
+"""All other special tokens of Phi-3 swallow the spaces behind them; no file says so."""
 
 
 def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
-    """Raises ModelError for a tokenizer of another kind."""
-    model, cut = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
-    if model != "gpt2" or cut not in _CUTS:
-        raise ModelError(
-            f"The file's tokenizer is of the kind {model!r}, cut as {cut!r}, which is not known here. "
-            "Take the model's safetensors instead."
-        )
-    tokens: list[str] = metadata["tokenizer.ggml.tokens"]
-    merges = [tuple(pair.split(" ", 1)) for pair in metadata["tokenizer.ggml.merges"]]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    tokenizer = Tokenizer(BPE(vocab=vocabulary, merges=merges))
-    rule = _CUTS[cut]
-    spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=rule is None)
-    split = [] if rule is None else [pre_tokenizers.Split(Regex(rule), "isolated")]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, spell])
-    tokenizer.decoder = decoders.ByteLevel()
-    kinds = zip(tokens, metadata["tokenizer.ggml.token_type"], strict=True)
-    tokenizer.add_special_tokens([AddedToken(name) for name, kind in kinds if kind == _CONTROL])
+    """Raises ModelError for a kind of tokenizer or a pre-tokenizer that is not known here, by name,
+    and for lists that contradict each other.
+    """
+    build = _BUILDERS.get(str(setting(metadata, "model")))
+    if build is None:
+        raise _unknown_kind(setting(metadata, "model"))
+    tokens = read_tokens(metadata)
+    tokenizer = build(tokens, metadata)
+    special = special_among(tokens, metadata)
+    _add(tokenizer, tokens, special, metadata)
+    _put_around(tokenizer, special)
     return tokenizer
 
 
@@ -61,15 +62,79 @@ def template_of(metadata: Mapping[str, Any]) -> str | None:
     return str(found) if found else None
 
 
-def special_tokens(metadata: Mapping[str, Any]) -> SpecialTokens:
-    """Raises ModelError for a file without tokens."""
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    if not tokens:
-        raise ModelError("The file lists no tokens (tokenizer.ggml.tokens). Download it again.")
+def _byte_level(tokens: ListedTokens, metadata: Mapping[str, Any]) -> Tokenizer:
+    rule = pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
+    tokenizer = Tokenizer(
+        make_bpe(tokens.ids, listed_merges(metadata), ignore_merges=rule.whole_words)
+    )
+    if rule.composes:
+        tokenizer.normalizer = normalizers.NFC()
+    cuts = [pre_tokenizers.Split(Regex(step), "isolated") for step in rule.steps]
+    spell = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, spell])
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
-    def named(role: str) -> SpecialToken | None:
-        number: Any = metadata.get(f"tokenizer.ggml.{role}_token_id")
-        return SpecialToken(number, tokens[number]) if number in range(len(tokens)) else None
 
-    eos = named("eos")
-    return SpecialTokens(bos=named("bos"), eos=eos, ends=() if eos is None else (eos.id,))
+_BUILDERS: Mapping[str, Callable[[ListedTokens, Mapping[str, Any]], Tokenizer]] = {
+    BYTE_LEVEL: _byte_level,
+    SENTENCEPIECE: sentencepiece.from_scores,
+    GEMMA4: sentencepiece.from_merges,
+}
+
+
+def _unknown_kind(kind: object) -> ModelError:
+    if kind is None:
+        return ModelError(
+            "The file holds no tokenizer (tokenizer.ggml.model), so text cannot become tokens. Take "
+            "another conversion of the model."
+        )
+    return ModelError(
+        f"The file's tokenizer is of the kind {kind!r} (tokenizer.ggml.model), and only "
+        f"{', '.join(_BUILDERS)} are known here. Take the model's safetensors instead."
+    )
+
+
+def _add(
+    tokenizer: Tokenizer,
+    tokens: ListedTokens,
+    special: SpecialTokens,
+    metadata: Mapping[str, Any],
+) -> None:
+    """Special and user-defined tokens, which are cut out of a text before all else.
+
+    The ends of a turn are special, and so no text of a reply, whatever type the file gives them.
+    """
+    pieces = setting(metadata, "model") != BYTE_LEVEL
+    strips = pieces and metadata.get("general.architecture") == _PHI3
+    ends = {one.id for one in (special.eos, special.eot, special.eom) if one is not None}
+    controls = ends.union(tokens.of(TokenType.CONTROL, TokenType.UNKNOWN))
+    tokenizer.add_special_tokens(
+        [
+            AddedToken(
+                tokens.texts[number],
+                normalized=False,
+                special=True,
+                rstrip=strips and tokens.texts[number] not in _PHI3_KEEPS_SPACES,
+            )
+            for number in sorted(controls)
+        ]
+    )
+    defined = [number for number in tokens.of(TokenType.USER_DEFINED) if number not in controls]
+    texts = [tokens.texts[number] for number in defined]
+    if pieces:
+        texts = [sentencepiece.spelled(text) for text in texts]
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
+
+
+def _put_around(tokenizer: Tokenizer, special: SpecialTokens) -> None:
+    first = special.bos if special.adds_bos else None
+    last = special.eos if special.adds_eos else None
+    around = [token for token in (first, last) if token is not None]
+    if around:
+        text = ("$A", *([last.text] if last else ()))
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[*([first.text] if first else ()), *text],
+            pair=None,
+            special_tokens=[(token.text, token.id) for token in around],
+        )
