@@ -38,24 +38,35 @@ def all_in(kind: str) -> Kind:
 
 
 def write_gguf(
-    folder: Path, file: Path, kind: Kind | None = None, *, more: Mapping[str, Any] | None = None
+    folder: Path,
+    file: Path,
+    kind: Kind | None = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    edit: Callable[[Tensors], object] = lambda tensors: None,
+    tensors_in_a_file: int = 0,
 ) -> Path:
-    """The checkpoint in ``folder`` as a GGUF file; ``more`` are values under the architecture's name.
+    """The checkpoint in ``folder`` as a GGUF file, or as several with so many tensors each.
 
-    ``kind`` tells what a tensor is stored in, by its name and weight; None is F32 for all.
+    ``kind`` tells what a tensor is stored in, by its name and weight; None is F32 for all. ``values`` go
+    over the metadata, None takes one away; ``edit`` changes the tensors, by llama.cpp's names.
     """
     kind = kind or all_in("F32")
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES[config["architectures"][0]]
-    writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architecture])
+    name = gguf.MODEL_ARCH_NAMES[architecture]
+    writer = gguf.GGUFWriter(file, name, split_max_tensors=tensors_in_a_file)
     _describe(writer, folder, config)
-    for key, value in (more or {}).items():
-        add = writer.add_float32 if isinstance(value, float) else writer.add_uint32
-        add(f"{gguf.MODEL_ARCH_NAMES[architecture]}.{key}", value)
-    tensors = load_file(folder / "model.safetensors")
-    for name, weight in _converted(tensors, config, architecture).items():
-        stored = gguf.GGMLQuantizationType[kind(name, weight)]
-        writer.add_tensor(name, gguf.quants.quantize(weight, stored), raw_dtype=stored)
+    metadata = writer.kv_data[0]
+    for key, value in (values or {}).items():
+        metadata.pop(key, None)
+        if value is not None:
+            writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
+    tensors = _converted(load_file(folder / "model.safetensors"), config, architecture)
+    edit(tensors)
+    for key, weight in tensors.items():
+        stored = gguf.GGMLQuantizationType[kind(key, weight)]
+        writer.add_tensor(key, gguf.quants.quantize(weight, stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

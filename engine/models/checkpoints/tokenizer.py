@@ -94,7 +94,10 @@ def _named(config: object, role: str) -> str | None:
 def _of_file(file: Path) -> LoadedTokenizer:
     metadata = describe(file).metadata
     template = template_of(metadata)
-    backend = build_tokenizer(metadata)
+    try:
+        backend = build_tokenizer(metadata)
+    except ModelError as error:
+        raise ModelError(f"{file} has no tokenizer that can be used. {error}") from error
     if template is None:
         return LoadedTokenizer(backend, None)
     bos, eos = named_ends(file)

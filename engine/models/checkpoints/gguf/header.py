@@ -229,8 +229,9 @@ class _Parser:
         """A number of entries that take ``least`` bytes each."""
         count = int(self._scalar("<Q"))
         if count * least > self.size - self.at:
-            raise self._damaged(
-                f"its header promises {count:,} {what}, and {self.size - self.at:,} bytes are left"
+            raise ModelError(
+                f"{self.file} is cut short or damaged: its header promises {count:,} {what}, and "
+                f"{self.size - self.at:,} bytes are left. {_AGAIN}"
             )
         return count
 
@@ -267,7 +268,7 @@ class _Parser:
         try:
             for _ in range(count):
                 at += 8 + length_at(start, at)[0]
-        except struct.error:
+        except (struct.error, OverflowError):  # behind what was read, or behind all memory
             self._take(at + 8 - self.at)
         data = self._take(at - self.at)
         return _Strings(self.file, data, count)

@@ -45,15 +45,22 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     """Raises ModelError for a kind of tokenizer or a pre-tokenizer that is not known here, by name,
     and for lists that contradict each other.
     """
-    build = _BUILDERS.get(str(setting(metadata, "model")))
-    if build is None:
-        raise _unknown_kind(setting(metadata, "model"))
+    check_kind(metadata)
     tokens = read_tokens(metadata)
-    tokenizer = build(tokens, metadata)
+    tokenizer = _BUILDERS[str(setting(metadata, "model"))](tokens, metadata)
     special = special_among(tokens, metadata)
     _add(tokenizer, tokens, special, metadata)
     _put_around(tokenizer, special)
     return tokenizer
+
+
+def check_kind(metadata: Mapping[str, Any]) -> None:
+    """Raises ModelError for a kind of tokenizer or a pre-tokenizer that is not known here, by name."""
+    kind = setting(metadata, "model")
+    if str(kind) not in _BUILDERS:
+        raise _unknown_kind(kind)
+    if kind == BYTE_LEVEL:
+        pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
 
 
 def template_of(metadata: Mapping[str, Any]) -> str | None:
