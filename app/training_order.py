@@ -17,13 +17,17 @@ class Order:
     """What somebody wants trained.
 
     ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of
-    learning, which begins when the target's replies are recorded.
+    learning, which begins when the target's replies are recorded. ``device``, ``native`` and
+    ``threads`` as of a ``LoadRequest``.
     """
 
     target: str
     kind: str
     prompts: str
     minutes: float
+    device: str = "auto"
+    native: bool = True
+    threads: int | None = None
 
 
 OF_ITS_TARGET = frozenset({"target_layer_ids", "mask_token_id"})
@@ -70,4 +74,7 @@ def derived(order: Order, name: str) -> dict[str, Any]:
         "budget": {"minutes": order.minutes},
         "shape": shape,
         "replies": {**replies, "prompts": order.prompts},
+        "device": order.device,
+        "native": order.native,
+        "threads": order.threads,
     }

@@ -201,8 +201,10 @@ class Generation:
 
         The stream still finishes properly.
         """
-        if not self._cancelled.is_set():
+        with self._lock:
+            first = not self._cancelled.is_set()
             self._cancelled.set()
+        if first:
             self._cancel(self)
 
     @property
@@ -246,8 +248,8 @@ class Engine(Protocol):
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Fetches what is not here and replaces what is loaded, behind the requests that wait. Blocks.
 
-        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory;
-        what was loaded before then stays.
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
+        DeviceLost; what was loaded before then stays.
         """
 
     def unload(self) -> None:

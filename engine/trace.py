@@ -128,11 +128,6 @@ class Reader:
         fields["drafted"] = [drafted["text"] for drafted in fields["drafted"]]
 
 
-def from_json(value: Any) -> Event:
-    """The event that ``to_json`` made ``value`` from. Raises InvalidRequest for anything else."""
-    return Reader().event(value)
-
-
 def _shallow(value: Any) -> Json:
     return {name: getattr(value, name) for name in _FIELDS[type(value)]}
 

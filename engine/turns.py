@@ -70,8 +70,14 @@ class Turns:
             self._waiting.append(call)
             self._changed.notify()
         call.done.wait()
-        if call.error is not None:
-            raise call.error
+        error, call.error = call.error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                # Its traceback holds this frame, and with it all that the work held when it failed:
+                # a circle would keep that until somebody collects garbage.
+                del error
         result: T = call.result
         return result
 
@@ -89,13 +95,16 @@ class Turns:
         return generation
 
     def close(self, then: Callable[[], None] = lambda: None) -> None:
-        """Cancels everything, does what waits to be called, and ``then`` as the last thing."""
+        """Cancels everything, does what waits to be called, and ``then`` as the last thing.
+
+        What ``then`` raises goes to the log: nobody is left to answer it.
+        """
         with self._changed:
             if self._closed:
                 return
             jobs = (*self._waiting, self._running)
             self._closed = True
-            self._waiting.append(_Call(then))
+            self._waiting.append(_Call(lambda: _logged(then)))
             self._changed.notify()
         for job in jobs:
             if isinstance(job, _Request):
@@ -113,6 +122,7 @@ class Turns:
                 _do(job)
             else:
                 self._answer(job)
+            del job  # while it waits, the thread keeps nothing alive: no model of a finished load
 
     def _next(self) -> _Request | _Call | None:
         """None once it is closed and nothing is left."""
@@ -176,3 +186,10 @@ def _do(call: _Call) -> None:
     except BaseException as error:
         call.error = error
     call.done.set()
+
+
+def _logged(work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception:
+        log.exception("closing failed")

@@ -70,7 +70,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.fixture(autouse=True)
 def _environment() -> Iterator[None]:
-    """Commands called in this process may set variables (--no-native does), for themselves alone."""
+    """Commands called in this process may set variables, for themselves alone."""
     before = dict(os.environ)
     yield
     for name in os.environ.keys() - before.keys():

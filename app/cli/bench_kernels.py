@@ -57,7 +57,13 @@ def kernels(
     memory = bench.Memory()
     bandwidth = memory.bandwidth(repeats)
     with progress("Timing") as on_progress:
-        timings = bench.run(memory, repeats=repeats, on_progress=on_progress, native_step=native)
+        timings = bench.run(
+            memory,
+            repeats=repeats,
+            on_progress=on_progress,
+            native_step=native,
+            threads=threads,
+        )
     _print(timings, bandwidth, steps)
     if as_json:
         print(json.dumps(bench.as_json(timings, bandwidth, steps)))

@@ -6,8 +6,9 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +38,18 @@ def train(
         typer.Option(help="The folder for models and checkpoints. Default: runs/NAME."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu or cuda, instead of the recipe's own.")
+    ] = None,
+    native: Annotated[
+        bool | None,
+        typer.Option(
+            "--native/--no-native",
+            help="Whether the model may run in the step that is compiled for this processor, instead "
+            "of what the recipe says.",
+        ),
+    ] = None,
+    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Train a drafter for a model. Run again after a stop, it goes on from the last checkpoint."""
@@ -46,7 +59,9 @@ def train(
     from app.drafters import Wanted, train_drafter
     from engine.train.recipe import load_recipe
 
-    wanted = Wanted(load_recipe(file), target, prompts, out, not fresh)
+    own = {"device": device, "native": native, "threads": threads}
+    chosen: Any = {name: value for name, value in own.items() if value is not None}
+    wanted = Wanted(replace(load_recipe(file), **chosen), target, prompts, out, not fresh)
     try:
         with stoppable():
             train_drafter(wanted, paths.data_folder(data_dir))

@@ -17,7 +17,7 @@ from engine.api import Engine
 from engine.bench.prompts import ALL, Prompt
 from engine.decoding.sampling import resolve_rule
 from engine.errors import ForetokenError
-from engine.events import Failed, Finished
+from engine.reply import ReplyState
 from engine.request import (
     PLAIN,
     AcceptanceRule,
@@ -28,7 +28,7 @@ from engine.request import (
     Sampling,
     Speculation,
 )
-from engine.stats import Statistics, Tally
+from engine.stats import Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +125,17 @@ def answer(engine: Engine, prompt: Prompt, setting: Setting, plan: Plan) -> Answ
     )
     if prompt.token_ids:
         request = asked(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
-        finished, total = hear(engine, request)
-        return Answer((finished.token_ids or (),), total)
+        said = ReplyState.of(engine.generate(request))
+        return Answer((said.token_ids or (),), said.statistics)
     history: list[Message] = []
     total, replies = Statistics(), []
     for turn in prompt.turns:
         history.append(Message("user", turn))
         request = asked(messages=tuple(history), reuse_cache=len(history) > 1)
-        finished, statistics = hear(engine, request)
-        history.append(Message("assistant", finished.text))
-        replies.append(finished.token_ids or ())
-        total = total + statistics
+        said = ReplyState.of(engine.generate(request))
+        history.append(Message("assistant", said.text))
+        replies.append(said.token_ids or ())
+        total = total + said.statistics
     return Answer(tuple(replies), total)
 
 
@@ -143,18 +143,6 @@ def forgetful_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
     """See ``ProposerInfo.forgetful``; none for a proposer that is not offered."""
     found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
     return dict(found.forgetful) if found else {}
-
-
-def hear(engine: Engine, request: Request) -> tuple[Finished, Statistics]:
-    """Runs one request to its end. Raises ForetokenError with the engine's message if it fails."""
-    tally = Tally()
-    for event in engine.generate(request):
-        tally.add(event)
-        if isinstance(event, Failed):
-            raise ForetokenError(event.message)
-        if isinstance(event, Finished):
-            return event, tally.statistics()
-    raise AssertionError("a generation ends with Finished or Failed")
 
 
 def as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:

@@ -83,10 +83,13 @@ UNBOUND = {
 the others over theirs."""
 
 
-def kernels(*, native_step: bool = True) -> dict[str, Kernel]:
-    """``UNBOUND`` and ``KERNELS``, and with ``native_step`` the compiled step's where that is built."""
+def kernels(*, native_step: bool = True, threads: int | None = None) -> dict[str, Kernel]:
+    """``UNBOUND`` and ``KERNELS``, and with ``native_step`` the compiled step's where that is built.
+
+    ``threads`` are the compiled step's; None is one for each physical core.
+    """
     known = UNBOUND | KERNELS
-    library = native.ready() if native_step else None
+    library = native.ready(threads) if native_step else None
     if library is not None:
         for name in library.kinds:
             make = functools.partial(native.make_matrix, library, name)
@@ -117,12 +120,13 @@ def run(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     native_step: bool = True,
+    threads: int | None = None,
 ) -> list[Timing]:
     """Every kernel on every (n, k) of ``shapes``, with every count of ``rows``.
 
-    ``native_step``: those of the library compiled for this processor too.
+    ``native_step``: those of the library compiled for this processor too; ``threads`` are theirs.
     """
-    known = kernels(native_step=native_step)
+    known = kernels(native_step=native_step, threads=threads)
     cases = [(name, shape) for shape in shapes for name in known]
     timings: list[Timing] = []
     for done, (name, (n, k)) in enumerate(cases):

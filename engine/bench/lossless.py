@@ -13,12 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.api import Engine
-from engine.errors import ForetokenError, InvalidRequest
-from engine.events import Failed, Finished, Started
+from engine.errors import InvalidRequest
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
+from engine.reply import ReplyState
 from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
-from engine.stats import Tally
 
 Messages = tuple[Message, ...]
 LONGEST_PROMPT = 600
@@ -188,19 +187,9 @@ def _ask(
         max_tokens=max_tokens,
         ignore_eos=True,
     )
-    tally = Tally()
-    prompt: tuple[int, ...] = ()
-    for event in engine.generate(request):
-        tally.add(event)
-        match event:
-            case Started():
-                prompt = event.prompt_tokens or ()
-            case Failed():
-                raise ForetokenError(event.message)
-            case Finished():
-                total = tally.statistics()
-                return _Answer(prompt, event.token_ids or (), total.drafted, total.accepted)
-    raise AssertionError("a generation ends with Finished or Failed")
+    said = ReplyState.of(engine.generate(request))
+    total = said.statistics
+    return _Answer(said.prompt, said.token_ids or (), total.drafted, total.accepted)
 
 
 def _counted(row: Row, reply: _Answer, plain: _Answer) -> Row:

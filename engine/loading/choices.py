@@ -80,6 +80,26 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, place: Place) -> B
     return Backend.NATIVE if _compiled(checkpoint, quantization, place) else Backend.TORCH
 
 
+def compiled_step(place: Place) -> Library | None:
+    """The compiled step, where it is built and may be used."""
+    return native.ready(place.threads) if _may_be_compiled(place) else None
+
+
+def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
+    """Whether the compiled step would run the model with this quantization: as it is built, or as it
+    may be once it is."""
+    architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
+    if architecture is None:
+        return False
+    if quantization == AS_STORED:
+        # What is not in blocks is kept as numbers, and rarer blocks in int8.
+        both = (could_be_compiled(checkpoint, kind, place) for kind in ("fp32", "int8"))
+        parts = checkpoint.heads * checkpoint.head_dim, checkpoint.kv_heads * checkpoint.head_dim
+        whole = not any(size % native.LANES for size in parts)
+        return bool(checkpoint.block_formats) and whole and all(both)
+    return native_step.why_not(architecture, quantization, compiled_step(place)) is None
+
+
 def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
     """What is computed in, and cached, between the products of ``quantization``: fp32 or bf16."""
     return quantization if quantization in UNQUANTISED else _interpreted(checkpoint, place)
@@ -173,14 +193,11 @@ def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
     """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
     if not checkpoint.block_formats:
         return "only blocks of a GGUF file are. Choose auto."
-    library = _library(place)
-    if library is None:
+    if compiled_step(place) is None:
         return "only the compiled step of a CPU multiplies them, and it is not there. Choose int8."
-    if _compiled(checkpoint, "int8", place) and _compiled(checkpoint, "fp32", place):
-        parts = checkpoint.heads * checkpoint.head_dim, checkpoint.kv_heads * checkpoint.head_dim
-        if not any(size % native.LANES for size in parts):
-            return None
-    return "the compiled step cannot run this model. Choose int8."
+    if not could_be_compiled(checkpoint, AS_STORED, place):
+        return "the compiled step cannot run this model. Choose int8."
+    return None
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Place) -> str:
@@ -245,25 +262,18 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
     """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
     stored = {dtype for _, _, dtype in checkpoint.tensors.values()}
-    library = _library(place)
+    library = compiled_step(place)
     pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
     return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
 
 
 def _compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
-    """Whether the compiled step would run the model in ``quantization``."""
-    if quantization == AS_STORED:
-        return why_not_stored(checkpoint, place) is None
-    library = _library(place)
-    architecture = None if library is None else _architecture(checkpoint)
-    if library is None or architecture is None:
-        return False
-    return native_step.why_not(architecture, quantization, library) is None
+    """Whether the compiled step is built and would run the model in ``quantization``."""
+    return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
 
 
-def _library(place: Place) -> Library | None:
-    """The compiled step, where it is built and may be used."""
-    return native.ready() if place.native and place.device.type == "cpu" else None
+def _may_be_compiled(place: Place) -> bool:
+    return place.native and place.device.type == "cpu"
 
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:

@@ -17,12 +17,13 @@ from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, QUANTISED
-from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
 from engine.loading.choices import (
     Backend,
     check_kv_cache,
     choose_backend,
     choose_quantization,
+    compiled_step,
     compute_dtype,
 )
 from engine.machine import devices
@@ -52,11 +53,12 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
     """How one model is loaded; whoever loads it decides nothing any more, but for one measurement:
-    where a trial finds rows of the native step dependent on each other, torch takes its place.
+    where a trial finds rows of the native step dependent on each other, torch takes its place, and
+    ``note_on`` says so.
 
     ``quantization`` is what weights are held in: fp32, bf16, int8, nf4 or stored. ``compute`` is what is
     computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
-    or fp8. ``context``: tokens for which memory is taken.
+    or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the native backend.
     """
 
     checkpoint: Checkpoint
@@ -66,11 +68,21 @@ class ModelPlan:
     compute: str
     kv_cache_dtype: str
     context: int
+    library: Library | None = None
 
     @property
     def cached(self) -> str:
         """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
         return FP8 if self.kv_cache_dtype == FP8 else self.compute
+
+    def note_on(self, model: Model) -> str | None:
+        """What people should know of ``model``, loaded by this plan, that the plan could not."""
+        if self.library is None or model.info.compiled:
+            return None
+        return (
+            f"Compiled for this processor, {model.info.name} gives a token other numbers when others "
+            "stand beside it, so it runs as torch's own operations: slower."
+        )
 
 
 def plan_model(
@@ -84,14 +96,16 @@ def plan_model(
     """The plan for a model in ``place``. ``quantization``: auto, fp32, bf16, int8 or nf4; ``context``
     bounds the model's own. Raises InvalidRequest for what this model or place lacks."""
     quantization = choose_quantization(checkpoint, quantization, place)
+    backend = choose_backend(checkpoint, quantization, place)
     return ModelPlan(
         checkpoint=checkpoint,
         place=place,
-        backend=choose_backend(checkpoint, quantization, place),
+        backend=backend,
         quantization=quantization,
         compute=compute_dtype(checkpoint, quantization, place),
         kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, place),
         context=min(checkpoint.context, context or checkpoint.context),
+        library=compiled_step(place) if backend is Backend.NATIVE else None,
     )
 
 
@@ -123,10 +137,11 @@ def load_model(
     device: str = AUTO,
     kv_cache_dtype: str = AUTO,
     native: bool = True,
+    threads: int | None = None,
 ) -> Model:
     """Loads the model in ``folder`` alone, as training and benches do. Raises as ``inspect``,
     ``plan_model``, ``devices.choose`` and ``load_planned``, whose arguments these are."""
-    place = devices.choose(device, native=native)
+    place = devices.choose(device, native=native, threads=threads)
     checkpoint = inspect(folder)
     return load_planned(
         plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
@@ -156,8 +171,8 @@ def _load_own(plan: ModelPlan) -> Model:
     _check_tensors(checkpoint, architecture, names)
     if plan.backend is Backend.CUDA:
         return _load_cuda(plan, architecture, names)
-    if plan.backend is Backend.NATIVE:
-        model = _load_native(plan, architecture, names)
+    if plan.library is not None:
+        model = _load_native(plan, architecture, names, plan.library)
         if model is not None:
             return model
     return _load_torch(plan, architecture, names)
@@ -169,15 +184,13 @@ def _load_cuda(plan: ModelPlan, architecture: Architecture, names: Names) -> Mod
     return CudaDecoder(architecture, names, _tensors(plan), info, plan.quantization, kept)
 
 
-def _load_native(plan: ModelPlan, architecture: Architecture, names: Names) -> Model | None:
+def _load_native(
+    plan: ModelPlan, architecture: Architecture, names: Names, library: Library
+) -> Model | None:
     """None, and a warning in the log, where the compiled step may not be used after all."""
-    library = native.ready()
-    if library is None:
-        log.warning("The compiled step was there when this load was planned. It is gone.")
-        return None
-    info, cached = _info(plan, plan.context), DTYPES[plan.compute]
+    info = replace(_info(plan, plan.context), compiled=True)
     source, kind = _native_weights(plan, architecture)
-    model = NativeDecoder(architecture, names, source, info, library, kind, cached)
+    model = NativeDecoder(architecture, names, source, info, library, kind, DTYPES[plan.compute])
     if is_row_independent(model):
         return model
     log.warning(

@@ -12,6 +12,8 @@ from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.loading import fit as memory
 from engine.loading.choices import (
+    Backend,
+    could_be_compiled,
     draft_quantization,
     quantization_note,
     quantizations,
@@ -36,12 +38,11 @@ class LoadPlan:
     the ``kv_cache_dtype`` that was asked for: caches of drafts and heads are not narrowed, for it costs
     them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
     heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
-    people. ``threads`` that compute; None is one for each physical core.
+    people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
     """
 
     files: PairFiles
     place: Place
-    threads: int | None
     target: ModelPlan
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
@@ -51,6 +52,7 @@ class LoadPlan:
     wanted: int
     room: memory.MemoryFit
     notes: tuple[str, ...]
+    waits_for_native: bool
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -87,12 +89,23 @@ class LoadPlan:
         return self.room.kv * self.target.context // self.wanted if self.wanted else 0
 
 
-def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
+def plan_loading(
+    files: PairFiles, request: LoadRequest, earlier: LoadPlan | None = None
+) -> LoadPlan:
     """Checks everything that can be known before anything large is allocated.
 
-    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    ``earlier``: how the same was planned before; its quantization and its context stay. Raises
+    ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
-    place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
+    if earlier is not None:
+        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
+        request = replace(request, quantization=earlier.target.quantization)
+    place = devices.choose(
+        request.device,
+        native=request.native,
+        cuda_graphs=request.cuda_graphs,
+        threads=request.threads,
+    )
     target = inspect(files.target)
     draft = None if files.draft is None else inspect(files.draft)
     compatible = Compatibility() if draft is None else fit(target, draft)
@@ -109,8 +122,11 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
     room = sizes.fit(quantization, cached, wanted, free)
-    context = min(wanted, room.context)
-    if context < min(wanted, memory.SHORTEST_CONTEXT):
+    most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
+    if earlier is not None:
+        most = least = earlier.target.context
+    context = min(most, room.context)
+    if context < least:
         raise OutOfMemory(room.sentence)
 
     notes = [*place.notes, quantization_note(quantization, target, place)]
@@ -128,7 +144,6 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
     return LoadPlan(
         files=files,
         place=place,
-        threads=request.threads,
         target=replace(planned, context=context),
         draft=None
         if draft is None
@@ -142,6 +157,8 @@ def plan_loading(files: PairFiles, request: LoadRequest) -> LoadPlan:
         wanted=wanted,
         room=room,
         notes=tuple(note for note in notes if note),
+        waits_for_native=planned.backend is Backend.TORCH
+        and could_be_compiled(target, quantization, place),
     )
 
 

@@ -57,7 +57,8 @@ class LoadRequest:
         """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``.
 
         ``TARGET`` is a pair, a model, a folder or a GGUF file; what a folder behind it holds is said by
-        its config.json. Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
+        its config.json, and a folder here goes before a model of the catalog whose id is spelt so.
+        Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
         the class does for ``settings``, its other fields.
         """
         target, *others = (part.strip() for part in text.strip().split(SEPARATOR))

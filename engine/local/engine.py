@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from engine.events import Event
 from engine.kernels.native import library as native
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
-from engine.loading.plan import plan_loading
+from engine.loading.plan import LoadPlan, plan_loading
 from engine.local.pair import LoadedPair, load_pair
 from engine.machine import device_memory
 from engine.models.base import Model
@@ -22,6 +21,8 @@ from engine.request import Request
 from engine.turns import Publish, Turns
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 def _no_catalog() -> Catalog:
@@ -67,8 +68,8 @@ class LocalEngine:
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Fetches what is not here and replaces what is loaded, after the requests that wait. Blocks.
 
-        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory;
-        what was loaded before then stays.
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
+        DeviceLost; what was loaded before then stays.
         """
         if watcher is None:
             files = fetch_pair(request, self._catalog(), self._models)
@@ -80,9 +81,10 @@ class LocalEngine:
                 watcher.on_progress,
                 lambda: watcher.cancelled,
             )
-        pair = self._turns.call(lambda: self._load(files, request, request))
-        self._compile_behind(pair)
-        return pair.loaded
+        plan, loaded = self._turns.call(lambda: self._load(files, request))
+        if plan.waits_for_native:
+            self._compile_behind(plan, loaded)
+        return loaded
 
     def unload(self) -> None:
         """Frees the models' memory, after the requests that wait."""
@@ -130,40 +132,45 @@ class LocalEngine:
     def _ran_out_replying(self) -> str:
         return self._need_pair().plan.ran_out("replying", loaded=True)
 
-    def _load(self, files: PairFiles, request: LoadRequest, resolved: LoadRequest) -> LoadedPair:
-        """On the thread. ``resolved``: ``request``, with what an earlier load made of auto."""
-        plan = plan_loading(files, resolved)
+    def _load(self, files: PairFiles, request: LoadRequest) -> tuple[LoadPlan, Loaded]:
+        """On the thread."""
+        plan = plan_loading(files, request)
+        return plan, self._replace(plan, request)
+
+    def _replace(self, plan: LoadPlan, request: LoadRequest) -> Loaded:
+        """Loads what is planned, then drops what was loaded before; on the thread."""
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
         pair = device_memory.within_memory(
             lambda: load_pair(plan, request, self._remembered),
-            lambda: plan.ran_out(f"loading {files.pairing.name}", loaded=False),
+            lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
         )
         self._unload()
         self._pair = pair
-        return pair
+        return pair.loaded
 
-    def _compile_behind(self, pair: LoadedPair) -> None:
-        """Where the compiled step is not built yet: builds it, then loads the same pair once more.
+    def _compile_behind(self, plan: LoadPlan, loaded: Loaded) -> None:
+        """Builds the compiled step, then loads the same pair once more.
 
-        Requests go on meanwhile; the change waits its turn among them.
+        Requests go on meanwhile; the change waits its turn among them. Nothing here refers to the pair
+        itself: it may be unloaded before the build ends, and its memory is wanted then.
         """
-        if not pair.waits_for_native:
-            return
-        request = pair.loaded.request
-        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
-        resolved = replace(request, quantization=pair.loaded.quantization)
-        files = pair.plan.files
 
         def swap() -> None:
-            with contextlib.suppress(
-                ForetokenError
-            ):  # closed, or no room for both: nothing is lost
-                self._turns.call(
-                    lambda: self._load(files, request, resolved) if self._pair is pair else None
-                )
+            try:
+                self._turns.call(lambda: self._exchange(plan, loaded))
+            except ForetokenError as error:  # closed, or no room for both: nothing is lost
+                log.info("The step was compiled, and what is loaded stays as it is: %s", error)
 
         native.build_behind(swap)
+
+    def _exchange(self, earlier: LoadPlan, loaded: Loaded) -> None:
+        """``loaded`` once more, compiled, if it is still there; on the thread."""
+        if self.loaded is not loaded:
+            return
+        plan = plan_loading(earlier.files, loaded.request, earlier)
+        if plan.target.library is not None:  # this processor may lack instructions for the format
+            self._replace(plan, loaded.request)
 
     def _unload(self) -> None:
         if self._pair is not None:

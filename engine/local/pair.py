@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,12 @@ from engine.api import Loaded, LoadRequest
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting.resources import Resources
-from engine.kernels.native import library as native
-from engine.loading.choices import Backend
 from engine.loading.loader import load_planned
 from engine.loading.plan import LoadPlan
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.machine import threads
-from engine.models.base import CompiledModel, Model
+from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 
 
@@ -30,14 +29,6 @@ class LoadedPair:
     session: Session
     loaded: Loaded
 
-    @property
-    def waits_for_native(self) -> bool:
-        """Whether the target was planned before the compiled step was built, and might run in it."""
-        plan = self.plan
-        allowed = plan.place.native and plan.place.device.type == "cpu"
-        might = plan.target.backend is Backend.TORCH and plan.target.quantization in native.KINDS
-        return allowed and might and plan.products.library is None
-
 
 def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> LoadedPair:
     """Loads what is planned. ``request`` is what was asked for, and is shown.
@@ -45,7 +36,7 @@ def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> 
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
     DeviceLost, and what ``ran_out`` knows where memory runs out.
     """
-    threads.use(plan.threads)  # each thread has its own setting, so it is made in this one
+    threads.use(plan.place.threads)  # each thread has its own setting, so it is made in this one
     codec = TextCodec(plan.files.target)
     model = load_planned(plan.target)
     draft = None if plan.draft is None else load_planned(plan.draft)
@@ -56,23 +47,28 @@ def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> 
         heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
     )
     session = Session(model, codec, resources, plan.place)
-    compiled = isinstance(model, CompiledModel)
-    if compiled and (draft is None or isinstance(draft, CompiledModel)):
+    if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
-    notes = plan.notes
+    return LoadedPair(plan, session, _describe(plan, request, codec, model, resources))
+
+
+def _notes(plan: LoadPlan, codec: TextCodec, model: Model, draft: Model | None) -> Iterator[str]:
+    yield from plan.notes
+    for planned, loaded in ((plan.target, model), (plan.draft, draft)):
+        note = None if planned is None or loaded is None else planned.note_on(loaded)
+        if note is not None:
+            yield note
     if not codec.has_template:
-        notes = (*notes, "This model has no chat template: it continues your text.")
-    return LoadedPair(plan, session, _describe(plan, request, model, resources, compiled, notes))
+        yield "This model has no chat template: it continues your text."
 
 
 def _describe(
     plan: LoadPlan,
     request: LoadRequest,
+    codec: TextCodec,
     model: Model,
     resources: Resources,
-    compiled: bool,
-    notes: tuple[str, ...],
 ) -> Loaded:
     pairing, info, draft = plan.files.pairing, model.info, resources.draft
     return Loaded(
@@ -90,6 +86,6 @@ def _describe(
         kv_cache_dtype=plan.target.cached,
         device=info.device,
         capabilities=capabilities(resources),
-        notes=notes,
-        compiled=compiled,
+        notes=tuple(_notes(plan, codec, model, draft)),
+        compiled=info.compiled,
     )

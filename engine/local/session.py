@@ -31,6 +31,7 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event, Finished, FinishReason, Prefilled, Started
+from engine.kernels.native import library as native
 from engine.local.run import Run
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
@@ -47,7 +48,8 @@ class Session:
         self, model: Model, codec: TextCodec, resources: Resources, place: Place | None = None
     ) -> None:
         """``place``: where the model runs, and what may be used there; None: whatever there is."""
-        self.native = place is None or place.native
+        # Asked once: a step that is built later is for the pair that is loaded then.
+        self.native = (place is None or place.native) and native.ready() is not None
         graphs = place is None or place.cuda_graphs
         self.target = Target(model, resources.taps, captures=graphs)
         self.codec = codec

@@ -49,7 +49,7 @@ def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:
     """What ``work`` returns. Raises OutOfMemory with ``describe()`` where memory runs out in it.
 
     An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
-    held has been released, so ``device_errors`` finds what is free without it.
+    held has been released, so ``describe`` finds what is free without it.
     """
     try:
         return work()

@@ -57,7 +57,8 @@ class Place:
 
     ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
     whether it converts e4m3. ``native``: whether the step that is compiled for a CPU may be used;
-    ``cuda_graphs``: whether rounds on a GPU may be captured.
+    ``cuda_graphs``: whether rounds on a GPU may be captured. ``threads`` that compute on the CPU; None
+    is one for each physical core.
     """
 
     device: torch.device
@@ -67,10 +68,17 @@ class Place:
     notes: tuple[str, ...] = ()
     native: bool = True
     cuda_graphs: bool = True
+    threads: int | None = None
 
 
-def choose(wanted: str = "auto", *, native: bool = True, cuda_graphs: bool = True) -> Place:
-    """The place for ``wanted``: auto, cpu or cuda. ``native`` and ``cuda_graphs`` as in ``Place``.
+def choose(
+    wanted: str = "auto",
+    *,
+    native: bool = True,
+    cuda_graphs: bool = True,
+    threads: int | None = None,
+) -> Place:
+    """The place for ``wanted``: auto, cpu or cuda. The others as in ``Place``.
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
@@ -78,7 +86,7 @@ def choose(wanted: str = "auto", *, native: bool = True, cuda_graphs: bool = Tru
 
     cpu = check(wanted) == "cpu"
     place = Place(torch.device("cpu")) if cpu else decide(wanted, look())
-    return replace(place, native=native, cuda_graphs=cuda_graphs)
+    return replace(place, native=native, cuda_graphs=cuda_graphs, threads=threads)
 
 
 def check(wanted: str) -> str:

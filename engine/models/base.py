@@ -18,7 +18,10 @@ from engine.noise import Draws
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a loaded model is. ``context`` in tokens; ``eos`` are the tokens that end a reply."""
+    """What a loaded model is. ``context`` in tokens; ``eos`` are the tokens that end a reply.
+
+    ``compiled``: whether its step is the one compiled for this processor.
+    """
 
     name: str
     architecture: str
@@ -30,6 +33,7 @@ class ModelInfo:
     eos: frozenset[int]
     layers: int = 0
     hidden: int = 0
+    compiled: bool = False
 
 
 class Cache(Protocol):

@@ -13,10 +13,11 @@ from torch import Tensor
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded
-from engine.events import Finished, Started
 from engine.local.session import Session
+from engine.machine.devices import Place
 from engine.models.base import Model
 from engine.models.hidden_states import Tap
+from engine.reply import ReplyState
 from engine.request import Request, Sampling, Speculation
 from engine.train.clock import Timer
 from engine.train.progress import Phase, ProgressFile, report
@@ -47,15 +48,17 @@ def record(
     recording: Recording,
     seed: int,
     progress: ProgressFile | None = None,
+    place: Place | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
 
-    Prompts that the context has no room for are left out. Raises RecordingError when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. Raises
+    RecordingError when the disk is full.
     """
     if recording.bytes > stage.gigabytes * 1e9:
         return report(_FULL.format(stage.gigabytes))
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
-    session = Session(model, codec, Resources(heads=heads))
+    session = Session(model, codec, Resources(heads=heads), place)
     fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
     answers = _answers(session, recording, fitting, progress)
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
@@ -109,13 +112,8 @@ def _answer(
     session: Session, taps: Sequence[Tap], request: Request
 ) -> tuple[RecordedReply, Tensor]:
     """The reply, and its hidden states (taps, tokens - 1, hidden)."""
-    prompt: tuple[int, ...] = ()
-    said: tuple[int, ...] = ()
-    for event in session.run(request, lambda: False):
-        if isinstance(event, Started):
-            prompt = event.prompt_tokens or ()
-        elif isinstance(event, Finished):
-            said = event.token_ids or ()
-    tokens = (*prompt, *said)
+    reply = ReplyState.of(session.run(request, lambda: False))
+    tokens = (*reply.prompt, *(reply.token_ids or ()))
     states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
-    return RecordedReply(tokens, len(prompt), request.sampling.temperature), torch.stack(states)
+    recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
+    return recorded, torch.stack(states)

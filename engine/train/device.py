@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-from engine.machine import threads
+from engine.machine import devices, threads
 from engine.train.schema import RecipeError
 from engine.train.settings import Device
 
@@ -30,7 +30,12 @@ class DeviceChoice(Protocol):
 
 
 def choose_device(recipe: DeviceChoice) -> torch.device:
-    """The device that the recipe names, or CUDA where there is one. Sets the number of threads."""
+    """The device that the recipe names, or CUDA where there is one. Sets the number of threads.
+
+    Raises RecipeError, and InvalidRequest for what no machine or not this one has.
+    """
+    devices.check(recipe.device)
+    threads.check(recipe.threads)
     has_cuda = torch.cuda.is_available()
     if recipe.device == "cuda" and not has_cuda:
         raise RecipeError(

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.local.session import Session
+from engine.machine.devices import Place
 from engine.models.base import Model
+from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
-from engine.stats import Statistics, Tally
+from engine.stats import Statistics
 from engine.train.prompts import Prompt
 
 
@@ -23,10 +25,19 @@ class Exam:
 
 
 def measure(
-    model: Model, codec: TextCodec, resources: Resources, proposer: str, depth: int, exam: Exam
+    model: Model,
+    codec: TextCodec,
+    resources: Resources,
+    proposer: str,
+    depth: int,
+    exam: Exam,
+    place: Place | None = None,
 ) -> dict[str, object]:
-    """Acceptance at ``depth`` for greedy replies: mean length, and the share of rounds per position."""
-    session = Session(model, codec, resources)
+    """Acceptance at ``depth`` for greedy replies: mean length, and the share of rounds per position.
+
+    ``place`` as of ``Session``.
+    """
+    session = Session(model, codec, resources, place)
     total = Statistics()
     for prompt in exam.prompts:
         request = Request(
@@ -40,10 +51,7 @@ def measure(
             ),
             max_tokens=exam.tokens,
         )
-        tally = Tally()
-        for event in session.run(request, lambda: False):
-            tally.add(event)
-        total += tally.statistics()
+        total += ReplyState.of(session.run(request, lambda: False)).statistics
     session.close()
     return {
         "depth": depth,

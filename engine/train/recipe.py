@@ -48,6 +48,7 @@ class Recipe:
     checkpoint_minutes: float = 5.0
     evaluate_minutes: float = 5.0
     device: Device = "auto"
+    native: bool = True  # whether the target may run in the step compiled for this processor
     threads: int | None = None
 
 

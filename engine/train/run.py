@@ -13,8 +13,9 @@ from engine.drafting import heads
 from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
-from engine.loading.loader import load_model
+from engine.loading.loader import load_planned, plan_model
 from engine.machine import devices
+from engine.machine.devices import Place
 from engine.models.base import Model, TappableModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering, joined
@@ -31,7 +32,7 @@ from engine.train.recipe import Recipe
 from engine.train.recording import Recording, with_normed
 from engine.train.schema import read
 from engine.train.task import DistilTask
-from engine.train.trainer import Origin, Surveyor, Trainer
+from engine.train.trainer import Origin, Surveyor
 
 
 def distil(
@@ -46,7 +47,8 @@ def distil(
     device = choose_device(recipe)
     if not resume:
         _forget(folder, kind)
-    model = load_model(target)
+    place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
+    model = _load(target, place)
     if not isinstance(model, TappableModel):
         raise ModelError(
             f"{target} shows no hidden states, so no {kind} drafter can learn from it. Use a "
@@ -62,12 +64,16 @@ def distil(
     taps = joined((*trainer.taps, *entering(*layers)))
     recording = Recording(folder.recording, with_normed(taps))
     progress = ProgressFile(folder.progress)
-    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress)
+    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place)
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
 
     def examined() -> dict[str, object]:
-        return _examine(trainer, kind, target, model, codec, prompts, folder.trial(kind))
+        """Exports the drafter, loads it as the app would, and lets it draft."""
+        trainer.export(folder.trial(kind))
+        resources = _resources(kind, folder.trial(kind), target, place)
+        exam = Exam(prompts.held_out)
+        return measure(model, codec, resources, kind, trainer.depth, exam, place)
 
     task = DistilTask(trainer, recording, recipe, device, examined)
     loop = Loop(kind, trainer.module, recipe, task, folder)
@@ -85,26 +91,15 @@ def distil(
     return result
 
 
-def _examine(
-    trainer: Trainer,
-    kind: str,
-    target: Path,
-    model: Model,
-    codec: TextCodec,
-    prompts: Prompts,
-    folder: Path,
-) -> dict[str, object]:
-    """Exports the drafter, loads it as the app would, and lets it draft."""
-    trainer.export(folder)
-    resources = _resources(kind, folder, target, model)
-    return measure(model, codec, resources, kind, trainer.depth, Exam(prompts.held_out))
+def _load(folder: Path, place: Place) -> Model:
+    return load_planned(plan_model(inspect(folder), place))
 
 
-def _resources(kind: str, folder: Path, target: Path, model: Model) -> Resources:
+def _resources(kind: str, folder: Path, target: Path, place: Place) -> Resources:
     if kind not in heads.kinds():
-        return Resources(draft=load_model(folder))
+        return Resources(draft=_load(folder, place))
     plan = heads.inspect(folder, inspect(target))
-    head = heads.load(plan, Products.choose("fp32", devices.choose()))
+    head = heads.load(plan, Products.choose("fp32", place))
     return Resources(heads={kind: head})
 
 

@@ -100,6 +100,11 @@ def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     assert (made.budget.minutes, made.budget.tokens) == (3, None)
     assert (made.optimizer, made.replies.count) == (own.optimizer, own.replies.count)
     assert made.shape.items() <= own.shape.items()
+    assert (made.device, made.native, made.threads) == ("auto", True, own.threads)
+    order = Order("smollm2-135m", kind, "chats", 3, "cpu", native=False, threads=1)
+    file.write_text(yaml.safe_dump(training_order.derived(order, "mine")))
+    elsewhere = load_recipe(file)
+    assert (elsewhere.device, elsewhere.native, elsewhere.threads) == ("cpu", False, 1)
     same = training_order.derived(Order(own.target, kind, "chats", 3), "mine")
     assert same["shape"] == own.shape
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,6 @@ from engine.loading.request import LoadRequest
 from engine.local.capabilities import proposer_info
 from engine.local.engine import LocalEngine
 from engine.request import AcceptanceRule, OptionValue, Request, Sampling, Speculation
-from engine.turns import Turns
 from tests.support.loading import request_for
 
 PATIENCE = 60.0
@@ -80,18 +80,44 @@ class Heard:
             self.ended.set()
 
 
-def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
-    """A long reply that stands still behind its first round, in the engine's thread."""
+@contextmanager
+def hold_local(engine: LocalEngine) -> Iterator[None]:
     gate = threading.Event()
-    turns: Turns = engine._turns  # type: ignore[attr-defined]
-    before = threading.Thread(target=turns.call, args=(gate.wait,))
+    before = threading.Thread(target=engine.measure, args=(lambda _: gate.wait(PATIENCE),))
     before.start()
     while not engine.busy:
         time.sleep(0.001)
-    generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
-    generation.listen(heard)
+    yield
     gate.set()
     before.join(PATIENCE)
+
+
+@contextmanager
+def hold_fake(engine: FakeEngine) -> Iterator[None]:
+    gate, script = threading.Event(), engine.script
+
+    def waiting(request: Request) -> Script:
+        assert gate.wait(PATIENCE)
+        return script(request)
+
+    engine.script = waiting
+    yield
+    gate.set()
+    engine.script = script
+
+
+HOLDS: dict[type, Callable[[Any], AbstractContextManager[None]]] = {
+    FakeEngine: hold_fake,
+    LocalEngine: hold_local,
+}
+"""How to keep each engine from emitting anything. An engine that joins brings its own."""
+
+
+def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
+    """A long reply that stands still behind its first round, in the engine's thread."""
+    with HOLDS[type(engine)](engine):
+        generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
+        generation.listen(heard)
     assert heard.emitted.wait(PATIENCE)
     return generation, heard
 

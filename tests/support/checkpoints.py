@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +131,24 @@ def write_pair(target: Path, draft: Path) -> None:
 
 
 def open_session(
-    target: Path, draft: Path | None = None, *, dtype: str = "fp32", heads: Sequence[Path] = ()
+    target: Path,
+    draft: Path | None = None,
+    *,
+    dtype: str = "fp32",
+    heads: Sequence[Path] = (),
+    native: bool = True,
 ) -> Session:
-    """What the engine service makes of a pair of folders, and of folders with heads."""
-    checkpoint, products = inspect(target), Products.choose("fp32", devices.choose())
+    """What the engine makes of a pair of folders, and of folders with heads.
+
+    ``native``: whether the compiled step may be used, if it is built.
+    """
+    place = devices.choose(native=native)
+    checkpoint, products = inspect(target), Products.choose("fp32", place)
+    load = partial(load_model, quantization=dtype, native=native)
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(
-        draft=load_model(draft, quantization=dtype) if draft else None,
+        draft=load(draft) if draft else None,
         vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,
         heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
     )
-    return Session(load_model(target, quantization=dtype), TextCodec(target), resources)
+    return Session(load(target), TextCodec(target), resources, place)

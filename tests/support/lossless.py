@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 
-import pytest
 import torch
 from scipy.stats import chisquare
 
@@ -16,7 +15,6 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Emitted, Finished, Round
-from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import (
     AcceptanceRule,
@@ -141,7 +139,7 @@ def asked(
 class Pair:
     """One model pair twice, for plain decoding and for speculation: they share no cache.
 
-    ``compiled`` False: the steps are torch's, whether or not there is a compiled one.
+    ``compiled`` False: steps and choices are torch's, whether or not there are compiled ones.
     """
 
     def __init__(
@@ -152,11 +150,8 @@ class Pair:
         heads: Sequence[Path] = (),
         compiled: bool = True,
     ) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            if not compiled:
-                patch.setattr(native, "ready", lambda: None)
-            self.plain = open_session(target, dtype=dtype)
-            self.speculative = open_session(target, draft, dtype=dtype, heads=heads)
+        self.plain = open_session(target, dtype=dtype, native=compiled)
+        self.speculative = open_session(target, draft, dtype=dtype, heads=heads, native=compiled)
         self._known: dict[object, tuple[int, ...]] = {}
 
     @property

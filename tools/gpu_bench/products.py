@@ -67,15 +67,6 @@ class Case:
     calls: Callable[[int], list[Callable[[], Tensor]]]
 
 
-def time_products(
-    sizes: Sizes, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
-) -> list[KernelTime]:
-    """Every product of a layer and the head's, with what the engine fuses around them."""
-    names = sizes.products()
-    each = (time_product(sizes, name, kind, clock, bandwidth, repeats) for name in names)
-    return [time for times in each for time in times]
-
-
 def time_product(
     sizes: Sizes, name: str, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
 ) -> list[KernelTime]:

@@ -35,7 +35,8 @@ class Case:
     ``acceptance``: drafts are simulated to be right so often; None: real drafts.
     ``eos``: tokens that end a reply; without any, replies go on to the limit.
     ``longest``: tokens of the longest prompt and its reply.
-    ``device``, ``native`` and ``cuda_graphs`` are for our engine; see ``LoadRequest``.
+    ``device`` is for what runs in this process; ``native`` and ``cuda_graphs`` are for our engine; see
+    ``LoadRequest``.
     """
 
     name: str

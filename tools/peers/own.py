@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.bench.compare import forgetful_options, hear
+from engine.bench.compare import forgetful_options
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
@@ -26,6 +26,7 @@ from engine.local.engine import LocalEngine
 from engine.machine import devices
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
+from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Request, Sampling, Speculation
 from engine.stats import Tally
 from tools.peers.base import (
@@ -104,8 +105,9 @@ class OwnContender:
             max_tokens=limit,
             reuse_cache=False,
         )
-        finished, statistics = hear(self.engine, request)
-        return Reply(finished.token_ids or (), statistics.completion_tokens, statistics.decode_s)
+        said = ReplyState.of(self.engine.generate(request))
+        statistics = said.statistics
+        return Reply(said.token_ids or (), statistics.completion_tokens, statistics.decode_s)
 
     def close(self) -> None:
         self.engine.close()
@@ -117,7 +119,7 @@ class SimulatedContender:
     def __init__(self, engine: LocalEngine, plain: OwnContender, case: Case) -> None:
         assert case.draft is not None and case.acceptance is not None
         self.engine, self.plain, self.case = engine, plain, case
-        place = devices.choose(case.device, native=case.native)
+        place = devices.choose(case.device, native=case.native, threads=case.threads)
         held = draft_quantization(inspect(case.draft), case.quantization, place)
         plan = plan_model(inspect(case.draft), place, held, context=case.longest)
         draft = load_planned(plan)
@@ -154,7 +156,14 @@ class SimulatedContender:
         """On the engine's thread."""
         context, speculation = Context(prompt), Speculation(depth=self.case.depth)
         sampling, rule = Sampling(seed=self.case.seed), AcceptanceRule.GREEDY
-        sampler = Sampler(sampling, rule, self.case.seed, context, model.info.vocabulary)
+        sampler = Sampler(
+            sampling,
+            rule,
+            self.case.seed,
+            context,
+            model.info.vocabulary,
+            native_step=self.case.native,
+        )
         target = Target(model)
         for chunk in chunks(context.tokens[:-1]):
             target.extend(chunk)

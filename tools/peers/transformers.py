@@ -1,4 +1,4 @@
-"""Hugging Face transformers: ``generate``, in this process, with the same threads."""
+"""Hugging Face transformers: ``generate``, in this process, with the same threads and device."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.machine import devices
 from tools.peers.base import DRAFT, NGRAM, PLAIN, Case, Contender, Entrant, Reply
 
 DTYPES = {"fp32": torch.float32}
@@ -112,7 +113,7 @@ def _load(folder: Path, case: Case) -> Any:
     model: Any = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, local_files_only=True, trust_remote_code=False
     )
-    return model.eval()
+    return model.to(devices.choose(case.device).device).eval()
 
 
 def _at(count: int | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.api import Engine
-from engine.bench.compare import hear
+from engine.reply import ReplyState
 from engine.request import Message, Request, Sampling, Speculation
 from tools.pip.corpora import guide, problems, records, rewrites, tales, talk
 from tools.pip.corpora.example import Example, JsonCheck, KeywordCheck, chat
@@ -75,7 +75,7 @@ def run(
             speculation=Speculation(proposer=proposer),
             max_tokens=max_tokens,
         )
-        reply = hear(engine, request)[0].text
+        reply = ReplyState.of(engine.generate(request)).text
         assert example.check is not None
         right = example.check.passes(reply)
         kind = kind_of(example)

@@ -50,14 +50,18 @@ def keeps_stored(architecture: Architecture, quantization: str) -> bool:
     return quantization != "fp32" or architecture.qk_norm or power_of_two
 
 
-def support(library: Library) -> Support:
-    """What the compiled step computes on this processor."""
+def support(library: Library | None) -> Support:
+    """What the compiled step computes on this processor; without a ``library``, on any."""
     gates = {f"activation={name}" for name in native.GATES}
-    return Support("The compiled step", FEATURES | gates, tuple(library.kinds))
+    formats = native.KINDS if library is None else library.kinds
+    return Support("The compiled step", FEATURES | gates, tuple(formats))
 
 
-def why_not(architecture: Architecture, weights: str, library: Library) -> str | None:
-    """Why the compiled step cannot run such a model; None where it can. A sentence for people."""
+def why_not(architecture: Architecture, weights: str, library: Library | None) -> str | None:
+    """Why the compiled step cannot run such a model; None where it can. A sentence for people.
+
+    Where it is not built yet, so that there is no ``library``: why it could not even then.
+    """
     reason = support(library).why_not(architecture, weights)
     if reason is not None:
         return reason
@@ -65,7 +69,7 @@ def why_not(architecture: Architecture, weights: str, library: Library) -> str |
     sizes = a.hidden, a.intermediate, a.head_dim
     inputs = a.hidden, a.intermediate, a.heads * a.head_dim
     whole = not any(size % native.LANES for size in sizes)
-    if whole and native.takes(library, weights, inputs):
+    if whole and native.fits(weights, inputs):
         return None
     return (
         f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "

@@ -28,11 +28,6 @@ class Shared:
         return self.tokens / max(self.target, 1)
 
     @property
-    def of_draft(self) -> float:
-        """The share of the draft's tokens that the target has too."""
-        return self.tokens / max(self.draft, 1)
-
-    @property
     def little(self) -> bool:
         """Whether the draft lacks most of the target's tokens.
 

@@ -30,7 +30,7 @@ class Products:
     def choose(cls, dtype: str, place: Place) -> Products:
         """What suits ``place`` beside a target that computes in ``dtype``: fp32 or bf16."""
         device = place.device
-        library = native.ready() if device.type == "cpu" and place.native else None
+        library = native.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
         return cls(dtype, device, library)

@@ -10,11 +10,8 @@ machines without either.
 from __future__ import annotations
 
 import functools
-import importlib
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -75,56 +72,27 @@ def quantise(weight: Tensor) -> Nf4Weight:
 def dequantise(
     packed: Tensor, absmax: Tensor, count: int, dtype: torch.dtype = torch.bfloat16
 ) -> Tensor:
-    """The first ``count`` weights, flat, in ``dtype``; products are rounded once.
-
-    bitsandbytes has the same bits several times as fast, where it is installed.
-    """
+    """The first ``count`` weights, flat, in ``dtype``; products are rounded once."""
     result = torch.empty(count, dtype=dtype, device=packed.device)
-    whole = count % GROUP == 0 and packed.device.type == "cpu"
-    widen = _widened_by_bitsandbytes if whole and _bitsandbytes() is not None else _widened
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         scales = absmax[start // GROUP : -(-stop // GROUP)].float()
-        result[start:stop] = widen(packed[start // 2 : -(-stop // 2)], scales)[: stop - start]
+        result[start:stop] = _widened(packed[start // 2 : -(-stop // 2)], scales)[: stop - start]
     return result
 
 
 def _widened(packed: Tensor, scales: Tensor) -> Tensor:
     """Two float32 numbers for each byte; ``scales`` float32, one a group."""
-    codes = unpack(packed)
-    values = F.pad(code_on(packed.device)[codes.int()], (0, -len(codes) % GROUP)).view(-1, GROUP)
-    return (values * scales[:, None]).view(-1)
-
-
-def _widened_by_bitsandbytes(packed: Tensor, scales: Tensor) -> Tensor:
-    """As ``_widened``, for whole groups on the CPU."""
-    functional = _bitsandbytes()
-    state = functional.QuantState(
-        scales,
-        shape=torch.Size((len(scales), GROUP)),
-        dtype=torch.float32,
-        blocksize=GROUP,
-        quant_type="nf4",
-    )
-    result: Tensor = functional.dequantize_4bit(packed.view(-1, 1), state)
-    return result.view(-1)
+    values = _pairs_on(packed.device).index_select(0, packed.int()).view(torch.float32)
+    groups = F.pad(values, (0, -len(values) % GROUP)).view(-1, GROUP)
+    return (groups * scales[:, None]).view(-1)
 
 
 @functools.cache
-def _bitsandbytes() -> Any:
-    """``bitsandbytes.functional``, or None where it is not installed or cannot be imported.
-
-    Imported on first use, which takes seconds. It logs which packages it misses and can do without.
-    """
-    log = logging.getLogger("bitsandbytes")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        return importlib.import_module("bitsandbytes.functional")
-    except (ImportError, OSError, RuntimeError):  # not there, or not for this system or torch
-        return None
-    finally:
-        log.setLevel(level)
+def _pairs_on(device: torch.device) -> Tensor:
+    """float64 (256,): of each byte, its two codes in float32, so that one lookup finds both."""
+    codes = unpack(torch.arange(256, dtype=torch.uint8))
+    return CODE[codes.int()].view(torch.float64).to(device)
 
 
 @functools.cache

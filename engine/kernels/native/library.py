@@ -20,6 +20,7 @@ from engine.kernels.blocks import MULTIPLIED, Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 from engine.kernels.native.structures import Op, Shape, Step
+from engine.machine.threads import default as default_threads
 from engine.request import MAX_ROWS
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,8 @@ class Library:
     """The functions of one compiled file, and the threads that they run on."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """``threads``: None for as many as torch uses. Raises OSError."""
+        """``threads``: None is one for each physical core. Raises OSError."""
+        self.threads = threads
         found = c.CDLL(str(path))
         brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
         pointer, number = c.c_void_p, c.c_int
@@ -99,16 +101,28 @@ class Library:
         self.new_program = _typed(found.foretoken_program, pointer, c.POINTER(Op), number, pointer)
         self.free_program = _typed(found.foretoken_free_program, None, pointer)
         self.run = _typed(found.foretoken_run, None, pointer, number, number)
-        # Never freed: decoders of any age refer to it, and threads end with the process.
-        self.pool = _typed(found.foretoken_pool, pointer, number)(
-            threads or torch.get_num_threads()
-        )
+        self._new_pool = _typed(found.foretoken_pool, pointer, number)
+
+    @functools.cached_property
+    def pool(self) -> int:
+        """The threads, which begin when they are first needed.
+
+        Never freed: decoders of any age refer to them, and they end with the process.
+        """
+        if self.threads is None:
+            self.threads = default_threads()
+        return self._new_pool(self.threads)
 
 
 def takes(library: Library, weights: str, inputs: Iterable[int]) -> bool:
     """Whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
+    return weights in library.kinds and fits(weights, inputs)
+
+
+def fits(weights: str, inputs: Iterable[int]) -> bool:
+    """Whether rows of so many ``inputs`` are whole groups in the format ``weights``."""
     unit = nf4.GROUP if weights == "nf4" else LANES
-    return weights in library.kinds and not any(width % unit for width in inputs)
+    return not any(width % unit for width in inputs)
 
 
 def make_matrix(library: Library, weights: str, weight: Stacked) -> Matrix:
@@ -225,19 +239,22 @@ def _held(kind: int, weight: Weight) -> tuple[Tensor, Tensor | None]:
 
 
 @functools.cache
-def load(path: Path) -> Library | None:
-    """The library in ``path``; None where this system will not load it."""
+def load(path: Path, threads: int | None = None) -> Library | None:
+    """The library in ``path``, on ``threads``; None where this system will not load it."""
     try:
-        return Library(path)
+        return Library(path, threads)
     except OSError as error:
         log.warning("The compiled step in %s cannot be loaded: %s", path, error)
         return None
 
 
-def ready() -> Library | None:
-    """The library, if it has been built. Whether it may be used, ``devices.Place.native`` says."""
+def ready(threads: int | None = None) -> Library | None:
+    """The library, if it has been built. Whether it may be used, ``devices.Place.native`` says.
+
+    One for each number of ``threads``, for they are made once.
+    """
     path = build.built()
-    return None if path is None else load(path)
+    return None if path is None else load(path, threads)
 
 
 def build_behind(done: Callable[[], None]) -> None:

@@ -40,7 +40,7 @@ DTYPES = ("fp32", "bf16", *QUANTISED)
 def interpreted() -> Iterator[None]:
     """Nothing here is about the compiled step; see test_native.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ready", lambda: None)
+        patch.setattr(native, "ready", lambda *_: None)
         yield
 
 

@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
 def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> TappableModel:
     library = request.getfixturevalue("library") if run == "compiled" else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ready", lambda: library)
+        patch.setattr(native, "ready", lambda *_: library)
         model = load_model(folder, quantization=dtype)
     assert isinstance(model, TappableModel)
     return model

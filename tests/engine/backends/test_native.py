@@ -12,8 +12,10 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.kernels.native import build, choices
 from engine.kernels.native.library import KINDS, Library
-from engine.loading.loader import load_model
+from engine.loading.loader import load_model, load_planned, plan_model
+from engine.machine.devices import Place
 from engine.models.base import Model
+from engine.models.checkpoints.checkpoint import inspect
 from engine.noise import Draws
 from tests.support.checkpoints import VOCABULARY
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
@@ -185,7 +187,7 @@ def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatc
     found = []
     for threads in (1, 2, 3, 5):
         other = Library(build.build(), threads)
-        monkeypatch.setattr("engine.loading.choices.native.ready", lambda other=other: other)
+        monkeypatch.setattr("engine.loading.choices.native.ready", lambda _, other=other: other)
         model = compiled(PIP / "target", "fp32")
         found.append(model.forward(text, model.new_cache(128), last=16))
     assert all(torch.equal(one, found[0]) for one in found[1:])
@@ -217,8 +219,13 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     def careless(self: NativeDecoder, tokens: Any, cache: Any, *, last: int) -> torch.Tensor:
         return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
 
+    plan = plan_model(inspect(PIP / "draft"), Place(torch.device("cpu")), "fp32")
+    compiled = load_planned(plan)
+    assert compiled.info.compiled and plan.note_on(compiled) is None
     monkeypatch.setattr(NativeDecoder, "forward", careless)
-    assert isinstance(load_model(PIP / "draft", quantization="fp32"), Decoder)
+    interpreted = load_planned(plan)
+    assert isinstance(interpreted, Decoder) and not interpreted.info.compiled
+    assert "as torch's own operations" in (plan.note_on(interpreted) or "")
     assert "It is not used" in caplog.text
 
 

@@ -215,7 +215,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     write_random(tmp_path)
     checkpoint = inspect(tmp_path)
     assert quantization_note("fp32", checkpoint, CPU) is None
-    monkeypatch.setattr(native, "ready", lambda: None)
+    monkeypatch.setattr(native, "ready", lambda *_: None)
     assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
     for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)

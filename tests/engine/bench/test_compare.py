@@ -11,8 +11,9 @@ import pytest
 from engine.bench import compare, verify_cost
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
+from engine.fake import FakeEngine, Script
 from engine.local.engine import LocalEngine
-from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from engine.request import AcceptanceRule, Request, Sampling
 from tests.support.loading import request_for
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there", "and again")))
@@ -105,7 +106,12 @@ def test_verify_cost_is_relative_to_one_row(engine: LocalEngine) -> None:
     assert cost[4] > 0
 
 
-def test_a_failed_reply_is_an_error_with_the_engines_words(engine: LocalEngine) -> None:
-    engine.unload()
-    with pytest.raises(ForetokenError, match="No model is loaded"):
-        compare.hear(engine, Request(prompt="x", speculation=Speculation(proposer="none")))
+def test_a_failed_reply_is_an_error_with_the_engines_words(pair: tuple[Path, Path]) -> None:
+    def failing(request: Request) -> Script:
+        return Script((), failure="Memory ran out.")
+
+    with (
+        closing(FakeEngine(failing, loads=request_for(*pair))) as engine,
+        pytest.raises(ForetokenError, match=r"^Memory ran out\.$"),
+    ):
+        compare.run(engine, PROMPTS, plan())

@@ -94,7 +94,8 @@ class Pair:
         for _ in proposer.prepare(context):
             pass
         wanted = Speculation(proposer=self.name, depth=depth, controller=control)
-        controller = Watch(Learning().controller(wanted, proposer, sampler))
+        learning = Learning(stops_early=not target.runs_rounds)
+        controller = Watch(learning.controller(wanted, proposer, sampler))
         launcher: Launcher
         if target.runs_rounds:
             launcher = DeviceLauncher(context, target, proposer, sampler)

@@ -108,23 +108,13 @@ def test_a_product_that_sums_in_another_order_is_not_used(monkeypatch: pytest.Mo
     assert is_row_independent(Nf4Product(weight), whole(weight))
 
 
-def test_bitsandbytes_widens_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several parts of several chunks, the last of them short."""
-    if nf4._bitsandbytes() is None:
-        pytest.skip("bitsandbytes is not installed")
-    monkeypatch.setattr(nf4, "CHUNK", 640)
+def test_widened_a_part_at_a_time_the_weight_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = quantise(weight_of((37, 192)))
-    asked: list[int] = []
-    theirs = nf4._widened_by_bitsandbytes
-    monkeypatch.setattr(
-        nf4,
-        "_widened_by_bitsandbytes",
-        lambda packed, scales: (asked.append(len(packed)), theirs(packed, scales))[1],
-    )
-    found = whole(weight)
-    assert asked
-    monkeypatch.setattr(nf4, "_bitsandbytes", lambda: None)
-    assert torch.equal(found, whole(weight))
+    expected = whole(weight)
+    codes = nf4.CODE[nf4.unpack(weight.packed).int()].view(-1, 64)
+    assert torch.equal(expected.view(-1, 64), codes * weight.absmax.float()[:, None])
+    monkeypatch.setattr(nf4, "CHUNK", 640)  # the last part is short
+    assert torch.equal(whole(weight), expected)
 
 
 @pytest.mark.parametrize("shape", [(20, 64), (20, 24)], ids=str)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ from engine.loading.loader import ModelPlan, load_planned
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
 from engine.request import Request, Speculation
+from tests.support.families import write_family
 from tests.support.heads import fit_medusa
 from tests.support.loading import request_for
 from tests.support.places import PIP
@@ -36,7 +39,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(native, "ready", lambda: made.library)
+    monkeypatch.setattr(native, "ready", lambda *_: made.library)
     monkeypatch.setattr(native, "build_behind", made.waiting.append)
     return made
 
@@ -60,6 +63,11 @@ def answer(engine: LocalEngine, proposer: str = "draft") -> str:
 def compiled(engine: LocalEngine) -> bool:
     assert engine.loaded is not None
     return engine.loaded.compiled
+
+
+def model_of(engine: LocalEngine) -> weakref.ref[Model]:
+    """Dead as soon as nobody holds on to the loaded target any more."""
+    return engine.measure(weakref.ref)
 
 
 def test_the_compiled_step_takes_over_when_it_is_built(
@@ -104,6 +112,66 @@ def test_it_is_not_built_again_once_it_runs(
     assert machine.waiting == []
 
 
+def test_the_model_that_was_exchanged_is_gone_while_the_engine_idles(
+    engine: LocalEngine, machine: Machine, library: Library
+) -> None:
+    """The thread that waited for work held on to the call that had exchanged it."""
+    answer(engine)
+    before = model_of(engine)
+    machine.finish(library)
+    assert compiled(engine) and before() is None
+
+
+def test_a_model_is_gone_once_it_is_unloaded_though_the_build_goes_on(
+    engine: LocalEngine, machine: Machine
+) -> None:
+    answer(engine)
+    first = model_of(engine)
+    engine.load(request_for(PIP / "draft", quantization="fp32"))
+    second = model_of(engine)
+    assert first() is None and second() is not None
+    engine.unload()
+    assert second() is None and len(machine.waiting) == 2
+
+
+@pytest.mark.parametrize("taken", [0.6, -0.6], ids=["less is free", "more is free"])
+def test_the_context_stays_or_the_model_does(
+    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch, taken: float
+) -> None:
+    """Planned anew, the context once shrank to what was free beside the first copy."""
+    free = 10**12
+    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: free)
+    with closing(LocalEngine()) as made:
+        request = request_for(PIP / "target", quantization="fp32")
+        made.load(request)
+        assert made._pair is not None
+        room = made._pair.plan.room
+        free = room.needed - room.kv // 3
+        before = made.load(request)
+        assert 512 < before.context < made._pair.plan.wanted
+        free -= int(taken * room.kv // 3)
+        machine.finish(library)
+        assert made.loaded is not None and made.loaded.compiled == (taken < 0)
+        assert (made.loaded.context, made.loaded.notes) == (before.context, before.notes)
+
+
+def test_a_model_that_the_step_cannot_run_waits_for_no_build(
+    machine: Machine, tmp_path: Path
+) -> None:
+    write_family(tmp_path, "qwen2")  # heads of 8
+    with closing(LocalEngine()) as made:
+        made.load(request_for(tmp_path, quantization="fp32"))
+    assert machine.waiting == []
+
+
+def test_a_processor_without_the_format_keeps_what_is_loaded(
+    engine: LocalEngine, machine: Machine
+) -> None:
+    before = engine.loaded
+    machine.finish(SimpleNamespace(kinds={}))  # type: ignore[arg-type]
+    assert engine.loaded is before
+
+
 def test_another_pair_that_was_loaded_meanwhile_stays(
     engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
@@ -114,7 +182,7 @@ def test_another_pair_that_was_loaded_meanwhile_stays(
     assert engine.loaded is not None and engine.loaded.name == "draft"
 
 
-def test_a_service_that_was_closed_meanwhile_is_left_alone(
+def test_an_engine_that_was_closed_meanwhile_is_left_alone(
     engine: LocalEngine, machine: Machine, library: Library
 ) -> None:
     engine.close()

@@ -13,7 +13,9 @@ from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
 from engine.drafting.heads.products import Products
+from engine.kernels.native import library as native
 from engine.loading.loader import load_model
+from engine.machine import devices
 from engine.models.base import TappableModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Message
@@ -107,6 +109,16 @@ def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
     assert str(measured["acceptance_length"]) in card and "8 replies" in card
     plan = heads.inspect(folder, inspect(target))
     assert plan.kind == "medusa"
+
+
+def test_a_run_keeps_to_the_device_and_the_step_that_its_recipe_allows(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``foretoken ui --device cpu --no-native`` once trained with what it found."""
+    monkeypatch.setattr(native, "ready", lambda *_: pytest.fail("the compiled step was asked for"))
+    monkeypatch.setattr(devices, "look", lambda: pytest.fail("a GPU was looked for"))
+    modest = replace(RECIPE, budget=Budget(tokens=500), device="cpu", native=False)
+    assert (distil(modest, target, PROMPTS, tmp_path) / "model.safetensors").is_file()
 
 
 def test_a_finished_run_has_nothing_more_to_do(target: Path, tmp_path: Path) -> None:

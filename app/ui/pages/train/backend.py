@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from app import training, training_order
@@ -51,7 +52,15 @@ class TrainBackend:
 
     def train(self, data: View) -> View:
         """Start what the form says; the answer holds what is wrong with it, if anything."""
-        return self._then(lambda: self._trainings.start(_order(data)))
+        return self._then(lambda: self._trainings.start(self._order(data)))
+
+    def _order(self, data: View) -> Order:
+        """What the form says, computed as what is loaded is: where, with which step and threads."""
+        order, loaded = _order(data), self._runtime.engine.loaded
+        if loaded is None:
+            return order
+        how = loaded.request
+        return replace(order, device=how.device, native=how.native, threads=how.threads)
 
     def stop_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.stop)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting.cross_vocabulary.lexicon import Lexicon
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
+from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMap, map_vocabularies
 from tests.engine.drafting.cross_vocabulary.conftest import mapped
 
 KINDS = ("bytes", "pieces", "bare")
@@ -44,7 +44,7 @@ def test_it_is_the_same_from_the_other_side(
 ) -> None:
     there, back = mapped(lexicons[ours], lexicons[theirs]), mapped(lexicons[theirs], lexicons[ours])
     assert {v: k for k, v in pairs(back).items()} == pairs(there)
-    assert there.shared.of_target == back.shared.of_draft
+    assert there.shared == Shared(back.shared.tokens, back.shared.draft, back.shared.target)
 
 
 def test_the_end_of_a_text_is_matched_by_role_and_the_rest_by_name(
@@ -76,7 +76,7 @@ def test_only_tokens_with_logits_count(
     )
     assert all(number < target_rows for number in found.target_ids)
     assert all(number < draft_rows for number in found.draft_ids)
-    assert 0 <= found.shared.of_target <= 1 and 0 <= found.shared.of_draft <= 1
+    assert 0 <= found.shared.of_target <= 1
 
 
 def test_where_no_text_is_shared_the_ends_are_not_either(lexicons: dict[str, Lexicon]) -> None:
@@ -86,6 +86,6 @@ def test_where_no_text_is_shared_the_ends_are_not_either(lexicons: dict[str, Lex
 
 def test_a_vocabulary_shares_all_with_itself(lexicons: dict[str, Lexicon]) -> None:
     found = mapped(lexicons["bytes"], lexicons["bytes"])
-    assert found.shared.of_target == found.shared.of_draft == 1
+    assert found.shared.tokens == found.shared.target == found.shared.draft
     assert not found.shared.little
     assert all(ours == theirs for ours, theirs in pairs(found).items())

@@ -19,7 +19,6 @@ from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Budget, Round
-from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Message, Request, Sampling
 from tests.support.checkpoints import open_session
@@ -41,12 +40,10 @@ STEPS = ("compiled", "interpreted")
 
 
 @pytest.fixture(scope="module")
-def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "interpreted":
-            patch.setattr(native, "ready", lambda: None)
-        heads = [PIP / kind for kind in proposers.neural() if kind != "draft"]
-        yield open_session(PIP / "target", PIP / "draft", heads=heads)
+def session(request: pytest.FixtureRequest) -> Session:
+    heads = [PIP / kind for kind in proposers.neural() if kind != "draft"]
+    native = request.param == "compiled"
+    return open_session(PIP / "target", PIP / "draft", heads=heads, native=native)
 
 
 class Floors:
@@ -111,7 +108,8 @@ def answer(
     context, target = Context(session.prepare(request)), session.target
     target.clear()
     target.extend(context.tokens[:-1])
-    sampler = Sampler(sampling, rule, 7, context, target.model.info.vocabulary)
+    vocabulary = target.model.info.vocabulary
+    sampler = Sampler(sampling, rule, 7, context, vocabulary, native_step=session.native)
     proposer.begin(context, sampler)
     for _ in proposer.prepare(context):
         pass

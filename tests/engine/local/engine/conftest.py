@@ -1,4 +1,4 @@
-"""A engine with a random pair, and a gate that holds its thread."""
+"""An engine with a random pair, and a gate that holds its thread."""
 
 from __future__ import annotations
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,9 +17,11 @@ import torch
 from engine.drafting import proposers
 from engine.errors import IncompatiblePair, InvalidRequest, ModelError, NotLoaded, OutOfMemory
 from engine.events import Failed, FinishReason
+from engine.kernels.native.library import Library
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
 from tests.support.loading import request_for
+from tests.support.places import PIP
 
 
 def test_without_a_pair_requests_are_refused() -> None:
@@ -80,12 +83,18 @@ def test_a_load_that_fails_keeps_the_pair_that_was_there(
 
 
 def test_the_engines_thread_computes_with_as_many_threads_as_it_was_given(
-    pair: tuple[Path, Path],
+    pair: tuple[Path, Path], library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The setting is each thread's own: made in the main thread, it would not count."""
-    with closing(LocalEngine()) as made:
-        made.load(request_for(*pair, threads=1))
-        assert made.measure(lambda model: torch.get_num_threads()) == 1
+    """torch's setting is each thread's own: made in the main thread, it would not count. The compiled
+    step once had as many as torch had when it was first asked for, whatever was loaded later."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for count in {1, min(2, most)}:
+        with closing(LocalEngine()) as made:
+            made.load(request_for(*pair, threads=count, native=False))
+            assert made.measure(lambda model: torch.get_num_threads()) == count
+            made.load(request_for(PIP / "draft", threads=count, quantization="fp32"))
+            assert made.measure(lambda model: cast(Any, model)._library.threads) == count
 
 
 def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit(

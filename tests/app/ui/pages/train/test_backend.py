@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.training import Trainings
+from app.training_order import Order
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
 from app.ui.pickers import Pickers
 from app.ui.words import Words
@@ -17,6 +19,8 @@ from engine.loading.catalog import open_catalog
 from engine.train import kinds
 from tests.app.ui.runs import write_log, write_run
 from tests.support.folders import write_model
+from tests.support.loading import request_for
+from tests.support.places import PIP
 from tests.support.recital import reciting_engine
 
 
@@ -98,6 +102,18 @@ def test_a_mistake_in_the_form_is_answered_in_words(
     answer = backend.train(asked)
     assert told in answer["error"]
     assert answer["run"] is None
+
+
+def test_a_drafter_is_trained_as_what_is_loaded_is_computed(
+    backend: TrainBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--device cpu --no-native`` once held for the chat alone."""
+    orders: list[Order] = []
+    monkeypatch.setattr(Trainings, "start", lambda _, order: orders.append(order))
+    how: dict[str, Any] = {"device": "cpu", "native": False, "threads": 1}
+    backend._runtime.engine.load(request_for(PIP / "target", **how))
+    backend.train({"target": "pip", "kind": "medusa", "prompts": "pip", "minutes": "5"})
+    assert orders == [Order("pip", "medusa", "pip", 5.0, **how)]
 
 
 def test_a_long_curve_is_thinned_to_its_ends() -> None:
