@@ -80,6 +80,7 @@ inline Floats half(const uint8_t* rest) {
 // The lower and upper four bits of a block of 32.
 template <class Finish>
 inline void nibbles(Words words, const Place& to, Finish finish) {
+    FORETOKEN_UNROLL
     for (int i = 0; i < 4; ++i) {
         const Unsigned both = words[i];
         to.put(i, finish(both & LOW, i));
@@ -89,6 +90,7 @@ inline void nibbles(Words words, const Place& to, Finish finish) {
 
 struct Q8_0 {
     static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 8; ++i) to.put(i, words[i] ^ FLIPPED);
         to.scales[0] = half(rest);
     }
@@ -156,8 +158,10 @@ struct MXFP4 {
 // Two bits a code: eight words hold 128 inputs, the first 32 in the lowest bits.
 struct Q2_K {
     static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 64; ++i) to.put(i, words[4 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303);
         const Floats scale = widen_halves(words[20] & 0xffff), minimum = -widen_halves(words[20] >> 16);
+        FORETOKEN_UNROLL
         for (int g = 0; g < 16; ++g) {
             to.scales[g] = scale * byte(words[g / 4] & LOW, g % 4);
             to.minimums[g] = minimum * byte(words[g / 4] >> 4 & LOW, g % 4);
@@ -168,12 +172,14 @@ struct Q2_K {
 // As Q2_K, and a third bit in a plane of its own, the bits of each 32 inputs one higher.
 struct Q3_K {
     static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 64; ++i) {
             const Unsigned high = words[i % 8], low = words[8 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303;
             to.put(i, low | ((i < 16 ? high << (2 - i / 8) : high >> (i / 8 - 2)) & 0x04040404));
         }
         const Floats scale = half(rest);
         const Unsigned high = words[26];
+        FORETOKEN_UNROLL
         for (int g = 0; g < 16; ++g) {
             const Unsigned low = words[24 + g / 4 % 2] >> (g / 8 * 4) & LOW;
             const Unsigned both = low | (high >> (g / 4 * 2) & 0x03030303) << 4;
@@ -187,6 +193,7 @@ inline void six_bits(Words words, const Place& to) {
     const Floats scale = widen_halves(words[0] & 0xffff), minimum = -widen_halves(words[0] >> 16);
     const Unsigned scales[] = {words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)};
     const Unsigned minimums[] = {words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)};
+    FORETOKEN_UNROLL
     for (int g = 0; g < 8; ++g) {
         to.scales[g] = scale * byte(scales[g / 4], g % 4);
         to.minimums[g] = minimum * byte(minimums[g / 4], g % 4);
@@ -195,6 +202,7 @@ inline void six_bits(Words words, const Place& to) {
 
 struct Q4_K {
     static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 32; ++i) {
             const Unsigned both = words[4 + i];
             const int quad = i / 8 * 16 + i % 8;
@@ -207,6 +215,7 @@ struct Q4_K {
 
 struct Q5_K {
     static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 32; ++i) {
             const Unsigned both = words[12 + i], bits = words[4 + i % 8];
             const int pair = i / 8, quad = pair * 16 + i % 8;
@@ -219,6 +228,7 @@ struct Q5_K {
 
 struct Q6_K {
     static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
         for (int i = 0; i < 16; ++i) {
             const int first = i / 8 * 16 + i % 8, quad = i / 8 * 32 + i % 8;  // of the 128 inputs that this half holds
             const Unsigned one = words[first], two = words[first + 8], high = words[32 + i];
@@ -228,6 +238,7 @@ struct Q6_K {
             to.put(quad + 24, (two >> 4 & LOW) | (high >> 2 & 0x30303030));
         }
         const Floats scale = half(rest);
+        FORETOKEN_UNROLL
         for (int g = 0; g < 16; ++g) to.scales[g] = scale * signed_byte(words[48 + g / 4], g % 4);
     }
 };
@@ -236,6 +247,7 @@ struct IQ4_XS {
     static void unpack(Words words, const uint8_t*, const Place& to) {
         const Unsigned first = words[0], low = words[1];
         const Floats scale = widen_halves(first & 0xffff);
+        FORETOKEN_UNROLL
         for (int g = 0; g < 8; ++g) {
             nibbles({words.from + (2 + 4 * g) * sizeof first}, {to.codes + 8 * g, nullptr, nullptr},
                     [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });

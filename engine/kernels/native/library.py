@@ -168,8 +168,10 @@ class Matrix:
         weakref.finalize(self, library.free_matrix, self.pointer)
         first = 0
         for key, part in zip(kinds, parts, strict=True):
-            for start in range(0, len(part), int8.CHUNK_ROWS):
-                some = slice(start, start + int8.CHUNK_ROWS)
+            # What is made on the way stays small; what is stored as it is needs nothing on the way.
+            together = len(part) if key in BLOCKS.values() else int8.CHUNK_ROWS
+            for start in range(0, len(part), together):
+                some = slice(start, start + together)
                 rows = part.rows(some) if isinstance(part, Blocks) else part[some]
                 self._pack(key, rows, first)
                 first += len(rows)

@@ -15,7 +15,7 @@
 namespace foretoken {
 
 // Sums stay in registers only if loops over them are gone.
-#define FORETOKEN_UNROLL _Pragma("GCC unroll 16")
+#define FORETOKEN_UNROLL _Pragma("GCC unroll 64")
 
 constexpr int LANES = 16;
 
