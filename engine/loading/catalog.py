@@ -14,11 +14,17 @@ from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
-from engine.loading.drafts import DraftChoice, judge_draft, why_not, why_not_by_catalog
+from engine.loading.drafts import (
+    DraftChoice,
+    judge_draft,
+    preference,
+    why_not,
+    why_not_by_catalog,
+)
 from engine.loading.request import LoadRequest
-from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
+from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
-from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
+from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 
 EMBEDDED = "pip"
@@ -57,7 +63,7 @@ class Catalog:
         """
         spec = self.model(target) if isinstance(target, str) else target
         choices = [judge_draft(spec, other, locate) for other in self.models if other.id != spec.id]
-        choices.sort(key=_preference)
+        choices.sort(key=preference)
         return tuple(choices)
 
     def named(self, request: LoadRequest) -> Pairing:
@@ -151,12 +157,7 @@ def local_spec(path: Path) -> ModelSpec:
     found = checkpoint.inspect(path)
     whole = path.resolve()
     spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
-    return _with_sizes(spec, found)
-
-
-def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
-    spec = choice.spec
-    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+    return with_sizes(spec, found)
 
 
 def _model(entry: Entry) -> ModelSpec:
@@ -169,22 +170,9 @@ def _model(entry: Entry) -> ModelSpec:
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()
     spec = ModelSpec(**values)
     try:
-        return _with_sizes(spec, checkpoint.inspect(values["path"]))
+        return with_sizes(spec, checkpoint.inspect(values["path"]))
     except ModelError:
         return spec  # opening it will say what is wrong; the others stay usable
-
-
-def _with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
-    return replace(
-        spec,
-        parameters=found.parameters,
-        bytes=found.bytes,
-        context=found.context,
-        vocabulary=found.vocabulary,
-        layers=found.layers,
-        kv_heads=found.kv_heads,
-        head_dim=found.head_dim,
-    )
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
@@ -221,7 +209,7 @@ def _embedded(folder: Path) -> Pairing:
             id=model_id, name=name, path=path, tokenizer=EMBEDDED, licence="apache-2.0"
         )
         try:
-            return _with_sizes(known, checkpoint.inspect(path))
+            return with_sizes(known, checkpoint.inspect(path))
         except ModelError:
             return known
 

@@ -72,6 +72,12 @@ def name_of(path: Path) -> str:
     return path.stem if part is None else part["stem"]
 
 
+def is_later_part(file: Path) -> bool:
+    """Whether ``file`` goes on where another one begins: that stands for the model."""
+    part = _PART.fullmatch(file.name)
+    return part is not None and int(part["number"]) > 1
+
+
 def describe(file: Path) -> GgufModel:
     """The model in ``file``, the first of several where it was split. Raises ModelError."""
     return _describe(tuple(map(read_gguf_header, _parts(Path(file)))))
