@@ -106,9 +106,9 @@ class NativeDecoder:
         assert isinstance(last, Tensor)
         norm = make_norm(architecture, last)
         turns = {
-            spec.rope: cosines(spec.rope, architecture.head_dim, info.context)
-            for spec in architecture.layers
-            if spec.rope is not None
+            rope: cosines(rope, architecture.head_dim, info.context)
+            for rope in {spec.rope for spec in architecture.layers}
+            if rope is not None
         }
         parts = [
             _layer(layer, spec, turns)

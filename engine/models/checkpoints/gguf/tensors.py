@@ -98,10 +98,11 @@ def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
 
 def _scales(blocks: Blocks) -> Iterator[Tensor]:
     """The float16 numbers in ``blocks`` that others are multiplied by."""
-    size = LAYOUTS[blocks.format].size
-    by_block = blocks.data.view(-1, size)
-    for start in SCALES.get(blocks.format, ()):
-        yield by_block[:, start : start + 2].contiguous().view(torch.float16)
+    starts = SCALES.get(blocks.format, ())
+    if starts:
+        by_block = blocks.data.view(torch.float16).view(-1, LAYOUTS[blocks.format].size // 2)
+        for start in starts:
+            yield by_block[:, start // 2].float()
 
 
 def _check_unchanged(header: GgufHeader) -> None:
