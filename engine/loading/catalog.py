@@ -7,6 +7,7 @@ in folders from their headers.
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -155,7 +156,7 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
 def local_spec(path: Path) -> ModelSpec:
     """A folder or GGUF file outside the catalog; ``ModelError`` when it holds no model."""
     found = checkpoint.inspect(path)
-    whole = path.resolve()
+    whole = Path(os.path.abspath(path))  # links stay: behind them caches name files by their hashes
     spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
     return with_sizes(spec, found)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.loading.catalog import local_spec
 from engine.loading.discovery import (
     BackgroundScan,
     FoundModel,
@@ -113,6 +114,7 @@ def test_ollamas_manifests_name_its_blobs(models: Path, tmp_path: Path) -> None:
     (folder / "manifests" / official / "broken" / "latest").write_text("[")
     listed = {one.name: one for one in OLLAMA.models(folder)}
     assert listed["llama:1b"].path == folder / "blobs" / "sha256-abc1"
+    assert local_spec(listed["llama:1b"].path).name == "random"  # not the hash
     found = list(scan(linux(tmp_path)))
     assert names(found) == {"llama:1b": "Ollama", "someone/small:latest": "Ollama"}
     why = reasons(found)
@@ -141,6 +143,7 @@ def test_hugging_faces_cache_has_the_newest_snapshot(models: Path, tmp_path: Pat
     assert found["owner/llama"].path == repository / "snapshots" / "b2"
     assert found["owner/files-GGUF/Q4/llama-q4"].path == link
     assert found["owner/files-GGUF/Q4/llama-q4"].reason is None
+    assert local_spec(link).name == "llama-q4"
 
 
 @pytest.mark.parametrize(
