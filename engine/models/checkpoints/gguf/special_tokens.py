@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.listed_tokens import ListedTokens, read_tokens, setting
 from engine.models.checkpoints.gguf.pre_tokenizer import PreTokenizer, pre_tokenizer_named
@@ -101,8 +103,9 @@ def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialT
     def named(key: str) -> SpecialToken | None:
         implied = _BY_DEFAULT.get(str(setting(metadata, "model")), {}).get(key)
         for number in (setting(metadata, f"{key}_token_id"), implied):
-            if number is not None and 0 <= int(number) < len(tokens.texts):
-                return SpecialToken(int(number), tokens.texts[int(number)])
+            # What lies outside of the list is ignored, as llama.cpp does.
+            if isinstance(number, int | np.integer) and 0 <= number < len(tokens.texts):
+                return SpecialToken(int(number), tokens.texts[number])
         return None
 
     bos, eos = named("bos"), named("eos")
