@@ -7,6 +7,7 @@ in folders from their headers.
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,11 +15,17 @@ from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
-from engine.loading.drafts import DraftChoice, judge_draft, why_not, why_not_by_catalog
+from engine.loading.drafts import (
+    DraftChoice,
+    judge_draft,
+    preference,
+    why_not,
+    why_not_by_catalog,
+)
 from engine.loading.request import LoadRequest
-from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
+from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
-from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
+from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 
 EMBEDDED = "pip"
@@ -57,7 +64,7 @@ class Catalog:
         """
         spec = self.model(target) if isinstance(target, str) else target
         choices = [judge_draft(spec, other, locate) for other in self.models if other.id != spec.id]
-        choices.sort(key=_preference)
+        choices.sort(key=preference)
         return tuple(choices)
 
     def named(self, request: LoadRequest) -> Pairing:
@@ -149,14 +156,9 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
 def local_spec(path: Path) -> ModelSpec:
     """A folder or GGUF file outside the catalog; ``ModelError`` when it holds no model."""
     found = checkpoint.inspect(path)
-    whole = path.resolve()
+    whole = Path(os.path.abspath(path))  # links stay: behind them caches name files by their hashes
     spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
-    return _with_sizes(spec, found)
-
-
-def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
-    spec = choice.spec
-    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+    return with_sizes(spec, found)
 
 
 def _model(entry: Entry) -> ModelSpec:
@@ -169,22 +171,9 @@ def _model(entry: Entry) -> ModelSpec:
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()
     spec = ModelSpec(**values)
     try:
-        return _with_sizes(spec, checkpoint.inspect(values["path"]))
+        return with_sizes(spec, checkpoint.inspect(values["path"]))
     except ModelError:
         return spec  # opening it will say what is wrong; the others stay usable
-
-
-def _with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
-    return replace(
-        spec,
-        parameters=found.parameters,
-        bytes=found.bytes,
-        context=found.context,
-        vocabulary=found.vocabulary,
-        layers=found.layers,
-        kv_heads=found.kv_heads,
-        head_dim=found.head_dim,
-    )
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
@@ -221,7 +210,7 @@ def _embedded(folder: Path) -> Pairing:
             id=model_id, name=name, path=path, tokenizer=EMBEDDED, licence="apache-2.0"
         )
         try:
-            return _with_sizes(known, checkpoint.inspect(path))
+            return with_sizes(known, checkpoint.inspect(path))
         except ModelError:
             return known
 

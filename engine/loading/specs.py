@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.models.checkpoints.checkpoint import AUTO
+from engine.models.checkpoints.checkpoint import AUTO, Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +58,17 @@ Locate = Callable[[ModelSpec], Path | None]
 
 def folder_of(spec: ModelSpec) -> Path | None:
     return spec.path
+
+
+def with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
+    """The same with the sizes that its files have."""
+    return replace(
+        spec,
+        parameters=found.parameters,
+        bytes=found.bytes,
+        context=found.context,
+        vocabulary=found.vocabulary,
+        layers=found.layers,
+        kv_heads=found.kv_heads,
+        head_dim=found.head_dim,
+    )

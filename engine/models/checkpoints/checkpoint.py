@@ -18,7 +18,7 @@ from typing import Any
 from engine.errors import ModelError
 from engine.kernels.formats import AS_STORED, FORMATS
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
-from engine.models.checkpoints.gguf.tokenizer import check_kind, special_tokens, template_of
+from engine.models.checkpoints.gguf.tokenizer import special_tokens, template_of
 from engine.models.checkpoints.gguf.types import is_blocks
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
@@ -158,7 +158,6 @@ def _of_file(found: GgufModel) -> Checkpoint:
         for name, placed in found.tensors.items()
     }
     try:
-        check_kind(found.metadata)
         ends = special_tokens(found.metadata).ends
     except ModelError as error:
         raise ModelError(f"{found.file} has no tokenizer that can be used. {error}") from error

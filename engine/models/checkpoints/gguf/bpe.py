@@ -7,17 +7,17 @@ from typing import Any
 
 from tokenizers.models import BPE
 
-from engine.models.checkpoints.gguf.listed_tokens import broken, setting
+from engine.models.checkpoints.gguf.listed_tokens import broken, listed_texts
 
 Merge = tuple[str, str]
 
 
 def listed_merges(metadata: Mapping[str, Any]) -> list[Merge]:
     """The pairs to join, the first of them first. Raises ModelError where there are none."""
-    merges = setting(metadata, "merges")
-    if merges is None:
+    merges = listed_texts(metadata, "merges")
+    if not merges:
         raise broken("it lists no merges (tokenizer.ggml.merges)")
-    return [tuple(merge.split(" ", 1)) for merge in merges]
+    return [tuple(merge.split(" ", 1)) for merge in merges]  # type: ignore[misc]  # BPE counts them
 
 
 def make_bpe(ids: dict[str, int], merges: list[Merge], **options: Any) -> BPE:

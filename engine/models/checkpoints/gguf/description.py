@@ -65,11 +65,28 @@ def is_gguf(path: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """A model's name by the folder or the file that it lies in."""
+    """A model's name by the folder or the file that it lies in; what is stored under a hash, as Ollama
+    does, says its name itself."""
     if not is_gguf(path):
         return path.name
+    if path.suffix != SUFFIX:
+        return _stated_name(path) or path.name
     part = _PART.fullmatch(path.name)
     return path.stem if part is None else part["stem"]
+
+
+def _stated_name(file: Path) -> str | None:
+    try:
+        stated = read_gguf_header(file).metadata.get("general.name")
+    except ModelError:
+        return None
+    return stated if isinstance(stated, str) else None
+
+
+def is_later_part(file: Path) -> bool:
+    """Whether ``file`` goes on where another one begins: that stands for the model."""
+    part = _PART.fullmatch(file.name)
+    return part is not None and int(part["number"]) > 1
 
 
 def describe(file: Path) -> GgufModel:

@@ -35,14 +35,34 @@ def setting(metadata: Mapping[str, Any], name: str) -> Any:
     return metadata.get(f"tokenizer.ggml.{name}")
 
 
+def listed_texts(metadata: Mapping[str, Any], name: str) -> list[str]:
+    """A list of texts; empty where the file has none. Raises ModelError for anything else."""
+    found = setting(metadata, name)
+    texts = [] if found is None else found
+    if not isinstance(texts, list | tuple | np.ndarray) or not set(map(type, texts)) <= {
+        str,
+        np.str_,
+    }:
+        raise broken(f"tokenizer.ggml.{name} is no list of texts")
+    return list(texts)
+
+
+def listed_numbers(metadata: Mapping[str, Any], name: str) -> NDArray[Any] | None:
+    """A list of numbers; None where the file has none. Raises ModelError for anything else."""
+    found = setting(metadata, name)
+    numbers = np.asarray([] if found is None else found)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iuf"):
+        raise broken(f"tokenizer.ggml.{name} is no list of numbers")
+    return None if found is None else numbers
+
+
 def read_tokens(metadata: Mapping[str, Any]) -> ListedTokens:
     """Raises ModelError for a file without tokens, or whose lists contradict each other."""
-    listed = setting(metadata, "tokens")
-    if listed is None or not len(listed):
+    texts = listed_texts(metadata, "tokens")
+    if not texts:
         raise broken("it lists no tokens (tokenizer.ggml.tokens)")
-    texts: list[str] = list(listed)
-    stated = setting(metadata, "token_type")
-    types = np.full(len(texts), TokenType.NORMAL) if stated is None else np.asarray(stated)
+    stated = listed_numbers(metadata, "token_type")
+    types = np.full(len(texts), TokenType.NORMAL) if stated is None else stated
     if types.shape != (len(texts),):
         raise broken(f"it has {len(texts):,} tokens, but {types.size:,} types of tokens")
     ids = _numbered(texts)

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, normalizers
 
 from engine.models.checkpoints.gguf.bpe import Merge, listed_merges, make_bpe
-from engine.models.checkpoints.gguf.listed_tokens import ListedTokens, broken, setting
+from engine.models.checkpoints.gguf.listed_tokens import (
+    ListedTokens,
+    broken,
+    listed_numbers,
+    setting,
+)
 from engine.models.checkpoints.gguf.splits import splits
 from engine.models.checkpoints.gguf.token_types import TokenType
 
@@ -29,8 +34,8 @@ def from_scores(tokens: ListedTokens, metadata: Mapping[str, Any]) -> Tokenizer:
 
     Raises ModelError for scores that do not belong to the tokens.
     """
-    stated = setting(metadata, "scores")
-    scores = np.asarray([] if stated is None else stated, np.float64)
+    stated = listed_numbers(metadata, "scores")
+    scores = np.zeros(0) if stated is None else stated.astype(np.float64)
     if scores.shape != (len(tokens.texts),):
         raise broken(f"it has {len(tokens.texts):,} tokens, but {scores.size:,} scores")
     before = setting(metadata, "add_space_prefix")

@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from engine.errors import ModelError
 from engine.models.checkpoints.gguf.listed_tokens import ListedTokens, read_tokens, setting
-from engine.models.checkpoints.gguf.pre_tokenizer import pre_tokenizer_named
+from engine.models.checkpoints.gguf.pre_tokenizer import PreTokenizer, pre_tokenizer_named
 from engine.models.checkpoints.gguf.token_types import TokenType
 
 SENTENCEPIECE, BYTE_LEVEL, GEMMA4 = "llama", "gpt2", "gemma4"
@@ -67,19 +70,42 @@ class SpecialTokens:
     adds_eos: bool
 
 
+def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer | None:
+    """What cuts the text; None where nothing does, in SentencePiece's way. Raises ModelError by name for
+    a kind of tokenizer or a pre-tokenizer that is not known here."""
+    kind = setting(metadata, "model")
+    if kind is None:
+        raise ModelError(
+            "The file holds no tokenizer (tokenizer.ggml.model), so text cannot become tokens. Take "
+            "another conversion of the model."
+        )
+    if kind not in (BYTE_LEVEL, SENTENCEPIECE, GEMMA4):
+        raise ModelError(
+            f"The file's tokenizer is of the kind {kind!r} (tokenizer.ggml.model), and only "
+            f"{BYTE_LEVEL}, {SENTENCEPIECE} and {GEMMA4} are known here. Take the model's safetensors "
+            "instead."
+        )
+    if kind != BYTE_LEVEL:
+        return None
+    return pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
+
+
 def special_tokens(metadata: Mapping[str, Any]) -> SpecialTokens:
-    """Raises ModelError for a list of tokens that cannot be used, or an unknown pre-tokenizer."""
+    """Raises ModelError for a list of tokens that cannot be used, and by name for an unknown kind of
+    tokenizer or pre-tokenizer."""
     return special_among(read_tokens(metadata), metadata)
 
 
 def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialTokens:
     """The same where the tokens are read already."""
+    rule = pre_tokenizer_of(metadata)
 
     def named(key: str) -> SpecialToken | None:
         implied = _BY_DEFAULT.get(str(setting(metadata, "model")), {}).get(key)
         for number in (setting(metadata, f"{key}_token_id"), implied):
-            if number is not None and 0 <= int(number) < len(tokens.texts):
-                return SpecialToken(int(number), tokens.texts[int(number)])
+            # What lies outside of the list is ignored, as llama.cpp does.
+            if isinstance(number, int | np.integer) and 0 <= number < len(tokens.texts):
+                return SpecialToken(int(number), tokens.texts[number])
         return None
 
     bos, eos = named("bos"), named("eos")
@@ -93,7 +119,7 @@ def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialT
         eot=eot,
         eom=eom,
         ends=_ends(tokens, eos, eot, eom),
-        adds_bos=bos is not None and _adds_bos(metadata),
+        adds_bos=bos is not None and _adds_bos(metadata, rule),
         adds_eos=eos is not None and bool(setting(metadata, "add_eos_token")),
     )
 
@@ -123,12 +149,10 @@ def _ends(tokens: ListedTokens, *stated: SpecialToken | None) -> tuple[int, ...]
     return tuple(sorted(found))
 
 
-def _adds_bos(metadata: Mapping[str, Any]) -> bool:
+def _adds_bos(metadata: Mapping[str, Any], rule: PreTokenizer | None) -> bool:
     kind, stated = setting(metadata, "model"), setting(metadata, "add_bos_token")
     if kind == GEMMA4:
         return True  # files exist that deny it
     if stated is not None:
         return bool(stated)
-    if kind == SENTENCEPIECE:
-        return True
-    return pre_tokenizer_named(str(setting(metadata, "pre") or "default")).adds_bos
+    return True if rule is None else rule.adds_bos

@@ -6,7 +6,7 @@ arrays. What is built gives the tokens of the published tokenizer.json, in a fra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tokenizers import (
@@ -19,16 +19,15 @@ from tokenizers import (
     processors,
 )
 
-from engine.errors import ModelError
 from engine.models.checkpoints.gguf import sentencepiece
 from engine.models.checkpoints.gguf.bpe import listed_merges, make_bpe
 from engine.models.checkpoints.gguf.listed_tokens import ListedTokens, read_tokens, setting
-from engine.models.checkpoints.gguf.pre_tokenizer import pre_tokenizer_named
+from engine.models.checkpoints.gguf.pre_tokenizer import PreTokenizer
 from engine.models.checkpoints.gguf.special_tokens import (
     BYTE_LEVEL,
     GEMMA4,
-    SENTENCEPIECE,
     SpecialTokens,
+    pre_tokenizer_of,
     special_among,
     special_tokens,
 )
@@ -45,22 +44,18 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     """Raises ModelError for a kind of tokenizer or a pre-tokenizer that is not known here, by name,
     and for lists that contradict each other.
     """
-    check_kind(metadata)
+    rule = pre_tokenizer_of(metadata)
     tokens = read_tokens(metadata)
-    tokenizer = _BUILDERS[str(setting(metadata, "model"))](tokens, metadata)
+    if rule is not None:
+        tokenizer = _byte_level(tokens, metadata, rule)
+    elif setting(metadata, "model") == GEMMA4:
+        tokenizer = sentencepiece.from_merges(tokens, metadata)
+    else:
+        tokenizer = sentencepiece.from_scores(tokens, metadata)
     special = special_among(tokens, metadata)
     _add(tokenizer, tokens, special, metadata)
     _put_around(tokenizer, special)
     return tokenizer
-
-
-def check_kind(metadata: Mapping[str, Any]) -> None:
-    """Raises ModelError for a kind of tokenizer or a pre-tokenizer that is not known here, by name."""
-    kind = setting(metadata, "model")
-    if str(kind) not in _BUILDERS:
-        raise _unknown_kind(kind)
-    if kind == BYTE_LEVEL:
-        pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
 
 
 def template_of(metadata: Mapping[str, Any]) -> str | None:
@@ -69,8 +64,7 @@ def template_of(metadata: Mapping[str, Any]) -> str | None:
     return str(found) if found else None
 
 
-def _byte_level(tokens: ListedTokens, metadata: Mapping[str, Any]) -> Tokenizer:
-    rule = pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
+def _byte_level(tokens: ListedTokens, metadata: Mapping[str, Any], rule: PreTokenizer) -> Tokenizer:
     tokenizer = Tokenizer(
         make_bpe(tokens.ids, listed_merges(metadata), ignore_merges=rule.whole_words)
     )
@@ -81,25 +75,6 @@ def _byte_level(tokens: ListedTokens, metadata: Mapping[str, Any]) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, spell])
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer
-
-
-_BUILDERS: Mapping[str, Callable[[ListedTokens, Mapping[str, Any]], Tokenizer]] = {
-    BYTE_LEVEL: _byte_level,
-    SENTENCEPIECE: sentencepiece.from_scores,
-    GEMMA4: sentencepiece.from_merges,
-}
-
-
-def _unknown_kind(kind: object) -> ModelError:
-    if kind is None:
-        return ModelError(
-            "The file holds no tokenizer (tokenizer.ggml.model), so text cannot become tokens. Take "
-            "another conversion of the model."
-        )
-    return ModelError(
-        f"The file's tokenizer is of the kind {kind!r} (tokenizer.ggml.model), and only "
-        f"{', '.join(_BUILDERS)} are known here. Take the model's safetensors instead."
-    )
 
 
 def _add(
