@@ -14,6 +14,14 @@ import typer
 from app import paths
 from app.cli import options
 from app.cli.export import export_gguf
+from app.cli.found import (
+    add_model_folder,
+    drafts,
+    facts,
+    found_models,
+    print_found,
+    remove_model_folder,
+)
 from app.cli.tables import table
 from app.defaults import Default, Defaults
 from engine.loading.request import LoadRequest
@@ -27,6 +35,9 @@ cli = typer.Typer(
     rich_markup_mode=None,
 )
 cli.command("export-gguf")(export_gguf)
+cli.command("drafts")(drafts)
+cli.command("add-folder")(add_model_folder)
+cli.command("remove-folder")(remove_model_folder)
 
 
 def _catalog(data_dir: Path | None) -> tuple[Catalog, Path]:
@@ -49,7 +60,7 @@ def models(context: typer.Context) -> None:
 def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
-    """List the catalog: what is on disk, and what fits into memory."""
+    """List the catalog: what is on disk, and what fits into memory; and what other programs hold."""
     catalog, downloaded = _catalog(data_dir)
     entries = [describe(spec, downloaded) for spec in catalog.models]
     rows = [
@@ -71,6 +82,8 @@ def list_models(
         for pair in catalog.pairs
     ]
     print("\n" + table(("pair", "target", "draft", ""), pairs, frozenset()))
+    found = found_models(paths.data_folder(data_dir))
+    print_found(found)
     kept = Defaults(paths.data_folder(data_dir)).all().values()
     if kept:
         print()
@@ -80,7 +93,12 @@ def list_models(
             {"id": p[0], "target": p[1], "draft": p[2] if p[2] != "-" else None} for p in pairs
         ]
         measured = [asdict(default) for default in kept]
-        listed = {"models": entries, "pairs": named, "defaults": measured}
+        listed = {
+            "models": entries,
+            "pairs": named,
+            "found": [facts(one) for one in found],
+            "defaults": measured,
+        }
         print(json.dumps(listed, ensure_ascii=False))
 
 

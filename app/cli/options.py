@@ -14,7 +14,7 @@ PairOption = Annotated[
     typer.Option(
         "--pair",
         metavar="PAIR",
-        help="pip, another pair of the catalog, or TARGET_FOLDER[::DRAFT_FOLDER]. "
+        help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files. "
         "A head is added as ::HEAD_FOLDER.",
     ),
 ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from jinja2 import TemplateError
-
-from engine.errors import InvalidRequest, ModelError
+from engine.errors import InvalidRequest
+from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.request import Message, Request
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
@@ -23,30 +21,21 @@ _LONGEST = 4
 
 
 class TextCodec:
-    """A tokenizer with its chat template. Reads tokenizer.json; runs no code from the folder.
+    """A tokenizer with its chat template. Runs no code from the folder.
 
     Threads may share it: nothing here changes the tokenizer once it is loaded.
     """
 
-    def __init__(self, folder: Path) -> None:
-        from transformers import AutoTokenizer
-
-        try:
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(
-                folder, trust_remote_code=False, local_files_only=True
-            )
-            self._backend = self._tokenizer.backend_tokenizer
-            # A tokenizer.json may ask to cut or to pad every text; nothing is cut in silence here.
-            self._backend.no_truncation()
-            self._backend.no_padding()
-        except Exception as error:  # transformers raises what its parsers and validators raise
-            raise ModelError(_what_is_broken(folder, error)) from error
+    def __init__(self, path: Path) -> None:
+        """The tokenizer of the model in ``path``, a folder or a GGUF file. Raises ModelError."""
+        found = load_tokenizer(path)
+        self._backend, self._render = found.backend, found.render
         self.token_text = lru_cache(maxsize=65_536)(self._token_text)
         self._anchor = self._backend.encode("a", add_special_tokens=False).ids
 
     @property
     def has_template(self) -> bool:
-        return bool(self._tokenizer.chat_template)
+        return self._render is not None
 
     def encode_request(self, request: Request) -> list[int]:
         """The prompt as tokens. Raises InvalidRequest where the template refuses the messages."""
@@ -61,20 +50,17 @@ class TextCodec:
 
         A model without a template (a base model) just continues what was written so far.
         """
-        if not self.has_template:
+        if self._render is None:
             return "\n".join(message.content for message in messages)
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text: str = self._tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
+            return self._render(turns)
+        except Exception as error:  # a template is a program, and raises what it likes
             raise InvalidRequest(
                 "messages",
                 f"This model's chat template refuses these messages: {error}. "
                 "Some models know no system prompt, or want user and assistant to take turns.",
             ) from error
-        return text
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """``special`` adds what the tokenizer puts around a text, such as a first <s>.
@@ -99,25 +85,6 @@ class TextCodec:
         before = self._backend.decode(self._anchor, skip_special_tokens=False)
         both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
         return both[len(before) :] or str(self._backend.id_to_token(token) or "")
-
-
-def _what_is_broken(folder: Path, error: Exception) -> str:
-    """In words. transformers' tokenizer loader checks config.json too, so either may be meant."""
-    from transformers import AutoConfig
-
-    reason = " ".join(str(error).split()).rstrip(".")
-    try:
-        AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as about_config:
-        if str(about_config) == str(error):
-            return (
-                f"{folder / 'config.json'} cannot be used: {reason}. Correct it, or use the "
-                "config.json that was published with the weights."
-            )
-    return (
-        f"The tokenizer in {folder} cannot be read: {reason}. The folder needs a "
-        "tokenizer.json of the fast kind; download the model again."
-    )
 
 
 class Detokenizer:

@@ -7,6 +7,7 @@ in folders from their headers.
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,11 +15,18 @@ from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
-from engine.loading.drafts import DraftChoice, judge_draft, why_not, why_not_by_catalog
+from engine.loading.drafts import (
+    DraftChoice,
+    judge_draft,
+    preference,
+    why_not,
+    why_not_by_catalog,
+)
 from engine.loading.request import LoadRequest
-from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
+from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
-from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS, Checkpoint
+from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
+from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
@@ -56,7 +64,7 @@ class Catalog:
         """
         spec = self.model(target) if isinstance(target, str) else target
         choices = [judge_draft(spec, other, locate) for other in self.models if other.id != spec.id]
-        choices.sort(key=_preference)
+        choices.sort(key=preference)
         return tuple(choices)
 
     def named(self, request: LoadRequest) -> Pairing:
@@ -98,13 +106,13 @@ class Catalog:
         return pairing
 
     def spec(self, text: str) -> ModelSpec:
-        """The model of this id, or in this folder; raises as ``named`` does."""
+        """The model of this id, or in this folder or file; raises as ``named`` does."""
         for spec in self.models:
             if spec.id == text:
                 return spec
-        folder = Path(text).expanduser()
-        if text and (folder.exists() or _looks_like_path(text)):
-            return local_spec(folder)
+        path = Path(text).expanduser()
+        if text and (path.exists() or _looks_like_path(text)):
+            return local_spec(path)
         known = [pairing.id for pairing in self.pairs] + [spec.id for spec in self.models]
         raise CatalogError(_unknown("pair or model", text, list(dict.fromkeys(known))))
 
@@ -145,17 +153,12 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
         return Catalog((embedded.target, *_some(embedded.draft)), (embedded,), (str(error),))
 
 
-def local_spec(folder: Path) -> ModelSpec:
-    """A folder outside the catalog; ``ModelError`` when it holds no model."""
-    found = checkpoint.inspect(folder)
-    whole = folder.resolve()
-    spec = ModelSpec(id=str(whole), name=whole.name, path=folder)
-    return _with_sizes(spec, found)
-
-
-def _preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
-    spec = choice.spec
-    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+def local_spec(path: Path) -> ModelSpec:
+    """A folder or GGUF file outside the catalog; ``ModelError`` when it holds no model."""
+    found = checkpoint.inspect(path)
+    whole = Path(os.path.abspath(path))  # links stay: behind them caches name files by their hashes
+    spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
+    return with_sizes(spec, found)
 
 
 def _model(entry: Entry) -> ModelSpec:
@@ -168,22 +171,9 @@ def _model(entry: Entry) -> ModelSpec:
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()
     spec = ModelSpec(**values)
     try:
-        return _with_sizes(spec, checkpoint.inspect(values["path"]))
+        return with_sizes(spec, checkpoint.inspect(values["path"]))
     except ModelError:
         return spec  # opening it will say what is wrong; the others stay usable
-
-
-def _with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
-    return replace(
-        spec,
-        parameters=found.parameters,
-        bytes=found.bytes,
-        context=found.context,
-        vocabulary=found.vocabulary,
-        layers=found.layers,
-        kv_heads=found.kv_heads,
-        head_dim=found.head_dim,
-    )
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:
@@ -220,7 +210,7 @@ def _embedded(folder: Path) -> Pairing:
             id=model_id, name=name, path=path, tokenizer=EMBEDDED, licence="apache-2.0"
         )
         try:
-            return _with_sizes(known, checkpoint.inspect(path))
+            return with_sizes(known, checkpoint.inspect(path))
         except ModelError:
             return known
 
@@ -233,10 +223,13 @@ def _some(spec: ModelSpec | None) -> tuple[ModelSpec, ...]:
 
 
 def _looks_like_path(text: str) -> bool:
-    return "/" in text or "\\" in text or text.startswith((".", "~"))
+    return "/" in text or "\\" in text or text.startswith((".", "~")) or text.endswith(SUFFIX)
 
 
 def _unknown(kind: str, text: str, known: list[str]) -> str:
     close = difflib.get_close_matches(text, known, n=1)
     hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(known)}."
-    return f"There is no {kind} '{text}'. {hint} A folder can be given as TARGET or TARGET::DRAFT."
+    return (
+        f"There is no {kind} '{text}'. {hint} A folder or a GGUF file can be given as TARGET or "
+        "TARGET::DRAFT."
+    )

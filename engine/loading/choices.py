@@ -9,13 +9,15 @@ import torch
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import decoder as native_step
 from engine.errors import InvalidRequest, ModelError
+from engine.kernels.block_formats import MULTIPLIED
 from engine.kernels.cpu import int8
-from engine.kernels.formats import QUANTISED, UNQUANTISED
+from engine.kernels.formats import AS_STORED, QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.machine.devices import Place
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import (
+    AUTO,
     FP8,
     KV_CACHE_DTYPES,
     QUANTIZATIONS,
@@ -53,8 +55,16 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place)
         return quantization
     if quantization in UNQUANTISED:
         return quantization
-    if checkpoint.quantised and why_not_quantised(checkpoint, place) is None:
+    reason = why_not_stored(checkpoint, place)
+    if reason is None:
+        return AS_STORED
+    if quantization == AS_STORED:
+        raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+    quantised = why_not_quantised(checkpoint, place) is None
+    if checkpoint.quantised and quantised:
         return "nf4"
+    if checkpoint.block_formats and quantised:
+        return "int8"
     return _unquantised(checkpoint, place)
 
 
@@ -81,6 +91,12 @@ def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Place) -
     architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
     if architecture is None:
         return False
+    if quantization == AS_STORED:
+        # What is not in blocks is kept as numbers, and rarer blocks in int8.
+        both = (could_be_compiled(checkpoint, kind, place) for kind in ("fp32", "int8"))
+        parts = checkpoint.heads * checkpoint.head_dim, checkpoint.kv_heads * checkpoint.head_dim
+        whole = not any(size % native.LANES for size in parts)
+        return bool(checkpoint.block_formats) and whole and all(both)
     return native_step.why_not(architecture, quantization, compiled_step(place)) is None
 
 
@@ -95,8 +111,12 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) 
     Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
     takes time. It only proposes, so it needs no note.
     """
+    if why_not_stored(checkpoint, place) is None:
+        return AS_STORED
     if quantization != "int8" and _compiled(checkpoint, "int8", place):
         return "int8"
+    if quantization == AS_STORED:
+        return choose_quantization(checkpoint, AUTO, place)
     if quantization == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
         return "int8"
     if quantization in QUANTISED and why_not_quantised(checkpoint, place) is not None:
@@ -106,6 +126,23 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) 
 
 def quantization_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
     """What this machine makes of ``quantization``, where that is worth telling people."""
+    said = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
+    return " ".join(note for note in said if note) or None
+
+
+def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
+    """What becomes of the blocks of a GGUF file."""
+    if not checkpoint.block_formats:
+        return None
+    if quantization == AS_STORED:
+        rare = sorted(name.upper() for name in checkpoint.block_formats - set(MULTIPLIED))
+        said = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
+        return said + (f" Those in {', '.join(rare)} are rounded again, to int8." if rare else "")
+    again = "widened, then rounded again to" if quantization in QUANTISED else "widened to"
+    return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
+
+
+def _place_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
     if place.device.type == "cuda":
         return _gpu_note(quantization, checkpoint, place)
     if quantization == "nf4" and not _compiled(checkpoint, quantization, place):
@@ -150,6 +187,17 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
         return f"the kernels for it do not run on this GPU. {remedy}"
     reason = _why_no_kernels(checkpoint, QUANTISED[0])
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
+
+
+def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
+    """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
+    if not checkpoint.block_formats:
+        return "only blocks of a GGUF file are. Choose auto."
+    if compiled_step(place) is None:
+        return "only the compiled step of a CPU multiplies them, and it is not there. Choose int8."
+    if not could_be_compiled(checkpoint, AS_STORED, place):
+        return "the compiled step cannot run this model. Choose int8."
+    return None
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Place) -> str:

@@ -46,6 +46,12 @@ def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> 
     return judge_draft(target, draft, locate).reason
 
 
+def preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
+    """Sorts fitting ones first, of them those with the target's vocabulary, small before big."""
+    spec = choice.spec
+    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+
+
 def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
     """The same by what is known before anything is fetched."""
     for spec in (target, draft):

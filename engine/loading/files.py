@@ -16,7 +16,7 @@ from engine.loading.specs import ModelSpec, Pairing
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """A pair whose models are on disk, complete, in these folders."""
+    """A pair whose models are on disk, complete, in these folders or GGUF files."""
 
     pairing: Pairing
     target: Path

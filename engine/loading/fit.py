@@ -28,6 +28,9 @@ FLOAT8_SCALE = 4
 QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
+STORED_WIDTH = 1.05
+"""Bytes that blocks of a GGUF file take once they are rearranged, for each byte of the file."""
+
 LONGEST_CONTEXT = 32_768
 """Caches are allocated whole, so a model's 128k context is not taken for granted."""
 
@@ -64,7 +67,8 @@ class ModelSize:
     in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
-    what ``fit`` is given. ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
+    what ``fit`` is given. ``stored``: bytes of a GGUF file whose weights are kept as they are, else 0.
+    ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
     """
 
     name: str
@@ -79,6 +83,7 @@ class ModelSize:
     cache: str | None = None
     heads: int = 0
     vocabulary: int = 0
+    stored: int = 0
 
     @classmethod
     def of(
@@ -88,7 +93,7 @@ class ModelSize:
         if isinstance(source, ModelSpec):
             name, repeated, heads = source.name, 0, 0
         else:
-            name, heads = source.folder.name, source.heads
+            name, heads = source.name, source.heads
             repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
         return cls(
             name,
@@ -106,6 +111,8 @@ class ModelSize:
 
     def weight_bytes(self, dtype: str) -> int:
         """What all weights take, in ``dtype`` unless the model has its own."""
+        if self.stored:
+            return int(self.stored * STORED_WIDTH)
         kind = self.weights or dtype
         width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
         return int((self.parameters + self.repeated) * width)

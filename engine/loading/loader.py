@@ -16,7 +16,7 @@ from engine.backends.torch.decoder import Decoder
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
-from engine.kernels.formats import QUANTISED
+from engine.kernels.formats import AS_STORED, QUANTISED
 from engine.kernels.native.library import Library
 from engine.loading.choices import (
     Backend,
@@ -37,9 +37,12 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
     inspect,
 )
-from engine.models.checkpoints.tensors import FLOATS, Tensors, check_finite
+from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.models.checkpoints.gguf.types import is_blocks
+from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
-from engine.models.weights import Names, tensor_shapes
+from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +56,7 @@ class ModelPlan:
     where a trial finds rows of the native step dependent on each other, torch takes its place, and
     ``note_on`` says so.
 
-    ``quantization`` is what weights are held in: fp32, bf16, int8 or nf4. ``compute`` is what is
+    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4 or stored. ``compute`` is what is
     computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
     or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the native backend.
     """
@@ -148,7 +151,7 @@ def load_model(
 def _info(plan: ModelPlan, context: int) -> ModelInfo:
     checkpoint = plan.checkpoint
     return ModelInfo(
-        name=checkpoint.folder.name,
+        name=checkpoint.name,
         architecture=checkpoint.architecture,
         vocabulary=checkpoint.vocabulary,
         context=context,
@@ -185,12 +188,9 @@ def _load_native(
     plan: ModelPlan, architecture: Architecture, names: Names, library: Library
 ) -> Model | None:
     """None, and a warning in the log, where the compiled step may not be used after all."""
-    # Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies.
-    stored = keeps_stored(architecture, plan.quantization)
-    tensors = Tensors(plan.checkpoint, torch.float32, plan.place.device, as_stored=stored)
     info = replace(_info(plan, plan.context), compiled=True)
-    cached = DTYPES[plan.compute]
-    model = NativeDecoder(architecture, names, tensors, info, library, plan.quantization, cached)
+    source, kind = _native_weights(plan, architecture)
+    model = NativeDecoder(architecture, names, source, info, library, kind, DTYPES[plan.compute])
     if is_row_independent(model):
         return model
     log.warning(
@@ -199,7 +199,22 @@ def _load_native(
     return None
 
 
+def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
+    """Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies. And what
+    the compiled step holds tensors in."""
+    checkpoint, device = plan.checkpoint, plan.place.device
+    if plan.quantization == AS_STORED:
+        return GgufTensors(checkpoint, torch.float32, device, as_stored=True).weight, "fp32"
+    stored = keeps_stored(architecture, plan.quantization)
+    tensors = open_tensors(checkpoint, torch.float32, device, as_stored=stored)
+    return tensors, plan.quantization
+
+
 def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+    if (
+        plan.quantization == AS_STORED
+    ):  # planned for the compiled step, which is of no use after all
+        plan = replace(plan, quantization="int8")
     reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
@@ -210,9 +225,9 @@ def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Mo
     return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
 
 
-def _tensors(plan: ModelPlan) -> Tensors:
+def _tensors(plan: ModelPlan) -> TensorSource:
     """The weights in what is computed in; as they are stored where they are quantised here."""
-    return Tensors(
+    return open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
@@ -230,7 +245,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
                 f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
                 f"{shape}. The two belong to different models: download the model again."
             )
-        if stored not in FLOATS:
+        if stored not in FLOATS and not is_blocks(stored):
             raise ModelError(
                 f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
                 "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."

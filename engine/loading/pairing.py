@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMap, read_map
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.tokenizer import version_of
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 
 SHORTEST_DRAFT_CONTEXT = 128
@@ -99,14 +100,12 @@ def _cross_vocabulary(shared: Shared) -> str:
     )
 
 
-_Named = tuple[Path, int, int]
-"""A tokenizer's folder and its model's rows, and when the tokenizer was written."""
+_Named = tuple[Path, int, tuple[int, int] | None]
+"""Where a tokenizer lies, its model's rows, and the tokenizer's version."""
 
 
 def _named(checkpoint: Checkpoint) -> _Named:
-    file = checkpoint.folder / "tokenizer.json"
-    written = file.stat().st_mtime_ns if file.is_file() else 0
-    return checkpoint.folder, checkpoint.vocabulary, written
+    return checkpoint.folder, checkpoint.vocabulary, version_of(checkpoint.folder)
 
 
 @lru_cache(maxsize=1024)

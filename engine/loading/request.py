@@ -22,13 +22,13 @@ SEPARATOR = "::"
 class LoadRequest:
     """A target, what drafts for it, and how both are held and computed.
 
-    ``target`` is the id of a pair or of a model in the catalog, or a folder. ``draft`` is a model's id
-    or a folder, "" for none, and None for what the catalog pairs with the target. ``heads`` are folders:
-    they replace the pair's own of their kind, and are added to the others. ``quantization`` and
-    ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest. ``context`` bounds the
-    model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is compiled for this
-    processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured. ``threads`` that
-    compute; None is one for each physical core.
+    ``target`` is the id of a pair or of a model in the catalog, a folder or a GGUF file. ``draft`` is a
+    model's id, a folder or a GGUF file, "" for none, and None for what the catalog pairs with the target.
+    ``heads`` are folders: they replace the pair's own of their kind, and are added to the others.
+    ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest.
+    ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
+    compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
+    ``threads`` that compute; None is one for each physical core.
 
     A value that nothing can have raises InvalidRequest, which names the field.
     """
@@ -56,9 +56,9 @@ class LoadRequest:
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
         """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``.
 
-        ``TARGET`` is a pair, a model or a folder; what a folder behind it holds is said by its
-        config.json, and a folder here goes before a model of the catalog whose id is spelt so. Nothing
-        behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
+        ``TARGET`` is a pair, a model, a folder or a GGUF file; what a folder behind it holds is said by
+        its config.json, and a folder here goes before a model of the catalog whose id is spelt so.
+        Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
         the class does for ``settings``, its other fields.
         """
         target, *others = (part.strip() for part in text.strip().split(SEPARATOR))

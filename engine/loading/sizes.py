@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
+from engine.kernels.formats import AS_STORED
 from engine.loading import fit as memory
 from engine.loading.choices import compute_dtype, draft_quantization, packs, quantizations
 from engine.machine.devices import Place
@@ -89,4 +90,6 @@ class PairSizes:
         cache = _NAMES[compute_dtype(checkpoint, quantization, self.place)]
         weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
         size = memory.ModelSize.of(checkpoint, weights, cache)
+        if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
+            return replace(size, stored=checkpoint.bytes, repeated=0)
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)

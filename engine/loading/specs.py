@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.models.checkpoints.checkpoint import AUTO
+from engine.models.checkpoints.checkpoint import AUTO, Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """One model: where it comes from and how big it is.
 
-    Exactly one of ``repository`` (on the hub) and ``path`` (a folder here) is set. Counts are 0
-    while unknown, which only happens to a ``path`` whose files are not there. ``tokenizer`` names
-    the vocabulary; it is empty for a folder outside the catalog. ``quantization`` is how the model is
-    loaded unless somebody asks for another; ``kv_cache_dtype`` what its cache is kept in where the
-    machine has it and it is a target.
+    Exactly one of ``repository`` (on the hub) and ``path`` (a folder or GGUF file here) is set.
+    Counts are 0 while unknown, which only happens to a ``path`` whose files are not there.
+    ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
+    ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
+    what its cache is kept in where the machine has it and it is a target.
     """
 
     id: str
@@ -58,3 +58,17 @@ Locate = Callable[[ModelSpec], Path | None]
 
 def folder_of(spec: ModelSpec) -> Path | None:
     return spec.path
+
+
+def with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
+    """The same with the sizes that its files have."""
+    return replace(
+        spec,
+        parameters=found.parameters,
+        bytes=found.bytes,
+        context=found.context,
+        vocabulary=found.vocabulary,
+        layers=found.layers,
+        kv_heads=found.kv_heads,
+        head_dim=found.head_dim,
+    )

@@ -1,7 +1,8 @@
 """A checkpoint's tensors -> layers that are ready to multiply.
 
 Tensor names are those of transformers' ...ForCausalLM classes, which all families share. What can be
-folded into a weight once (the scale of the scores, the order of a head's dimensions, 1 + w) is.
+folded into a weight once (the scale of the scores, the order of a head's dimensions, 1 + w) is; blocks of
+codes carry the scale beside them, and are otherwise joined and reordered like rows of numbers.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from engine.kernels.blocks import Blocks, Stacked, Weight, stack
 from engine.kernels.cpu.factory import Kernels
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.rotation import side_by_side
 
 TensorSource = Callable[[str], Tensor]
@@ -24,6 +26,8 @@ TensorSource = Callable[[str], Tensor]
 Vectors come in the dtype it computes in; matrices in any float dtype that its kernels take.
 """
 
+WeightSource = Callable[[str], Weight]
+"""Likewise, but matrices may come as a GGUF file stores them."""
 
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
@@ -137,23 +141,25 @@ def layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
 
 
 def load_layer(
-    architecture: Architecture, spec: LayerSpec, at: TensorSource, kernels: Kernels
+    architecture: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
 ) -> Layer:
     """One layer; ``at`` fetches by the name within the layer."""
     a, product = architecture, partial(_product, kernels)
     after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
+
+    def norm(name: str) -> RmsNorm:
+        return make_norm(a, _numbers(at(f"{name}.weight")))
+
     return Layer(
-        attention_norm=make_norm(a, at("input_layernorm.weight")),
+        attention_norm=norm("input_layernorm"),
         qkv=product(partial(_qkv, a, spec, at), a.qkv_bias),
         qk_norm=_qk_norm(a, spec, at) if a.qk_norm else None,
         output=product(lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
-        attention_after=make_norm(a, at(f"{after}.weight")) if a.sandwich_norms else None,
-        mlp_norm=make_norm(a, at(f"{before if a.sandwich_norms else after}.weight")),
+        attention_after=norm(after) if a.sandwich_norms else None,
+        mlp_norm=norm(before if a.sandwich_norms else after),
         gate_up=product(partial(_gate_up, a, at), a.mlp_bias),
         down=product(lambda kind: at(f"mlp.down_proj.{kind}"), a.mlp_bias),
-        mlp_after=make_norm(a, at("post_feedforward_layernorm.weight"))
-        if a.sandwich_norms
-        else None,
+        mlp_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
     )
 
 
@@ -165,30 +171,45 @@ def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
     return RmsNorm(1 + weight.float(), architecture.epsilon)
 
 
-def _product(kernels: Kernels, fetch: Callable[[str], Tensor], biased: bool) -> Linear:
+def _product(kernels: Kernels, fetch: Callable[[str], Stacked], biased: bool) -> Linear:
     """The product with ``fetch("weight")``, and ``fetch("bias")`` added."""
     product = kernels.linear(fetch("weight"))
-    return Biased(product, fetch("bias")) if biased else product
+    return Biased(product, _numbers(fetch("bias"))) if biased else product
 
 
-def _qkv(a: Architecture, spec: LayerSpec, at: TensorSource, kind: str) -> Tensor:
-    """Queries, keys and values in one tensor; the first two in the order that turns quickly."""
+def _numbers(found: Stacked) -> Tensor:
+    """Of vectors, which no file keeps in blocks."""
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _qkv(a: Architecture, spec: LayerSpec, at: WeightSource, kind: str) -> Stacked:
+    """Queries, keys and values below each other; the first two in the order that turns quickly."""
     sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
     if a.joined:
         query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
         query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
-    query = side_by_side(query, a.heads, spec.rope)
-    key = side_by_side(key, a.kv_heads, spec.rope)
+    query = _turned(query, a.heads, spec.rope)
+    key = _turned(key, a.kv_heads, spec.rope)
     if not a.qk_norm:  # a norm would undo the scale, so it carries it itself
-        query = query * a.query_scale
-    return torch.cat([query, key, value])
+        query = query.times(a.query_scale) if isinstance(query, Blocks) else query * a.query_scale
+    return stack(query, key, value)
 
 
-def _qk_norm(a: Architecture, spec: LayerSpec, at: TensorSource) -> Tensor:
+def _turned(weight: Weight, heads: int, rope: Rope | None) -> Weight:
+    """As ``side_by_side``."""
+    if isinstance(weight, Tensor):
+        return side_by_side(weight, heads, rope)
+    order = side_by_side(torch.arange(len(weight))[:, None], heads, rope)
+    return weight.rows(order.flatten())
+
+
+def _qk_norm(a: Architecture, spec: LayerSpec, at: WeightSource) -> Tensor:
     """What multiplies the normalised heads: (heads + kv_heads, head_dim), float32."""
     query, key = (
-        side_by_side(at(f"self_attn.{name}_norm.weight").float(), 1, spec.rope) for name in "qk"
+        side_by_side(_numbers(at(f"self_attn.{name}_norm.weight")).float(), 1, spec.rope)
+        for name in "qk"
     )
     if a.centred_norms:
         query, key = 1 + query, 1 + key
@@ -196,7 +217,7 @@ def _qk_norm(a: Architecture, spec: LayerSpec, at: TensorSource) -> Tensor:
     return torch.cat([query.expand(a.heads, -1), key.expand(a.kv_heads, -1)])
 
 
-def _gate_up(a: Architecture, at: TensorSource, kind: str) -> Tensor:
+def _gate_up(a: Architecture, at: WeightSource, kind: str) -> Stacked:
     if a.joined:
         return at(f"mlp.gate_up_proj.{kind}")
-    return torch.cat([at(f"mlp.{name}_proj.{kind}") for name in ("gate", "up")])
+    return stack(*(at(f"mlp.{name}_proj.{kind}") for name in ("gate", "up")))

@@ -8,6 +8,7 @@ from functools import partial
 
 from torch import Tensor
 
+from engine.kernels.blocks import widen
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.cuda.dispatch import Weight, hold, make_product, make_product_for_any_rows
@@ -60,7 +61,7 @@ def load(
 
     The scale of the scores stays out of the weights: the kernel that turns the queries multiplies by it.
     """
-    kernels = Kernels(lambda weight: Held(hold(quantization, weight)), plain_embedding)
+    kernels = Kernels(lambda weight: Held(hold(quantization, widen(weight))), plain_embedding)
     unscaled = replace(architecture, query_scale=1.0)
     return _fused(architecture, spec, load_layer(unscaled, spec, tensor, kernels), rotation)
 

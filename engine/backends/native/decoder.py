@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.backends.native.cache import NativeCache
 from engine.backends.support import Support
+from engine.kernels.blocks import Weight
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
@@ -27,7 +28,7 @@ from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
-from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
 
 FEATURES = frozenset(
@@ -83,13 +84,16 @@ class NativeDecoder:
         self,
         architecture: Architecture,
         names: Names,
-        tensor: TensorSource,
+        tensor: WeightSource,
         info: ModelInfo,
         library: Library,
         kind: str,
         cached: torch.dtype,
     ) -> None:
-        """``tensor`` gives vectors in float32; keys and values are kept in ``cached``."""
+        """``tensor`` gives vectors in float32; keys and values are kept in ``cached``.
+
+        Matrices that it gives in blocks stay so; others are held in ``kind``.
+        """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
         make = partial(native.make_matrix, library, kind)
@@ -102,11 +106,13 @@ class NativeDecoder:
             load_layer(architecture, spec, partial(_at, tensor, names.layer(index)), kernels)
             for index, spec in enumerate(architecture.layers)
         ]
-        norm = make_norm(architecture, tensor(names.norm))
+        last = tensor(names.norm)
+        assert isinstance(last, Tensor)
+        norm = make_norm(architecture, last)
         turns = {
-            spec.rope: cosines(spec.rope, architecture.head_dim, info.context)
-            for spec in architecture.layers
-            if spec.rope is not None
+            rope: cosines(rope, architecture.head_dim, info.context)
+            for rope in {spec.rope for spec in architecture.layers}
+            if rope is not None
         }
         parts = [
             _layer(layer, spec, turns)
@@ -257,7 +263,7 @@ def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(tokens))(*tokens)
 
 
-def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
+def _at(tensor: WeightSource, prefix: str, name: str) -> Weight:
     return tensor(prefix + name)
 
 

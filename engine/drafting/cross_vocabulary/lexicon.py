@@ -1,7 +1,7 @@
 """A tokenizer as what its tokens spell: bytes, in which two tokenizers of any kind can be compared.
 
 Byte-level BPE (GPT-2's alphabet of 256 characters) and SentencePiece's way (``▁`` for a space,
-``<0x0A>`` for single bytes) are read, from tokenizer.json alone.
+``<0x0A>`` for single bytes) are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.tokenizer_files import read_tokenizer, token_ids
+from engine.models.checkpoints.tokenizer import file_of, named_ends, read_tokenizer, version_of
+from engine.models.checkpoints.tokenizer_files import token_ids
 
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
@@ -39,10 +40,10 @@ class Lexicon:
 
     ``spelled``: the bytes of every ordinary token. ``control``: the names of those that stand for no
     text. ``ids``: back from bytes to the token that usually stands for them. ``bos`` and ``eos``:
-    begin and end of a text, by their role.
+    begin and end of a text, by their role. ``path``: the model's folder or GGUF file.
     """
 
-    file: Path
+    path: Path
     spelled: Mapping[int, bytes]
     control: Mapping[int, str]
     ids: Mapping[bytes, int]
@@ -82,13 +83,13 @@ class Lexicon:
         """The tokenizer, without an added space. Parsed when it is first needed: it takes a while."""
         from tokenizers import Tokenizer
 
-        _, raw = _without_leading_space(read_tokenizer(self.file))
+        _, raw = _without_leading_space(read_tokenizer(self.path))
         try:
             return Tokenizer.from_str(json.dumps(raw))
         except Exception as error:  # the parser raises nothing more precise
             raise ModelError(
-                f"{self.file} cannot be read: {error}. Download the file again, or update the "
-                "package 'tokenizers'."
+                f"{file_of(self.path)} cannot be read: {error}. Download the file again, or update "
+                "the package 'tokenizers'."
             ) from error
 
 
@@ -98,26 +99,26 @@ def split_unfinished(data: bytes | bytearray) -> tuple[str, bytes]:
     return decoder.decode(bytes(data)), decoder.getstate()[0]
 
 
-def read_lexicon(folder: Path) -> Lexicon:
-    """The lexicon of the tokenizer in ``folder``.
+def read_lexicon(path: Path) -> Lexicon:
+    """The lexicon of the tokenizer in ``path``, a model's folder or GGUF file.
 
     Raises ModelError where there is no tokenizer.json, or one of another kind.
     """
-    file = Path(folder) / "tokenizer.json"
-    if not file.is_file():
+    path = Path(path)
+    version = version_of(path)
+    if version is None:
         raise ModelError(
-            f"{folder} has no tokenizer.json, without which its vocabulary cannot be compared with "
+            f"{path} has no tokenizer.json, without which its vocabulary cannot be compared with "
             "another. Download that file too, if it was published."
         )
-    stat = file.stat()
-    return _lexicon(file, stat.st_mtime_ns, stat.st_size)
+    return _lexicon(path, version)
 
 
 @lru_cache(maxsize=2)
-def _lexicon(file: Path, _modified: int, _size: int) -> Lexicon:
+def _lexicon(path: Path, _version: tuple[int, int]) -> Lexicon:
     """Cached by time and size: a large vocabulary takes a second to read, and much memory to keep."""
-    content = read_tokenizer(file)
-    spell = _spelling(file, content)
+    content = read_tokenizer(path)
+    spell = _spelling(path, content)
     added = content.get("added_tokens") or []
     control = {int(one["id"]): str(one["content"]) for one in added if one.get("special")}
     plain = {int(one["id"]): str(one["content"]) for one in added if not one.get("special")}
@@ -127,15 +128,16 @@ def _lexicon(file: Path, _modified: int, _size: int) -> Lexicon:
         if number not in control and number not in plain
     }
     spelled.update((number, token.encode()) for number, token in plain.items())
-    roles = _roles(file.parent, {name: number for number, name in control.items()})
+    numbers = {name: number for number, name in control.items()}
+    bos, eos = (numbers.get(name or "") for name in named_ends(path))
     leading, _ = _without_leading_space(content)
     return Lexicon(
-        file=file,
+        path=path,
         spelled=spelled,
         control=control,
         ids=_by_bytes(spelled),
-        bos=roles["bos_token"],
-        eos=roles["eos_token"],
+        bos=bos,
+        eos=eos,
         leading=leading,
     )
 
@@ -154,7 +156,7 @@ def _by_bytes(spelled: Mapping[int, bytes]) -> dict[bytes, int]:
     return ids
 
 
-def _spelling(file: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
+def _spelling(path: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
     """The function from a token's name to its bytes. Raises ModelError for a kind not known."""
     model = content["model"]
     parts = list(_parts(content, "normalizer", "pre_tokenizer", "decoder"))
@@ -167,8 +169,8 @@ def _spelling(file: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
     if ("Metaspace" in kinds or spaces) and not marked:
         return _sentencepiece
     raise ModelError(
-        f"{file} is a {model.get('type', 'tokenizer')} that is neither byte-level BPE nor of "
-        "SentencePiece's kind, so what its tokens spell is not known."
+        f"{file_of(path)} is a {model.get('type', 'tokenizer')} that is neither byte-level BPE "
+        "nor of SentencePiece's kind, so what its tokens spell is not known."
     )
 
 
@@ -234,17 +236,3 @@ def _without_leading_space(content: dict[str, Any]) -> tuple[Leading, dict[str, 
                 part["add_prefix_space"] = False
                 leading = Leading.FIRST
     return leading, raw
-
-
-def _roles(folder: Path, control: Mapping[str, int]) -> dict[str, int | None]:
-    """The control tokens that tokenizer_config.json gives a role; None where it gives none."""
-    try:
-        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        config = {}
-    found: dict[str, int | None] = {}
-    for role in ("bos_token", "eos_token"):
-        named = config.get(role) if isinstance(config, dict) else None
-        name = named.get("content") if isinstance(named, dict) else named
-        found[role] = control.get(name) if isinstance(name, str) else None
-    return found

@@ -93,7 +93,10 @@ def _controls(target: Lexicon, draft: Lexicon, target_rows: int, draft_rows: int
 
 
 def read_map(target: Path, draft: Path, *, target_rows: int, draft_rows: int) -> VocabularyMap:
-    """The map between the tokenizers of two folders. Raises ModelError as ``read_lexicon`` does."""
+    """The map between the tokenizers of two models, each a folder or a GGUF file.
+
+    Raises ModelError as ``read_lexicon`` does.
+    """
     return map_vocabularies(
         read_lexicon(target), read_lexicon(draft), target_rows=target_rows, draft_rows=draft_rows
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.blocks import Stacked, widen
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
@@ -34,9 +35,9 @@ class Products:
             return cls("int8", device, library)
         return cls(dtype, device, library)
 
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Linear:
+    def linear(self, weight: Stacked, bias: Tensor | None = None) -> Linear:
         """The product with ``weight (out, in)``, and ``bias (out,)`` added."""
-        product = self._product(weight)
+        product = self._product(widen(weight))
         return product if bias is None else Biased(product, self.vector(bias))
 
     def vector(self, values: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """How a model's weights become products and lookups: the seam between models and kernels.
 
-A model asks its ``Kernels`` for a ``linear`` of a float weight and for an ``embedding``, and knows
-nothing of the format behind them.
+A model asks its ``Kernels`` for a ``linear`` of a weight and for an ``embedding``, and knows nothing of
+the format behind them. What a GGUF file stores in blocks is multiplied so by the compiled step alone;
+these here widen it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.kernels.blocks import Stacked, widen
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.cpu.linear import Linear, make_linear
 from engine.kernels.formats import FORMATS
@@ -26,9 +28,9 @@ Embedding = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden); floats both."""
+    """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden) of floats."""
 
-    linear: Callable[[Tensor], Linear]
+    linear: Callable[[Stacked], Linear]
     embedding: Callable[[Tensor], Embedding]
 
 
@@ -37,7 +39,7 @@ def plain_embedding(weight: Tensor) -> Embedding:
     return lambda ids: F.embedding(ids, weight)
 
 
-PLAIN = Kernels(make_linear, plain_embedding)
+PLAIN = Kernels(lambda weight: make_linear(widen(weight)), plain_embedding)
 """Weights as they are, in fp32 or bf16."""
 
 
@@ -49,12 +51,12 @@ def kernels_for(quantization: str, dtype: torch.dtype) -> Kernels:
     assert quantization in FORMATS
     if quantization == "int8":
         return Kernels(
-            linear=lambda weight: int8.make_int8(int8.quantise(weight)),
+            linear=lambda weight: int8.make_int8(int8.quantise(widen(weight))),
             embedding=lambda weight: int8.Int8Embedding(int8.quantise(weight), dtype),
         )
     if quantization == "nf4":
         return Kernels(
-            linear=lambda weight: nf4.Nf4Product(nf4.quantise(weight)),
+            linear=lambda weight: nf4.Nf4Product(nf4.quantise(widen(weight))),
             embedding=lambda weight: nf4.Nf4Embedding(nf4.quantise(weight), dtype),
         )
     return PLAIN

@@ -189,7 +189,7 @@ private:
     void feed_forward(const Layer& layer, Scratch& own, int thread) {
         const Matrix& gate_up = *layer.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
-        const auto rows = own.arranged.arrange(gate_up.kind, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
+        const Rows* rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
         const auto [first, end] = part(panels, thread);
         gate_up.multiply(rows, first, end, gates_.data(), 2 * width);
         gate_up.multiply(rows, panels + first, panels + end, gates_.data(), 2 * width);
@@ -212,7 +212,7 @@ private:
             const size_t start = size_t(r) * shape_.hidden;
             normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
         }
-        const auto rows = own.arranged.arrange(head.kind, own.normed.data(), step_.last, shape_.hidden);
+        const Rows* rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
         const auto [first, end] = part(head.panels, thread);
         head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
     }
@@ -220,7 +220,7 @@ private:
     // This thread's outputs of `matrix` for `from` [rows][width].
     void product(const Matrix& matrix, const float* from, int width, Scratch& own, int thread,
                  std::vector<float>& to) {
-        const auto rows = own.arranged.arrange(matrix.kind, from, step_.rows, width);
+        const Rows* rows = own.arranged.arrange(matrix.kinds, from, step_.rows, width);
         const auto [first, end] = part(matrix.panels, thread);
         matrix.multiply(rows, first, end, to.data(), matrix.outputs);
     }

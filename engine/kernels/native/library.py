@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes as c
 import functools
+import itertools
 import logging
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.kernels.blocks import MULTIPLIED, Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 from engine.kernels.native.structures import Op, Shape, Step
@@ -38,6 +41,10 @@ class Kind(IntEnum):
     NF4 = 4
 
 
+BLOCKS = {name: 16 + number for number, name in enumerate(MULTIPLIED)}
+"""Kinds of weights in blocks, by their formats; numbers as in rows.h and blocks.h."""
+PARTS = 4
+"""That a matrix may have, as in rows.h."""
 KINDS = {
     "fp32": (Kind.FP32,),
     "bf16": (Kind.PAIRS, Kind.BF16),
@@ -63,8 +70,10 @@ class Library:
             name: kind for name, kinds in KINDS.items() for kind in reversed(kinds) if has(kind)
         }
         """By the names of ``--quantization``."""
-        self.new_matrix = _typed(found.foretoken_matrix, pointer, number, number, number)
-        self.pack = _typed(found.foretoken_pack, None, pointer, pointer, pointer, number, number)
+        self.new_matrix = _typed(found.foretoken_matrix, pointer, pointer, pointer, number, number)
+        self.pack = _typed(
+            found.foretoken_pack, None, pointer, pointer, pointer, pointer, number, number
+        )
         self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
         self.multiply = _typed(
             found.foretoken_multiply, None, pointer, pointer, pointer, number, pointer
@@ -116,40 +125,62 @@ def fits(weights: str, inputs: Iterable[int]) -> bool:
     return not any(width % unit for width in inputs)
 
 
-def make_matrix(library: Library, weights: str, weight: Tensor) -> Matrix:
-    """The product with ``weight (out, in)`` in the format ``weights``, which the library ``takes``.
+def make_matrix(library: Library, weights: str, weight: Stacked) -> Matrix:
+    """The product with ``weight (out, in)``, or with parts one below the other.
 
-    A weight stored in bf16 stays so where fp32 is asked for: half the bytes, the same numbers.
+    Tensors are held in the format ``weights``, which the library ``takes``; what is in blocks as it is.
     """
-    kind = library.kinds[weights]
-    as_stored = kind is Kind.FP32 and weight.dtype == torch.bfloat16
-    return Matrix(library, Kind.BF16 if as_stored else kind, weight)
+    return Matrix(library, library.kinds[weights], weight)
 
 
 class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
-    def __init__(self, library: Library, kind: Kind, weight: Tensor) -> None:
-        """Copies ``weight (out, in)`` of any float dtype, a part at a time.
+    def __init__(self, library: Library, kind: Kind, weight: Stacked) -> None:
+        """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
-        Raises ValueError for NF4 where ``in`` is no multiple of 64: each row has whole groups.
+        Tensors, of any float dtype, are held in ``kind``; one in bf16 where that is fp32 stays so: half
+        the bytes, the same numbers. Blocks stay as they are, or, in a rarer format, are held in int8.
+        Raises ValueError where a row is not whole groups, or a part but the last not whole panels.
         """
-        self.outputs, self.inputs = weight.shape
-        if kind is Kind.NF4 and self.inputs % nf4.GROUP:
-            raise ValueError(f"{self.inputs} inputs are no multiple of {nf4.GROUP}")
+        parts = weight if isinstance(weight, tuple) else (weight,)
+        kinds = [_kind(kind, part) for part in parts]
+        self.inputs = int(parts[0].shape[1])
+        self.outputs = sum(len(part) for part in parts)
+        _check_parts(parts, kinds)
         self.kind, self.library = kind, library
-        self.pointer = _made(library.new_matrix(kind, self.outputs, self.inputs))
-        weakref.finalize(self, library.free_matrix, self.pointer)
-        for start in range(0, self.outputs, int8.CHUNK_ROWS):
-            part = weight[start : start + int8.CHUNK_ROWS]
-            rows, scales = _held(kind, part)
-            library.pack(
-                self.pointer,
-                rows.data_ptr(),
-                None if scales is None else scales.data_ptr(),
-                start,
-                len(part),
+        runs = [
+            (key, sum(len(part) for _, part in run))
+            for key, run in itertools.groupby(
+                zip(kinds, parts, strict=True), key=operator.itemgetter(0)
             )
+        ]
+        if len(runs) > PARTS:
+            raise ValueError(f"{len(runs)} kinds of weights in one matrix; {PARTS} are possible")
+        self.pointer = _made(
+            library.new_matrix(
+                (c.c_int * len(runs))(*(key for key, _ in runs)),
+                (c.c_int * len(runs))(*(count for _, count in runs)),
+                len(runs),
+                self.inputs,
+            )
+        )
+        weakref.finalize(self, library.free_matrix, self.pointer)
+        first = 0
+        for key, part in zip(kinds, parts, strict=True):
+            # What is made on the way stays small; what is stored as it is needs nothing on the way.
+            together = len(part) if key in BLOCKS.values() else int8.CHUNK_ROWS
+            for start in range(0, len(part), together):
+                some = slice(start, start + together)
+                rows = part.rows(some) if isinstance(part, Blocks) else part[some]
+                self._pack(key, rows, first)
+                first += len(rows)
+
+    def _pack(self, kind: int, part: Weight, first: int) -> None:
+        """``part`` becomes the outputs from ``first`` on."""
+        rows, scales = _held(kind, part)
+        to = None if scales is None else scales.data_ptr()
+        self.library.pack(self.pointer, self.library.pool, rows.data_ptr(), to, first, len(part))
 
     def set_bias(self, bias: Tensor) -> None:
         """Adds ``bias (out,)`` to every result from now on."""
@@ -174,16 +205,39 @@ class Matrix:
         return result
 
 
-def _held(kind: Kind, weight: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Some rows of a weight as ``Matrix::pack`` reads them, and their scales."""
+def _kind(kind: Kind, part: Weight) -> int:
+    """How ``part`` is held where tensors are held in ``kind``."""
+    if isinstance(part, Blocks):
+        return BLOCKS.get(part.format, Kind.INT8)
+    as_stored = kind is Kind.FP32 and part.dtype == torch.bfloat16
+    return Kind.BF16 if as_stored else kind
+
+
+def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
+    """Raises ValueError."""
+    inputs = int(parts[0].shape[1])
+    if any(part.shape[1] != inputs for part in parts):
+        raise ValueError("the parts of a matrix have other numbers of inputs")
+    if Kind.NF4 in kinds and inputs % nf4.GROUP:
+        raise ValueError(f"{inputs} inputs are no multiple of {nf4.GROUP}")
+    if any(len(part) % LANES for part in parts[:-1]):
+        raise ValueError(f"a part of a matrix has no multiple of {LANES} outputs")
+
+
+def _held(kind: int, weight: Weight) -> tuple[Tensor, Tensor | None]:
+    """Some rows of a weight as ``Part::pack`` reads them, and their scales."""
+    if isinstance(weight, Blocks) and kind in BLOCKS.values():
+        scales = None if weight.scale == 1 else torch.full((len(weight),), weight.scale)
+        return weight.data.contiguous(), scales
+    numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
     if kind is Kind.INT8:
-        whole = int8.quantise(weight)
+        whole = int8.quantise(numbers)
         return whole.values, whole.scale
     if kind is Kind.NF4:
-        halves = nf4.quantise(weight)
+        halves = nf4.quantise(numbers)
         return halves.packed, halves.absmax
     dtype = torch.float32 if kind is Kind.FP32 else torch.bfloat16
-    return weight.to(dtype).contiguous(), None
+    return numbers.to(dtype).contiguous(), None
 
 
 @functools.cache

@@ -21,15 +21,28 @@ int foretoken_has(int kind) {
 }
 
 Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
-Matrix* foretoken_matrix(int kind, int outputs, int inputs) {
+// Of at most PARTS parts.
+Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
     try {
-        return new Matrix(static_cast<Kind>(kind), outputs, inputs);
+        return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
 }
-void foretoken_pack(Matrix* matrix, const void* rows, const void* scales, int first, int count) {
-    matrix->pack(rows, scales, first, count);
+// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen.
+void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count) {
+    struct Task {
+        Matrix& matrix;
+        const void *rows, *scales;
+        int first, count;
+    } task{*matrix, rows, scales, first, count};
+    pool->run(
+        [](void* given, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(given);
+            const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
+            task.matrix.pack(task.rows, task.scales, task.first, task.count, part);
+        },
+        &task);
 }
 void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
 // Rows of the weight as floats: [count][inputs].
@@ -48,7 +61,7 @@ void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int
         [](void* given, int thread, Pool& pool) {
             const Task& task = *static_cast<Task*>(given);
             Arranged arranged(task.matrix.inputs);
-            const Rows rows = arranged.arrange(task.matrix.kind, task.from, task.rows, task.matrix.inputs);
+            const Rows* rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
             const Range part = share(task.matrix.panels, thread, pool.count());
             task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
         },

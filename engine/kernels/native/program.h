@@ -83,12 +83,6 @@ struct Op {
     float scale, epsilon;
 };
 
-// A finite half; its exponent counts from 15 where a float's counts from 127.
-inline float widen_half(uint16_t half) {
-    const float value = std::bit_cast<float>(uint32_t(half & 0x7fff) << 13) * 0x1p112f;
-    return half & 0x8000 ? -value : value;
-}
-
 class Program {
 public:
     Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), earliest_(pool.count()) {
@@ -197,7 +191,7 @@ private:
         const Range panels = part(matrix.panels, thread);
         for (int done = 0; done < *op.rows; done += ROWS) {
             const int count = std::min(ROWS, *op.rows - done);
-            const Rows rows = own.arranged.arrange(matrix.kind, from_of(op, done), count, matrix.inputs);
+            const Rows* rows = own.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
             matrix.multiply(rows, panels.first, panels.end, to_of(op, done), op.to_stride);
             if (!op.bias) continue;
             const int end = std::min(panels.end * LANES, matrix.outputs);

@@ -6,16 +6,22 @@
 #include <cstdint>
 #include <cstring>
 
-#ifdef __AVX512F__
+#if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace foretoken {
+
+// Sums stay in registers only if loops over them are gone.
+#define FORETOKEN_UNROLL _Pragma("GCC unroll 64")
 
 constexpr int LANES = 16;
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Unsigned __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
 inline Floats load(const float* from) {
@@ -63,6 +69,45 @@ inline Floats lookup(Floats table, Ints index) {
 #endif
 }
 
+// Of a table of sixteen bytes, those that the bytes of `codes` name, which are less than sixteen.
+inline Unsigned lookup(const int8_t (&table)[LANES], Unsigned codes) {
+#if defined(__AVX512BW__)
+    const __m512i all = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+    return (Unsigned)_mm512_shuffle_epi8(all, (__m512i)codes);
+#elif defined(__AVX2__)
+    const __m256i all = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
+    __m256i half[2];
+    std::memcpy(half, &codes, sizeof half);
+    for (auto& part : half) part = _mm256_shuffle_epi8(all, part);
+    std::memcpy(&codes, half, sizeof half);
+    return codes;
+#elif defined(__aarch64__)
+    const int8x16_t all = vld1q_s8(table);
+    uint8x16_t part[4];
+    std::memcpy(part, &codes, sizeof part);
+    for (auto& bytes : part) bytes = vreinterpretq_u8_s8(vqtbl1q_s8(all, bytes));
+    std::memcpy(&codes, part, sizeof part);
+    return codes;
+#else
+    uint8_t bytes[sizeof codes];
+    std::memcpy(bytes, &codes, sizeof codes);
+    for (uint8_t& byte : bytes) byte = uint8_t(table[byte & 15]);
+    std::memcpy(&codes, bytes, sizeof codes);
+    return codes;
+#endif
+}
+
+// Halves, each in the lower part of a lane; finite ones. Their exponents count from 15 where a float's count from 127.
+inline Floats widen_halves(Unsigned halves) {
+    const Floats size = std::bit_cast<Floats>(Unsigned((halves & 0x7fff) << 13)) * all(0x1p112f);
+    return std::bit_cast<Floats>(Unsigned(std::bit_cast<Unsigned>(size) | (halves & 0x8000) << 16));
+}
+
+inline float widen_half(uint16_t half) {
+    const float value = std::bit_cast<float>(uint32_t(half & 0x7fff) << 13) * 0x1p112f;
+    return half & 0x8000 ? -value : value;
+}
+
 inline uint16_t narrow(float value) {
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
@@ -92,6 +137,12 @@ inline Floats choose(Ints mask, Floats yes, Floats no) {
     return std::bit_cast<Floats>(bits);
 }
 
+// Of numbers below 2^22 the nearest integer, of two the even one.
+inline Ints nearest(Floats value) {
+    const Floats magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    return std::bit_cast<Ints>(value + magic) - std::bit_cast<Ints>(magic);
+}
+
 inline Floats maximum(Floats a, Floats b) { return choose(a > b, a, b); }
 
 // Lanes added in one fixed order.
@@ -101,6 +152,14 @@ inline float total(Floats value) {
     for (int width = LANES / 2; width > 0; width /= 2)
         for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
     return lanes[0];
+}
+
+// Lanes of integers, which have no order.
+inline int32_t total(Ints value) {
+    value += __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    value += __builtin_shufflevector(value, value, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
+    value += __builtin_shufflevector(value, value, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    return value[0] + value[1];
 }
 
 inline float largest(Floats value) {

@@ -33,9 +33,12 @@ def folder_for(spec: ModelSpec, models: Path) -> Path:
 
 
 def locate(spec: ModelSpec, models: Path | None) -> Path | None:
-    """The model's folder when it is complete on disk, else None; ``models`` is the models folder."""
+    """The model's folder or GGUF file when it is complete on disk, else None.
+
+    ``models`` is the models folder.
+    """
     if spec.path is not None:
-        return spec.path if spec.path.is_dir() else None
+        return spec.path if spec.path.exists() else None
     if models is not None and weights_complete(own := folder_for(spec, models)):
         return own
     cached = try_to_load_from_cache(repository_of(spec), "config.json", revision=spec.revision)

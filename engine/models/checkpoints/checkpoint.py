@@ -1,7 +1,7 @@
-"""What a model folder holds, read from its JSON files and safetensors headers alone.
+"""What a model folder or a GGUF file holds, read from its JSON files and headers alone.
 
-A folder in transformers' layout in, a frozen ``Checkpoint`` out, in milliseconds and without
-torch. Whatever is wrong with the folder is a ``ModelError`` that says what, why and what to do.
+A folder in transformers' layout or a file in, a frozen ``Checkpoint`` out, in milliseconds and without
+reading weights. Whatever is wrong with it is a ``ModelError`` that says what, why and what to do.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.kernels.formats import FORMATS
+from engine.kernels.formats import AS_STORED, FORMATS
+from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
+from engine.models.checkpoints.gguf.tokenizer import special_tokens, template_of
+from engine.models.checkpoints.gguf.types import is_blocks
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
@@ -25,7 +29,7 @@ __all__ = [
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
 
-QUANTIZATIONS = ("auto", *FORMATS)
+QUANTIZATIONS = ("auto", *FORMATS, AS_STORED)
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
 KV_CACHE_DTYPES = ("auto", "fp8")
@@ -60,6 +64,9 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
 class Checkpoint:
     """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is what all tensors take.
 
+    ``folder`` is what it lies in: a folder, or a GGUF file (of several, the first). ``dtype`` is what
+    people call the whole: F32, BF16, Q4_K_M.
+
     ``parameters`` leaves out an output head that repeats the (tied) embedding. A multimodal model
     is described by its text part, but ``parameters`` and ``bytes`` count everything.
     """
@@ -83,8 +90,25 @@ class Checkpoint:
     has_chat_template: bool
 
     @property
+    def name(self) -> str:
+        """What people call it: the folder's name, the file's without its ending."""
+        return name_of(self.folder)
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether it is a GGUF file."""
+        return is_gguf(self.folder)
+
+    @property
+    def block_formats(self) -> frozenset[str]:
+        """The formats of ``kernels.blocks`` that matrices are stored in; none in a folder."""
+        return frozenset(
+            info.dtype.lower() for info in self.tensors.values() if is_blocks(info.dtype)
+        )
+
+    @property
     def quantised(self) -> bool:
-        """Whether the weights come in 4 bits already."""
+        """Whether the weights come in bitsandbytes' 4 bits already."""
         return any(info.dtype == NF4 for info in self.tensors.values())
 
     @property
@@ -98,48 +122,100 @@ class Checkpoint:
         return _text_part(self.config)
 
 
-def inspect(folder: Path) -> Checkpoint:
-    """Describe the model in ``folder``; ``ModelError`` for every folder that cannot be loaded."""
-    folder = Path(folder)
+def inspect(path: Path) -> Checkpoint:
+    """Describe the model in ``path``, a folder or a GGUF file; ``ModelError`` for every one that cannot
+    be loaded."""
+    path = Path(path)
+    if is_gguf(path):
+        return _of_file(describe(path))
+    checkpoint = _inspect_folder(path)
+    _check_tokenizer(checkpoint)
+    return checkpoint
+
+
+def _inspect_folder(folder: Path) -> Checkpoint:
     config = read_config(folder)
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
     tensors, stored_bytes = read_tensors(folder)
     check_names(folder, tensors)
-    text = _text_part(config)
-    hidden, heads = _size(folder, text, _HIDDEN), _size(folder, text, _HEADS)
-    checkpoint = Checkpoint(
-        folder=folder,
-        config=MappingProxyType(config),
-        architecture=_architecture(folder, config),
-        model_type=str(config.get("model_type", "")),
-        layers=_size(folder, text, _LAYERS),
-        hidden=hidden,
-        heads=heads,
-        kv_heads=_size(folder, text, _KV_HEADS),
-        head_dim=_size(folder, text, ("head_dim",), default=hidden // heads),
-        vocabulary=_vocabulary(folder, text, tensors),
-        context=_size(folder, text, _CONTEXT),
-        parameters=_parameters(tensors, _is_tied(config)),
+    return _checkpoint(
+        folder,
+        config,
+        tensors,
         bytes=stored_bytes,
         dtype=_main_dtype(tensors),
-        tensors=MappingProxyType(tensors),
-        eos_ids=_eos_ids(folder, text),
+        eos_ids=_eos_ids(folder, _text_part(config)),
         has_chat_template=_has_chat_template(folder),
     )
-    _check_tokenizer(checkpoint)
+
+
+@lru_cache(maxsize=4)
+def _of_file(found: GgufModel) -> Checkpoint:
+    """Cached: lists of 150,000 tokens take a while to look through."""
+    tensors = {
+        name: TensorInfo(placed.header.file, placed.stored.shape, placed.stored.dtype)
+        for name, placed in found.tensors.items()
+    }
+    try:
+        ends = special_tokens(found.metadata).ends
+    except ModelError as error:
+        raise ModelError(f"{found.file} has no tokenizer that can be used. {error}") from error
+    checkpoint = _checkpoint(
+        found.file,
+        dict(found.config),
+        tensors,
+        bytes=found.bytes,
+        dtype=found.type,
+        eos_ids=ends,
+        has_chat_template=template_of(found.metadata) is not None,
+    )
+    tokens = len(found.metadata["tokenizer.ggml.tokens"])
+    if tokens != checkpoint.vocabulary:
+        raise ModelError(
+            f"{found.file} lists {tokens:,} tokens, and its embedding has {checkpoint.vocabulary:,} "
+            "rows. Tokenizer and weights belong to different models: download the file again."
+        )
     return checkpoint
 
 
-def fingerprint(folder: Path) -> str:
-    """A name for the model in ``folder`` that another model does not have, wherever it lies.
+def _checkpoint(
+    path: Path, config: dict[str, Any], tensors: dict[str, TensorInfo], **rest: Any
+) -> Checkpoint:
+    """The sizes as ``config`` states them, checked against the embedding."""
+    text = _text_part(config)
+    hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
+    return Checkpoint(
+        folder=path,
+        config=MappingProxyType(config),
+        architecture=_architecture(path, config),
+        model_type=str(config.get("model_type", "")),
+        layers=_size(path, text, _LAYERS),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_size(path, text, _KV_HEADS),
+        head_dim=_size(path, text, ("head_dim",), default=hidden // heads),
+        vocabulary=_vocabulary(path, text, tensors),
+        context=_size(path, text, _CONTEXT),
+        parameters=_parameters(tensors, _is_tied(config)),
+        tensors=MappingProxyType(tensors),
+        **rest,
+    )
+
+
+def fingerprint(path: Path) -> str:
+    """A name for the model in ``path`` that another model does not have, wherever it lies.
 
     Of its small files the content, of its weights the sizes: hashing those would take minutes.
     """
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("*.json")):
+    if is_gguf(path):
+        for part in describe(path).parts:
+            digest.update(f"{part.digest}\0{part.size}\0".encode())
+        return digest.hexdigest()[:16]
+    for file in sorted(path.glob("*.json")):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
-    for file in sorted(folder.glob("*.safetensors")):
+    for file in sorted(path.glob("*.safetensors")):
         digest.update(f"{file.name}\0{file.stat().st_size}".encode())
     return digest.hexdigest()[:16]
 
@@ -153,7 +229,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     if not folder.is_dir():
         raise ModelError(
-            f"{folder} is a file. Give the folder that holds config.json and model.safetensors."
+            f"{folder} is a file. Give the folder that holds config.json and model.safetensors, or a "
+            "GGUF file."
         )
     file = folder / "config.json"
     if not file.is_file():
@@ -166,11 +243,9 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _instead_of_config(folder: Path) -> str:
     if (folder / "adapter_config.json").is_file():
         return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
-    if any(folder.glob("*.gguf")):
-        return (
-            "It holds GGUF files, which are not read: get the model's safetensors repository "
-            "(config.json, tokenizer.json, model.safetensors)."
-        )
+    files = sorted(file.name for file in folder.glob("*.gguf"))
+    if files:
+        return f"It holds GGUF files: give one of them ({', '.join(files[:4])})."
     inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
     if inside:
         return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"

@@ -14,6 +14,8 @@ from torch import Tensor
 from engine.errors import ModelError
 from engine.kernels.cpu import nf4
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.prequantised import NF4, STATE, nf4_state
 from engine.models.checkpoints.safetensors_header import StoredTensor, read_header, read_into
 
@@ -88,14 +90,9 @@ def read_tensor(file: Path, stored: StoredTensor) -> Tensor:
     return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
 
 
-def check_finite(folder: Path, name: str, tensor: Tensor) -> None:
-    """Raises ModelError that names the tensor if one of its numbers is none."""
-    if not tensor.is_floating_point() or not tensor.numel():
-        return
-    low, high = tensor.detach().aminmax()  # NaN comes through both; nothing is copied
-    if not bool(low.isfinite() & high.isfinite()):
-        kind = "NaN" if bool(low.isnan()) else "an infinite number"
-        raise ModelError(
-            f"In {folder}, the tensor {name} holds {kind}: the model is damaged, or diverged "
-            "in training. Download it again, or use another checkpoint."
-        )
+def open_tensors(
+    checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, *, as_stored: bool = False
+) -> Tensors | GgufTensors:
+    """The tensors of a folder or of a GGUF file; see ``Tensors``."""
+    source = GgufTensors if checkpoint.is_gguf else Tensors
+    return source(checkpoint, dtype, device, as_stored=as_stored)

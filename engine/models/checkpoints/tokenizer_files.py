@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.models.checkpoints.gguf.description import describe, is_gguf
+from engine.models.checkpoints.tokenizer import FILE, read_tokenizer, version_of
 
-_FILE = "tokenizer.json"
 _OLDER_FILES = (
     "tokenizer.model",
     "vocab.json",
@@ -24,6 +26,9 @@ _OLDER_FILES = (
     "spiece.model",
     "tekken.json",
 )
+_ORDINARY, _ADDED = (1, 6), (2, 3, 4)
+"""GGUF's kinds of tokens: ordinary ones and single bytes; unknown, control, and what users defined. What
+is left, 5, are rows without a token."""
 _SPARE = re.compile(r"<\|?(reserved|SPECIAL_|unused).*>")
 
 
@@ -35,7 +40,7 @@ class TokenizerSignature:
     added tokens, and None for formats that are compared as whole files only.
     """
 
-    folder: Path
+    path: Path
     tokens: int
     highest_id: int | None
     vocabulary: str
@@ -57,25 +62,26 @@ class TokenizerSignature:
         return _added_difference(dict(self.added), dict(other.added), below, vital)
 
 
-def tokenizer_signature(folder: Path) -> TokenizerSignature:
-    """Read the tokenizer in ``folder``; ``ModelError`` when there is none or it is broken."""
-    file = Path(folder) / _FILE
-    if not file.is_file():
-        return _older(Path(folder))
-    stat = file.stat()
-    return _signature(file, stat.st_mtime_ns, stat.st_size)
+def tokenizer_signature(path: Path) -> TokenizerSignature:
+    """Read the tokenizer in ``path``, a model's folder or GGUF file; ``ModelError`` when there is none
+    or it is broken."""
+    path = Path(path)
+    version = version_of(path)
+    return _older(path) if version is None else _signature(path, version)
 
 
 @lru_cache(maxsize=64)
-def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
+def _signature(path: Path, _version: tuple[int, int]) -> TokenizerSignature:
     """Cached by time and size: a vocabulary of 250,000 tokens takes a second to parse."""
-    content = read_tokenizer(file)
+    if is_gguf(path):
+        return _of_metadata(path, describe(path).metadata)
+    content = read_tokenizer(path)
     model = content["model"]
     vocabulary = token_ids(model)
     added = {int(token["id"]): str(token["content"]) for token in content.get("added_tokens") or []}
     base = {token: number for token, number in vocabulary.items() if added.get(number) != token}
     return TokenizerSignature(
-        folder=file.parent,
+        path=path,
         tokens=len(set(vocabulary.values()) | added.keys()),
         highest_id=max(base.values(), default=0),
         vocabulary=_digest(sorted(base.items(), key=lambda item: item[1])),
@@ -84,14 +90,21 @@ def _signature(file: Path, _modified: int, _size: int) -> TokenizerSignature:
     )
 
 
-def read_tokenizer(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} cannot be read: {error}. Download the file again.") from error
-    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise ModelError(f"{file} is not a tokenizer: it has no 'model'. Download the file again.")
-    return content
+def _of_metadata(file: Path, metadata: Mapping[str, Any]) -> TokenizerSignature:
+    """The signature that the published tokenizer.json has, where it is of the same kind."""
+    tokens: list[str] = metadata["tokenizer.ggml.tokens"]
+    kinds = metadata.get("tokenizer.ggml.token_type") or [_ORDINARY[0]] * len(tokens)
+    listed = list(zip(tokens, kinds, strict=True))
+    base = {token: number for number, (token, kind) in enumerate(listed) if kind in _ORDINARY}
+    added = [(number, token) for number, (token, kind) in enumerate(listed) if kind in _ADDED]
+    return TokenizerSignature(
+        path=file,
+        tokens=len(base) + len(added),
+        highest_id=max(base.values(), default=0),
+        vocabulary=_digest(sorted(base.items(), key=lambda item: item[1])),
+        merges=_digest(metadata.get("tokenizer.ggml.merges") or []),
+        added=tuple(added),
+    )
 
 
 def token_ids(model: dict[str, Any]) -> dict[str, int]:
@@ -115,7 +128,7 @@ def _older(folder: Path) -> TokenizerSignature:
     files = [folder / name for name in _OLDER_FILES if (folder / name).is_file()]
     if not files:
         raise ModelError(
-            f"{folder} has no tokenizer ({_FILE}), so text cannot become tokens. "
+            f"{folder} has no tokenizer ({FILE}), so text cannot become tokens. "
             "Download the tokenizer files that were published with the weights."
         )
     digest = hashlib.sha256()
@@ -128,12 +141,10 @@ def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature)
     if ours.highest_id is None or theirs.highest_id is None:
         return "their tokenizer files differ"
     mine = {
-        number: token
-        for token, number in token_ids(read_tokenizer(ours.folder / _FILE)["model"]).items()
+        number: token for token, number in token_ids(read_tokenizer(ours.path)["model"]).items()
     }
     other = {
-        number: token
-        for token, number in token_ids(read_tokenizer(theirs.folder / _FILE)["model"]).items()
+        number: token for token, number in token_ids(read_tokenizer(theirs.path)["model"]).items()
     }
     differing = [
         number

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from app import cli
+from engine.loading.discovery import System
 from tests.support.commands import Command, Result, command
 from tests.support.fixtures import adapted, pair
 
@@ -19,7 +20,9 @@ Foretoken = Command
 def foretoken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Foretoken:
-    """``foretoken("chat", "Hello", "--depth", 4)``, with a data folder of its own."""
+    """``foretoken("chat", "Hello", "--depth", 4)``, with a data folder of its own, and no other
+    program's models."""
+    monkeypatch.setattr(System, "current", lambda: System("linux", tmp_path, {}, tmp_path / "root"))
     return command(cli.main, tmp_path / "data", monkeypatch, capsys)
 
 

@@ -11,9 +11,7 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.pre_tokenizer import Splitting, splitting
-
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
-"""GGUF's kinds of tokens (tokenizer.ggml.token_type)."""
+from engine.models.checkpoints.gguf.token_types import TokenType
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +78,10 @@ def _check_kind(folder: Path, content: Mapping[str, Any]) -> None:
 
 def _kind(row: int, known: bool, added: Mapping[str, Any] | None) -> int:
     if not known:
-        return UNUSED
+        return TokenType.UNUSED
     if added is None:
-        return NORMAL
-    return CONTROL if added.get("special") else USER_DEFINED
+        return TokenType.NORMAL
+    return TokenType.CONTROL if added.get("special") else TokenType.USER_DEFINED
 
 
 def _merge(pair: str | list[str]) -> str:

@@ -1,0 +1,110 @@
+"""A matrix as a GGUF file stores it: codes of a few bits in blocks that share scales.
+
+Nothing here multiplies: the compiled step takes these bytes and rearranges them; where there is none,
+``dequantise`` gives the numbers they stand for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
+
+__all__ = ["LAYOUTS", "MULTIPLIED", "Blocks", "Stacked", "Weight", "stack", "widen"]
+
+_ROWS_AT_ONCE = 1024
+"""Rows that are dequantised together, so that what is made on the way stays small."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """``shape`` (outputs, inputs) weights; ``data`` uint8 (outputs, bytes of a row), on the CPU.
+
+    ``data`` may be a view of a mapped file. ``scale`` multiplies every weight: a number that is folded
+    into a matrix cannot be folded into codes. Raises ValueError for a format that is not known and for
+    bytes that do not make up such a matrix.
+    """
+
+    format: str
+    shape: tuple[int, int]
+    data: Tensor
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        layout, (outputs, inputs) = LAYOUTS.get(self.format), self.shape
+        if layout is None:
+            raise ValueError(f"{self.format} is no format of blocks: {', '.join(LAYOUTS)}")
+        if inputs % layout.inputs:
+            raise ValueError(
+                f"{inputs} inputs are no multiple of {layout.inputs}, as {self.format} needs"
+            )
+        expected = outputs, inputs // layout.inputs * layout.size
+        if self.data.dtype != torch.uint8 or tuple(self.data.shape) != expected:
+            raise ValueError(
+                f"{outputs} x {inputs} in {self.format} are {expected[0]} x {expected[1]} bytes, "
+                f"not {tuple(self.data.shape)} in {self.data.dtype}"
+            )
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def nbytes(self) -> int:
+        """What the weights take as they are stored."""
+        return self.data.numel()
+
+    def rows(self, index: Tensor | slice) -> Blocks:
+        """Some outputs, in the order of ``index``: a view of a slice's, a copy of a tensor's."""
+        data = self.data[index]
+        return self._with(data)
+
+    def split(self, counts: list[int]) -> list[Blocks]:
+        """Views of so many outputs each, one after the other."""
+        return [self._with(part) for part in self.data.split(counts)]
+
+    def times(self, scale: float) -> Blocks:
+        """The same bytes, every weight multiplied by ``scale``."""
+        return replace(self, scale=self.scale * scale)
+
+    def _with(self, rows: Tensor) -> Blocks:
+        return replace(self, shape=(len(rows), self.shape[1]), data=rows)
+
+    def dequantise(self) -> Tensor:
+        """What is stored, as the package ``gguf`` widens it: float32 ``(outputs, inputs)``."""
+        # Imported here: a machine that never reads such a file need not have it.
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        kind = GGMLQuantizationType[self.format.upper()]
+        wide = torch.empty(self.shape)
+        for to, stored in zip(
+            wide.split(_ROWS_AT_ONCE), self.data.split(_ROWS_AT_ONCE), strict=True
+        ):
+            to.copy_(torch.from_numpy(dequantize(stored.numpy(), kind)))
+        return wide if self.scale == 1 else wide.mul_(self.scale)
+
+
+Weight = Tensor | Blocks
+"""A matrix (outputs, inputs) in any float dtype, or as a GGUF file stores it."""
+Stacked = Weight | tuple[Weight, ...]
+"""A matrix, or parts of one, the outputs of the first above those of the next."""
+
+
+def stack(*parts: Weight) -> Stacked:
+    """``parts`` as one matrix: a single tensor where all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    return torch.cat(tensors) if len(tensors) == len(parts) else parts
+
+
+def widen(weight: Stacked) -> Tensor:
+    """One tensor for what multiplies nothing else: blocks in float32, beside tensors all in float32."""
+    if isinstance(weight, Tensor):
+        return weight
+    if isinstance(weight, Blocks):
+        return weight.dequantise()
+    return torch.cat([widen(part).float() for part in weight])

@@ -1,0 +1,200 @@
+// Weights in blocks, as a GGUF file stores them, and their product with 1..16 rows rounded to bytes.
+//
+// What is stored is unpacked, 256 inputs of sixteen outputs at a time, to where the innermost cache holds it; then one product
+// serves all formats. Sums within a group of 16 or 32 inputs are integers and have no order. The groups are added up from
+// first to last, by the same instructions for every number of rows, so a row's bits depend on nothing beside it.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "blocks.h"
+#include "dot.h"
+#include "part.h"
+
+namespace foretoken {
+
+constexpr int DISTANCE = 4096;  // bytes ahead of what is unpacked that are fetched
+
+// What is fetched while a group is multiplied: so many bytes.
+struct Ahead {
+    const uint8_t* from;
+    int bytes;
+};
+
+using UnitProduct = void (*)(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results);
+
+// Adds `blocks` blocks of weights times R rows from `above` on.
+template <int R, int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
+void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results) {
+    constexpr bool WIDE = CODES == Codes::WIDE, CORRECTED = CODES == Codes::CENTRED || (WIDE && !WIDE_IS_SIGNED);
+    constexpr int BLOCK = GROUP * GROUPS;
+    const size_t first = (size_t(unit) * UNIT / BLOCK) * rows.count + above;
+    const int8_t* codes = rows.codes + first * BLOCK;
+    const float* steps = rows.steps + first;
+    const int32_t* sums = rows.sums + first * GROUPS;
+    const auto* quad = weights.codes;
+    const Floats *scale = weights.scales, *minimum = weights.minimums;
+    Floats result[R];
+    FORETOKEN_UNROLL
+    for (int r = 0; r < R; ++r) result[r] = results[r];
+    for (int block = 0; block < blocks; ++block) {
+        Floats part[R];
+        FORETOKEN_UNROLL
+        for (int r = 0; r < R; ++r) part[r] = Floats{};
+        for (int group = 0; group < GROUPS; ++group) {
+            for (int byte = 0; byte < ahead.bytes; byte += 64) __builtin_prefetch(ahead.from + byte);
+            ahead.from += ahead.bytes;
+            Dots sum[R];
+            FORETOKEN_UNROLL
+            for (int r = 0; r < R; ++r) sum[r] = dots(CORRECTED ? sums[r * GROUPS + group] : 0);
+            FORETOKEN_UNROLL
+            for (int q = 0; q < GROUP / QUAD; ++q) {
+                const Quads<WIDE> four = quads<WIDE>(*quad++);
+                FORETOKEN_UNROLL
+                for (int r = 0; r < R; ++r) sum[r] = dot<WIDE>(sum[r], four, codes + r * BLOCK + group * GROUP + q * QUAD);
+            }
+            FORETOKEN_UNROLL
+            for (int r = 0; r < R; ++r) part[r] = fused(floats(sum[r]), *scale, part[r]);
+            ++scale;
+            if constexpr (MINIMUMS) {
+                FORETOKEN_UNROLL
+                for (int r = 0; r < R; ++r) part[r] = fused(*minimum, all(std::bit_cast<float>(sums[r * GROUPS + group])), part[r]);
+                ++minimum;
+            }
+        }
+        FORETOKEN_UNROLL
+        for (int r = 0; r < R; ++r) result[r] = fused(part[r], all(steps[r]), result[r]);
+        codes += size_t(rows.count) * BLOCK;
+        steps += rows.count;
+        sums += size_t(rows.count) * GROUPS;
+    }
+    FORETOKEN_UNROLL
+    for (int r = 0; r < R; ++r) results[r] = result[r];
+}
+
+template <int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
+UnitProduct product_of(int rows) {
+    switch (rows) {
+#define FORETOKEN_ROWS(R) \
+    case R: \
+        if constexpr (R <= DOT_ROWS) return unit_product<R, GROUP, GROUPS, MINIMUMS, CODES>; \
+        break;
+        FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
+        FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
+#undef FORETOKEN_ROWS
+    }
+    return nullptr;
+}
+
+// The product of a format with so many rows, at most DOT_ROWS.
+inline UnitProduct product_of(const Format& format, int rows) {
+    if (format.inputs == UNIT) {
+        if (format.group == 32) return format.minimums ? product_of<32, 8, true, Codes::UNSIGNED>(rows) : product_of<32, 8, false, Codes::WIDE>(rows);
+        return format.minimums ? product_of<16, 16, true, Codes::UNSIGNED>(rows) : product_of<16, 16, false, Codes::CENTRED>(rows);
+    }
+    if (format.minimums) return product_of<32, 1, true, Codes::UNSIGNED>(rows);
+    return format.codes == Codes::WIDE ? product_of<32, 1, false, Codes::WIDE>(rows) : product_of<32, 1, false, Codes::CENTRED>(rows);
+}
+
+class BlockPanels : public Part {
+public:
+    BlockPanels(Kind kind, int outputs, int inputs)
+        : Part(kind, outputs, inputs),
+          format_(format_of(kind)),
+          units_((inputs + UNIT - 1) / UNIT),
+          unit_bytes_(bytes_of(UNIT / format_.inputs)),
+          panel_bytes_((units_ - 1) * unit_bytes_ + bytes_of(blocks_of(units_ - 1))),
+          weights_(panels * panel_bytes_),
+          scales_(size_t(panels) * LANES * sizeof(float)) {
+        std::memset(weights_.as<uint8_t>() + (panels - 1) * panel_bytes_, 0, panel_bytes_);  // it may be filled in part
+        for (int n = 0; n < panels * LANES; ++n) scales_.as<float>()[n] = 1;
+    }
+
+    // `rows`: of whole blocks, one behind the other. `scales`: a float a row that multiplies all of it; null: 1.
+    void pack(const void* rows, const void* scales, int row, int n) override {
+        const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
+        rearrange(static_cast<const uint8_t*>(rows) + row * size, n / LANES, n % LANES);
+        if (scales) scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
+    }
+
+    void row(int n, float* to) const override {
+        const int lane = n % LANES;
+        const float factor = scales_.as<float>()[n];
+        Unpacked unpacked;
+        for (int unit = 0; unit < units_; ++unit) {
+            unpack(n / LANES, unit, unpacked);
+            const int width = blocks_of(unit) * format_.inputs;
+            for (int k = 0; k < width; ++k) {
+                const int group = k / format_.group;
+                int code = unpacked.codes[k / QUAD][lane * QUAD + k % QUAD];
+                code = format_.codes == Codes::WIDE && WIDE_IS_SIGNED ? int8_t(code) : code - format_.centre;
+                float value = unpacked.scales[group][lane] * float(code);
+                if (format_.minimums) value += unpacked.minimums[group][lane];
+                *to++ = value * factor;
+            }
+        }
+    }
+
+    void multiply(const Rows& rows, int first, int end, float* to, int stride) const override {
+        const int passes = (rows.count + DOT_ROWS - 1) / DOT_ROWS, most = (rows.count + passes - 1) / passes;
+        UnitProduct products[ROWS];
+        for (int pass = 0; pass < passes; ++pass) products[pass] = product_of(format_, std::min(most, rows.count - pass * most));
+        const int groups = UNIT / format_.group;
+        Unpacked unpacked;
+        for (int panel = first; panel < end; ++panel) {
+            Floats results[ROWS] = {};
+            for (int unit = 0; unit < units_; ++unit) {
+                unpack(panel, unit, unpacked);
+                Ahead ahead{at(panel, unit) + DISTANCE, int(unit_bytes_ / groups)};
+                for (int pass = 0; pass < passes; ++pass) {
+                    products[pass](unpacked, blocks_of(unit), rows, pass * most, unit, ahead, results + pass * most);
+                    ahead.bytes = 0;
+                }
+            }
+            const int n = panel * LANES;
+            for (int r = 0; r < rows.count; ++r)
+                finish(to + size_t(r) * stride + n, fused(results[r], load(scales_.as<float>() + n), load(bias_.as<float>() + n)), n);
+        }
+    }
+
+private:
+    // Every unit begins with a line of the cache.
+    size_t bytes_of(int blocks) const { return (size_t(blocks) * format_.bytes * LANES + 63) / 64 * 64; }
+    int blocks_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT) / format_.inputs; }
+
+    // [blocks][words][16] words, then [blocks][16] of what is no word.
+    uint8_t* at(int panel, int unit) const { return weights_.as<uint8_t>() + panel * panel_bytes_ + unit * unit_bytes_; }
+
+    void unpack(int panel, int unit, Unpacked& to) const {
+        const uint8_t* words = at(panel, unit);
+        const int blocks = blocks_of(unit);
+        format_.unpack(words, words + size_t(blocks) * format_.words * 4 * LANES, blocks, to);
+    }
+
+    void rearrange(const uint8_t* from, int panel, int lane) {
+        for (int unit = 0; unit < units_; ++unit) {
+            const int blocks = blocks_of(unit);
+            uint8_t* words = at(panel, unit);
+            uint8_t* rest = words + size_t(blocks) * format_.words * 4 * LANES;
+            for (int block = 0; block < blocks; ++block, from += format_.bytes) {
+                for (int word = 0; word < format_.words; ++word) {
+                    uint32_t value;
+                    std::memcpy(&value, from + format_.words_at + word * 4, sizeof value);
+                    if (word == format_.fifth_bits) value = unpacking::by_quads(value);
+                    std::memcpy(words + (size_t(block * format_.words + word) * LANES + lane) * 4, &value, sizeof value);
+                }
+                for (int byte = 0; byte < format_.rest; ++byte)
+                    rest[(size_t(block) * LANES + lane) * format_.rest + byte] = from[format_.rest_at + byte];
+            }
+        }
+    }
+
+    const Format& format_;
+    const int units_;
+    const size_t unit_bytes_, panel_bytes_;
+    Bytes weights_, scales_;
+};
+
+}  // namespace foretoken

@@ -1,0 +1,102 @@
+"""A model that lies on the disk: what it is, or why it cannot be run. Reads headers only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from engine.errors import ModelError
+from engine.loading.discovery.listing import Listed
+from engine.loading.specs import ModelSpec, with_sizes
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
+from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.checkpoints.gguf.header import read_gguf_header
+
+_WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""How transformers' classes end that continue a text."""
+_Stamp = tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundModel:
+    """``path`` is what a request names; ``place`` the program, or the folder, that keeps it there.
+
+    ``reason`` says why it cannot be run, and is None where it can; then ``spec`` describes it.
+    ``architecture`` and ``type`` (Q4_K_M, BF16, ...) are empty while unknown. ``bytes``: its files'.
+    """
+
+    path: Path
+    name: str
+    place: str
+    bytes: int = 0
+    architecture: str = ""
+    type: str = ""
+    reason: str | None = None
+    spec: ModelSpec | None = None
+
+
+def examine(listed: Listed, place: str) -> FoundModel:
+    """What ``listed`` is. Never raises; what was examined and has not changed is not read again."""
+    if listed.reason is not None:
+        return FoundModel(path=listed.path, name=listed.name, place=place, reason=listed.reason)
+    try:
+        stamp = _stamp(listed.path)
+    except OSError as error:
+        reason = f"{listed.path} cannot be read: {error.strerror or error}."
+        return FoundModel(path=listed.path, name=listed.name, place=place, reason=reason)
+    return _examined(listed.path, listed.name, place, stamp)
+
+
+def _stamp(path: Path) -> _Stamp:
+    """Its files with size and time."""
+    files = [path] if is_gguf(path) else sorted(one for one in path.iterdir() if one.is_file())
+    stats = [(file.name, file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+@lru_cache(maxsize=1024)
+def _examined(path: Path, name: str, place: str, stamp: _Stamp) -> FoundModel:
+    try:
+        checkpoint = inspect(path)
+    except ModelError as error:
+        reason = str(error)
+    except Exception as error:  # a scan goes on, whatever a damaged file makes of its reader
+        reason = f"{path} cannot be read: {error}."
+    else:
+        return _usable(checkpoint, path, name, place)
+    return FoundModel(
+        path=path,
+        name=name,
+        place=place,
+        bytes=sum(size for _, size, _ in stamp),
+        architecture=_stated_architecture(path),
+        reason=reason,
+    )
+
+
+def _usable(checkpoint: Checkpoint, path: Path, name: str, place: str) -> FoundModel:
+    reason = None
+    if not checkpoint.architecture.endswith(_WRITES_TEXT):
+        reason = f"It is {checkpoint.architecture}, which does not continue a text."
+    spec = with_sizes(ModelSpec(id=str(path), name=name, path=path), checkpoint)
+    return FoundModel(
+        path=path,
+        name=name,
+        place=place,
+        bytes=checkpoint.bytes,
+        architecture=checkpoint.architecture,
+        type=checkpoint.dtype,
+        reason=reason,
+        spec=spec if reason is None else None,
+    )
+
+
+def _stated_architecture(path: Path) -> str:
+    """What a file says of itself, where it can be read so far."""
+    if not is_gguf(path):
+        return ""
+    try:
+        return str(read_gguf_header(path).metadata.get("general.architecture", ""))
+    except Exception:  # that it is broken is said already
+        return ""

@@ -1,0 +1,55 @@
+"""What a place lists before anything is read, and the walk through folders that several places share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.loading.discovery.system import System
+from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, name_of
+
+_DEPTH = 8
+_MOST_FOLDERS = 20_000
+"""A folder that somebody adds may be a whole disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model that may be there: its folder or GGUF file. ``reason``: why it cannot, if that is known."""
+
+    path: Path
+    name: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A program that keeps models on the disk. ``folders`` are all that it may use, there or not;
+    ``models`` lists one of them, and never raises for what is broken in it."""
+
+    name: str
+    folders: Callable[[System], Sequence[Path]]
+    models: Callable[[Path], Iterator[Listed]]
+
+
+def models_under(folder: Path) -> Iterator[Listed]:
+    """GGUF files (of split ones the first), and folders in transformers' layout, however deep."""
+    seen: set[str] = set()
+    for here, folders, files in os.walk(folder, followlinks=True):
+        current = Path(here)
+        real = os.path.realpath(here)
+        deep = len(current.relative_to(folder).parts) >= _DEPTH
+        if real in seen or deep or len(seen) >= _MOST_FOLDERS:
+            folders.clear()  # a link back, or no place for models
+        if real in seen:
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if "config.json" in files and any(name.endswith(".safetensors") for name in files):
+            yield Listed(current, current.name)
+        for name in sorted(files):
+            file = current / name
+            if name.endswith(SUFFIX) and not name.startswith(".") and not is_later_part(file):
+                yield Listed(file, name_of(file))

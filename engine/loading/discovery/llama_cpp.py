@@ -1,0 +1,19 @@
+"""llama.cpp: GGUF files side by side in its cache, where ``-hf`` and ``--model-url`` put them.
+
+Source: fs_get_cache_directory in common/common.cpp. Newer versions use Hugging Face's cache.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.loading.discovery.listing import Place, models_under
+from engine.loading.discovery.system import System
+
+
+def folders(system: System) -> tuple[Path, ...]:
+    """The one that is set, else the usual one."""
+    return (system.folder_named_by("LLAMA_CACHE") or system.caches / "llama.cpp",)
+
+
+LLAMA_CPP = Place("llama.cpp", folders, models_under)

@@ -1,0 +1,48 @@
+"""LM Studio: publisher/model/file.gguf under its folder of models, which people may move."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.system import System
+
+_HOME = ".lmstudio"
+_POINTER = ".lmstudio-home-pointer"
+"""A file that names the folder where it is not the usual one."""
+
+
+def folders(system: System) -> tuple[Path, ...]:
+    """The one from its settings, the usual one, and that of versions before 0.3.6."""
+    home = _pointed_to(system.home / _POINTER) or system.home / _HOME
+    moved = _downloads_folder(home / "settings.json")
+    usual = (home / "models", system.home / ".cache" / "lm-studio" / "models")
+    return usual if moved is None else (moved, *usual)
+
+
+def models(folder: Path) -> Iterator[Listed]:
+    """Named publisher/model/file, as its own pages do."""
+    for listed in models_under(folder):
+        parts = listed.path.relative_to(folder).parts[:-1]
+        yield Listed(listed.path, "/".join((*parts, listed.name)), listed.reason)
+
+
+def _pointed_to(file: Path) -> Path | None:
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return None
+    return Path(text) if text else None
+
+
+def _downloads_folder(file: Path) -> Path | None:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8")).get("downloadsFolder")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return Path(found) if isinstance(found, str) and found else None
+
+
+LM_STUDIO = Place("LM Studio", folders, models)

@@ -1,0 +1,109 @@
+"""All places, one after the other, in the background if wanted; each model once, however many know it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from engine.loading.discovery.found import FoundModel, examine
+from engine.loading.discovery.hugging_face import HUGGING_FACE
+from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.llama_cpp import LLAMA_CPP
+from engine.loading.discovery.lm_studio import LM_STUDIO
+from engine.loading.discovery.ollama import OLLAMA
+from engine.loading.discovery.system import System
+from engine.loading.drafts import DraftChoice, judge_draft, preference
+from engine.loading.specs import ModelSpec
+
+PLACES: tuple[Place, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
+
+
+def scan(system: System, folders: Sequence[Path] = ()) -> Iterator[FoundModel]:
+    """What the programs of ``PLACES`` keep on this machine, and what lies in ``folders``.
+
+    Reads headers: some tenths of a second for a file with a large vocabulary. Never raises."""
+    seen: set[str] = set()
+    for place, listed in _listed(system, folders):
+        real = os.path.realpath(listed.path)
+        if real not in seen:
+            seen.add(real)
+            yield examine(listed, place)
+
+
+def _listed(system: System, folders: Sequence[Path]) -> Iterator[tuple[str, Listed]]:
+    for place in PLACES:
+        for folder in place.folders(system):
+            yield from _in(place.name, folder, place.models)
+    for folder in folders:
+        yield from _in(str(folder), folder, models_under)
+
+
+def _in(
+    name: str, folder: Path, models: Callable[[Path], Iterator[Listed]]
+) -> Iterator[tuple[str, Listed]]:
+    try:
+        if folder.is_dir():
+            for listed in models(folder):
+                yield name, listed
+    except OSError as error:  # a disk that went away, a folder that is another user's
+        reason = f"{folder} cannot be read: {error.strerror or error}."
+        yield name, Listed(folder, folder.name, reason)
+
+
+def drafts_among(target: ModelSpec, found: Sequence[FoundModel]) -> tuple[DraftChoice, ...]:
+    """Every other model that can be run: those that can draft for ``target`` first, each that cannot
+    with its reason. ``target`` lies on this disk (has a ``path``)."""
+    others = [one.spec for one in found if one.spec is not None and one.path != target.path]
+    return tuple(sorted((judge_draft(target, spec) for spec in others), key=preference))
+
+
+class BackgroundScan:
+    """A scan on a thread of its own. ``on_found`` is called there for each model, ``on_done`` once with
+    all of them; not after ``cancel``. What a listener raises ends the scan.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        folders: Sequence[Path] = (),
+        *,
+        on_found: Callable[[FoundModel], None] = lambda _: None,
+        on_done: Callable[[tuple[FoundModel, ...]], None] = lambda _: None,
+    ) -> None:
+        self._found: list[FoundModel] = []
+        self._cancelled = threading.Event()
+        self._on_found, self._on_done = on_found, on_done
+        self._thread = threading.Thread(
+            target=self._run, args=(system, tuple(folders)), name="model scan", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def found(self) -> tuple[FoundModel, ...]:
+        """What was found so far."""
+        return tuple(self._found)
+
+    @property
+    def running(self) -> bool:
+        """Whether more may come."""
+        return self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Ends it behind the file that is being read; no listener is called after this."""
+        self._cancelled.set()
+
+    def wait(self, seconds: float | None = None) -> tuple[FoundModel, ...]:
+        """Waits for the end, at most so long; what was found until then."""
+        self._thread.join(seconds)
+        return self.found
+
+    def _run(self, system: System, folders: tuple[Path, ...]) -> None:
+        for model in scan(system, folders):
+            if self._cancelled.is_set():
+                return
+            self._found.append(model)
+            self._on_found(model)
+        if not self._cancelled.is_set():
+            self._on_done(self.found)

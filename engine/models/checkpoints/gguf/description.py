@@ -1,0 +1,211 @@
+"""What a GGUF file holds, as transformers would say it: a configuration, and tensors by its names.
+
+Reads headers, and of the tensors the rotary factors alone. Files that were split are read as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from engine.errors import ModelError
+from engine.models.checkpoints.gguf.config import Settings, config_from
+from engine.models.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from engine.models.checkpoints.gguf.names import (
+    LONG_FACTORS,
+    ROPE_FACTORS,
+    SHORT_FACTORS,
+    Known,
+    known_tensor,
+)
+from engine.models.checkpoints.gguf.types import FILE_TYPES
+from engine.models.checkpoints.safetensors_header import StoredTensor, read_bytes
+
+SUFFIX = ".gguf"
+_PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+_FACTORS = {"both": ROPE_FACTORS, "long": LONG_FACTORS, "short": SHORT_FACTORS}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTensor:
+    """Where a tensor lies, and what llama.cpp did to it."""
+
+    header: GgufHeader
+    stored: StoredTensor
+    known: Known
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GgufModel:
+    """``tensors`` by transformers' names; ``type`` as people call the file: Q4_K_M, BF16."""
+
+    file: Path
+    parts: tuple[GgufHeader, ...]
+    metadata: Mapping[str, Any]
+    config: Mapping[str, Any]
+    tensors: Mapping[str, PlacedTensor]
+    type: str
+
+    @property
+    def bytes(self) -> int:
+        """What all tensors take."""
+        return sum(placed.stored.nbytes for placed in self.tensors.values())
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether ``path`` is meant as a GGUF file: a file, or the name of one."""
+    return path.is_file() or (path.suffix == SUFFIX and not path.is_dir())
+
+
+def name_of(path: Path) -> str:
+    """A model's name by the folder or the file that it lies in; what is stored under a hash, as Ollama
+    does, says its name itself."""
+    if not is_gguf(path):
+        return path.name
+    if path.suffix != SUFFIX:
+        return _stated_name(path) or path.name
+    part = _PART.fullmatch(path.name)
+    return path.stem if part is None else part["stem"]
+
+
+def _stated_name(file: Path) -> str | None:
+    try:
+        stated = read_gguf_header(file).metadata.get("general.name")
+    except ModelError:
+        return None
+    return stated if isinstance(stated, str) else None
+
+
+def is_later_part(file: Path) -> bool:
+    """Whether ``file`` goes on where another one begins: that stands for the model."""
+    part = _PART.fullmatch(file.name)
+    return part is not None and int(part["number"]) > 1
+
+
+def describe(file: Path) -> GgufModel:
+    """The model in ``file``, the first of several where it was split. Raises ModelError."""
+    return _describe(tuple(map(read_gguf_header, _parts(Path(file)))))
+
+
+@lru_cache(maxsize=4)
+def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
+    """Headers are the same values as long as their files are."""
+    first = parts[0]
+    _check_parts(parts)
+    settings = Settings(first.file, first.metadata)
+    tensors = dict(_placed(settings.architecture, parts))
+    factors = {
+        name: _factors(part, part.tensors[key])
+        for name, key in _FACTORS.items()
+        for part in parts
+        if key in part.tensors
+    }
+    config = config_from(settings, frozenset(tensors), _by_length(first.file, factors))
+    embedding = tensors.get("model.embed_tokens.weight")
+    if embedding is None:
+        raise ModelError(
+            f"{first.file} holds no token_embd.weight, so it is no whole model. Download it again."
+        )
+    config["vocab_size"] = embedding.stored.shape[0]
+    return GgufModel(
+        first.file,
+        parts,
+        first.metadata,
+        MappingProxyType(config),
+        MappingProxyType(tensors),
+        _type_of(first.metadata, tensors),
+    )
+
+
+def _parts(file: Path) -> list[Path]:
+    """All files of a model that was split, whichever of them is given."""
+    if not file.is_file():
+        raise ModelError(f"There is no file {file}. Check the path, or download the model.")
+    found = _PART.fullmatch(file.name)
+    if found is None:
+        return [file]
+    count = int(found["count"])
+    if not 1 <= int(found["number"]) <= count:
+        raise ModelError(f"{file} cannot be such a part of {count} files. Restore its name.")
+    parts = [
+        file.with_name(f"{found['stem']}-{number:05}-of-{count:05}{SUFFIX}")
+        for number in range(1, count + 1)
+    ]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise ModelError(
+            f"{file} is one of {count} files, and {', '.join(missing[:3])}{more} are not beside it. "
+            "Download the rest of the model too; what is there is kept."
+        )
+    return parts
+
+
+def _check_parts(parts: Sequence[GgufHeader]) -> None:
+    """Raises ModelError where the files do not say of themselves what their names say."""
+    for number, part in enumerate(parts):
+        count = part.metadata.get("split.count", 1) or 1
+        if count != len(parts) or (count > 1 and part.metadata.get("split.no") != number):
+            raise ModelError(
+                f"{part.file} says that it is part {part.metadata.get('split.no', 0) + 1} of {count}, "
+                f"and its name part {number + 1} of {len(parts)}. The parts of a model need the names "
+                "that they were published with (...-00001-of-0000N.gguf): restore them."
+            )
+
+
+def _placed(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[str, PlacedTensor]]:
+    seen: set[str] = set()
+    for part in parts:
+        for name, stored in part.tensors.items():
+            if name in _FACTORS.values():
+                continue
+            known = known_tensor(architecture, name)
+            if known is None:
+                raise ModelError(
+                    f"{part.file} holds the tensor {name}, which no {architecture} has that is run "
+                    "here. Left out, it would change what the model says. Use the model's safetensors "
+                    "repository, or another file."
+                )
+            if known.name in seen:
+                raise ModelError(
+                    f"{part.file} holds {name}, as another part does. Download both again."
+                )
+            seen.add(known.name)
+            yield known.name, PlacedTensor(part, stored, known)
+
+
+def _factors(part: GgufHeader, stored: StoredTensor) -> tuple[float, ...]:
+    if stored.dtype != "F32":
+        raise ModelError(f"{part.file} holds rotary factors in {stored.dtype}; they must be F32.")
+    return tuple(np.frombuffer(read_bytes(part.file, stored), "<f4").tolist())
+
+
+def _by_length(
+    file: Path, factors: Mapping[str, tuple[float, ...]]
+) -> dict[str, tuple[float, ...]]:
+    """``long`` and ``short``, or neither; one list for both is told so in files of Llama 3."""
+    if "both" in factors:
+        return {"long": factors["both"], "short": factors["both"]}
+    if factors and len(factors) != 2:
+        raise ModelError(
+            f"{file} holds rotary factors for {' and '.join(factors)} texts only. Download it again."
+        )
+    return dict(factors)
+
+
+def _type_of(metadata: Mapping[str, Any], tensors: Mapping[str, PlacedTensor]) -> str:
+    """As the file says, else the type that most of its bytes are in."""
+    said = FILE_TYPES.get(metadata.get("general.file_type"))  # type: ignore[arg-type]
+    if said is not None:
+        return said
+    sizes: dict[str, int] = {}
+    for placed in tensors.values():
+        sizes[placed.stored.dtype] = sizes.get(placed.stored.dtype, 0) + placed.stored.nbytes
+    return max(sizes, key=lambda name: sizes[name])

@@ -1,0 +1,126 @@
+"""A GGUF file's tensors under transformers' names and in its layout, one at a time.
+
+Bytes are read, not mapped: what computes rearranges them into memory of its own anyway, and a mapped file
+that is cut short by somebody else ends the process, where a read ends in an error that says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from engine.errors import ModelError
+from engine.kernels.block_formats import LAYOUTS, SCALES
+from engine.kernels.blocks import Blocks
+from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.description import PlacedTensor, describe
+from engine.models.checkpoints.gguf.header import GgufHeader
+from engine.models.checkpoints.gguf.types import is_blocks
+from engine.models.checkpoints.safetensors_header import read_into
+
+_DTYPES = {
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+}  # fmt: skip
+
+
+class GgufTensors:
+    """As ``checkpoints.tensors.Tensors``, whose arguments these are; see there."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        as_stored: bool = False,
+    ) -> None:
+        self.file = checkpoint.folder
+        self.dtype, self.device, self.as_stored = dtype, device, as_stored
+        self._heads = {False: checkpoint.heads, True: checkpoint.kv_heads}
+        self._places = describe(checkpoint.folder).tensors
+
+    def __call__(self, name: str) -> Tensor:
+        """Floats, whatever they are stored as. Raises as ``Tensors``."""
+        found = self.stored(name)
+        tensor = found.dequantise() if isinstance(found, Blocks) else found
+        return self._placed(name, tensor)
+
+    def _placed(self, name: str, tensor: Tensor) -> Tensor:
+        check_finite(self.file, name, tensor)
+        if self.as_stored and tensor.dim() > 1:
+            return tensor.to(self.device)
+        return tensor.to(self.device, self.dtype)
+
+    def weight(self, name: str) -> Tensor | Blocks:
+        """Likewise, but blocks as they are, on the CPU, their scales checked to be finite."""
+        found = self.stored(name)
+        if not isinstance(found, Blocks):
+            return self._placed(name, found)
+        for scales in _scales(found):
+            check_finite(self.file, name, scales)
+        return found
+
+    def stored(self, name: str) -> Tensor | Blocks:
+        """A tensor as it is stored, its rows in transformers' order."""
+        placed = self._places[name]
+        known = placed.known
+        found = _read(name, placed)
+        if known.turned:
+            order = _apart(placed.stored.shape[0], self._heads[known.keys])
+            return found.rows(order) if isinstance(found, Blocks) else found[order]
+        if known.centred:
+            assert isinstance(found, Tensor)
+            # Exact: 1 + w was rounded to float32, and that less 1 needs no more digits.
+            return found.float() - 1
+        return found
+
+
+def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
+    stored = placed.stored
+    _check_unchanged(placed.header)
+    data = torch.empty(stored.nbytes, dtype=torch.uint8)
+    read_into(placed.header.file, stored, data.numpy().data)
+    _check_unchanged(placed.header)
+    if not is_blocks(stored.dtype):
+        return data.view(_DTYPES[stored.dtype]).view(stored.shape)
+    if len(stored.shape) != 2:
+        raise ModelError(
+            f"In {placed.header.file}, {name} is stored in {stored.dtype}, but is no matrix: "
+            f"{list(stored.shape)}. The file is damaged: download it again."
+        )
+    outputs, inputs = stored.shape
+    return Blocks(stored.dtype.lower(), (outputs, inputs), data.view(outputs, -1))
+
+
+def _scales(blocks: Blocks) -> Iterator[Tensor]:
+    """The float16 numbers in ``blocks`` that others are multiplied by."""
+    starts = SCALES.get(blocks.format, ())
+    if starts:
+        by_block = blocks.data.view(torch.float16).view(-1, LAYOUTS[blocks.format].size // 2)
+        for start in starts:
+            yield by_block[:, start // 2].float()
+
+
+def _check_unchanged(header: GgufHeader) -> None:
+    """Raises ModelError where the file is no longer the one whose header was read."""
+    try:
+        now = os.stat(header.file)
+    except OSError as error:
+        raise ModelError(
+            f"{header.file} cannot be read: {error.strerror}. Check the path and its permissions."
+        ) from error
+    if (now.st_size, now.st_mtime_ns) != (header.size, header.modified):
+        raise ModelError(
+            f"{header.file} changed while it was being loaded. Wait until whatever writes it is done, "
+            "then load it again."
+        )
+
+
+def _apart(rows: int, heads: int) -> Tensor:
+    """Where transformers' rows lie in llama.cpp's, which has the partners of a head's pairs together."""
+    pairs = torch.arange(rows).view(heads, rows // heads // 2, 2)
+    return pairs.transpose(1, 2).reshape(-1)

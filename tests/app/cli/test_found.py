@@ -1,0 +1,70 @@
+"""``foretoken models``: what lies on the machine already."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.app.cli.conftest import Foretoken
+
+
+@pytest.fixture(autouse=True)
+def models_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+def test_what_other_programs_hold_is_listed_and_what_is_broken_says_why(
+    foretoken: Foretoken, model: Path, tmp_path: Path
+) -> None:
+    studio = tmp_path / ".lmstudio" / "models" / "someone"
+    shutil.copytree(model, studio / "whole")
+    (studio / "broken.gguf").write_bytes(b"GGUF")
+    result = foretoken("models", "list", "--json")
+    assert result.status == 0
+    found = {one["name"]: one for one in result.last_json["found"]}
+    assert found["someone/whole"]["architecture"] == "LlamaForCausalLM"
+    assert found["someone/whole"]["reason"] is None
+    assert found["someone/broken"]["reason"] is not None
+    assert "someone/whole" in result.out.split("What cannot be run:")[0]
+    assert "someone/broken (LM Studio): " in result.out
+
+
+def test_folders_are_added_and_forgotten(foretoken: Foretoken, model: Path, tmp_path: Path) -> None:
+    shutil.copytree(model, tmp_path / "disk" / "mine")
+    assert foretoken("models", "add-folder", tmp_path / "disk").status == 0
+    assert foretoken("models", "add-folder", tmp_path / "disk").status == 0
+    (found,) = foretoken("models", "list", "--json").last_json["found"]
+    assert (found["name"], found["place"]) == ("mine", str(tmp_path / "disk"))
+    assert foretoken("models", "remove-folder", tmp_path / "disk").status == 0
+    assert foretoken("models", "list", "--json").last_json["found"] == []
+    again = foretoken("models", "remove-folder", tmp_path / "disk")
+    assert again.status != 0
+    assert "was not added" in again.err
+    absent = foretoken("models", "add-folder", tmp_path / "nowhere")
+    assert "There is no folder" in absent.err
+
+
+def test_a_broken_list_of_folders_is_told_and_left_out(
+    foretoken: Foretoken, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "model_folders.json").write_text("{")
+    assert foretoken("models", "list").status == 0
+    assert "model_folders.json" in caplog.text
+
+
+def test_drafts_for_a_model_say_whether_they_fit(
+    foretoken: Foretoken, pair: tuple[Path, Path], models_folder: Path
+) -> None:
+    target, draft = pair
+    assert "No other model" in foretoken("models", "drafts", target).out
+    shutil.copytree(draft, models_folder / "draft")
+    shutil.copytree(target, models_folder / "same")
+    result = foretoken("models", "drafts", target, "--json")
+    listed = {one["name"]: one["reason"] for one in result.last_json["drafts"]}
+    assert listed["draft"] is None
+    assert "not smaller" in listed["same"]
+    assert "fits: it shares the vocabulary" in result.out

@@ -1,0 +1,71 @@
+"""The compiled decoder with matrices as a GGUF file stores them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.backends.native.decoder import NativeDecoder
+from engine.kernels.blocks import Weight
+from engine.kernels.native.library import Library
+from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.base import ModelInfo
+from engine.models.weights import Names, tensor_shapes
+from tests.support.block_matrices import random_blocks
+from tests.support.sameness import check_rows
+
+NAMES = Names()
+MIXED = {"v_proj": "q6_k", "down_proj": "q5_k", "lm_head": "q8_0", "gate_proj": "q4_0"}
+"""As files mix them; the others are q4_k."""
+
+
+def architecture(joined: bool) -> Architecture:
+    rope = Rope(tuple(10000 ** (-pair / 32) for pair in range(32)))
+    return Architecture(
+        layers=(LayerSpec(rope), LayerSpec(rope)), vocabulary=100, hidden=256, intermediate=512,
+        heads=4, kv_heads=2, head_dim=64, epsilon=1e-6, tied=False, activation="silu",
+        query_scale=64**-0.5, qkv_bias=not joined, joined=joined,
+    )  # fmt: skip
+
+
+def weights(of: Architecture) -> dict[str, Weight]:
+    generator = torch.Generator().manual_seed(5)
+    found: dict[str, Weight] = {}
+    for seed, (name, shape) in enumerate(tensor_shapes(of, NAMES).items()):
+        if len(shape) == 1:
+            found[name] = 1 + 0.1 * torch.randn(shape, generator=generator)
+        else:
+            format = next((kind for part, kind in MIXED.items() if part in name), "q4_k")
+            blocks = random_blocks(format, *shape, seed=seed)
+            # Of trained weights' size: in larger ones attention turns on the last bit of a score.
+            found[name] = blocks.times(float(0.06 / blocks.dequantise().std()))
+    return found
+
+
+def decoder(of: Architecture, stored: dict[str, Weight], library: Library) -> NativeDecoder:
+    info = ModelInfo("random", "random", of.vocabulary, 512, 0, "stored", "cpu", frozenset())
+    return NativeDecoder(of, NAMES, stored.__getitem__, info, library, "fp32", torch.float32)
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["apart", "joined"])
+def test_it_computes_what_the_widened_weights_do(joined: bool, library: Library) -> None:
+    """Rotary order, the scores' scale, biases and parts: any of them wrong is far off."""
+    of = architecture(joined)
+    stored = weights(of)
+    wide = {
+        name: held if isinstance(held, torch.Tensor) else held.dequantise()
+        for name, held in stored.items()
+    }
+    text = torch.randint(of.vocabulary, (60,), generator=torch.Generator().manual_seed(6)).tolist()
+    found, exact = (
+        model.forward(text, model.new_cache(512), last=60)
+        for model in (decoder(of, stored, library), decoder(of, dict(wide), library))
+    )
+    assert (found - exact).norm() < 0.1 * exact.norm()
+
+
+def test_rows_have_the_bits_of_rows_alone(library: Library) -> None:
+    of = architecture(joined=False)
+    model = decoder(of, weights(of), library)
+    text = torch.randint(of.vocabulary, (70,), generator=torch.Generator().manual_seed(7)).tolist()
+    check_rows(model, text, 40)

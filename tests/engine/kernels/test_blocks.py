@@ -1,0 +1,44 @@
+"""Matrices as they are stored: their layouts, rows and numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import quantize
+
+from engine.kernels.blocks import LAYOUTS, MULTIPLIED, Blocks
+
+
+def test_layouts_are_those_of_the_package_gguf() -> None:
+    for name, layout in LAYOUTS.items():
+        assert GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]] == (layout.inputs, layout.size)
+    assert set(MULTIPLIED) <= LAYOUTS.keys()
+
+
+def test_rows_are_those_of_the_matrix_in_any_order() -> None:
+    weight = torch.randn(6, 64, generator=torch.Generator().manual_seed(0))
+    data = torch.from_numpy(quantize(weight.numpy(), GGMLQuantizationType.Q8_0))
+    blocks = Blocks("q8_0", (6, 64), data)
+    wide = blocks.dequantise()
+    assert (wide - weight).abs().max() < 0.02
+    order = torch.tensor([5, 0, 3, 3])
+    assert torch.equal(blocks.rows(order).dequantise(), wide[order])
+    first, second = blocks.rows(slice(1, 6)).split([2, 3])
+    assert first.data.data_ptr() == data[1].data_ptr()  # a file's pages are not copied
+    assert torch.equal(torch.cat([first.dequantise(), second.dequantise()]), wide[1:])
+
+
+@pytest.mark.parametrize(
+    ("format", "shape", "size", "message"),
+    [
+        ("q9_k", (2, 256), 144, "no format of blocks"),
+        ("q4_k", (2, 128), 72, "no multiple of 256"),
+        ("q4_k", (2, 256), 143, "2 x 144 bytes"),
+    ],
+)
+def test_bytes_that_make_up_no_such_matrix_are_refused(
+    format: str, shape: tuple[int, int], size: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Blocks(format, shape, torch.zeros(shape[0], size, dtype=torch.uint8))

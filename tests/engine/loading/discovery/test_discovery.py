@@ -1,0 +1,292 @@
+"""Models that lie on the machine are found where programs keep them, and what is broken says why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.loading.catalog import local_spec
+from engine.loading.discovery import (
+    BackgroundScan,
+    FoundModel,
+    System,
+    drafts_among,
+    models_under,
+    scan,
+)
+from engine.loading.discovery.hugging_face import HUGGING_FACE
+from engine.loading.discovery.llama_cpp import LLAMA_CPP
+from engine.loading.discovery.lm_studio import LM_STUDIO
+from engine.loading.discovery.ollama import OLLAMA
+from tests.support.checkpoints import write_random
+from tests.support.gguf_files import write_gguf
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama as a folder and as a file, and a smaller one."""
+    root = tmp_path_factory.mktemp("models")
+    write_random(root / "llama")
+    write_random(root / "small", seed=2, num_hidden_layers=1)
+    write_gguf(root / "llama", root / "llama.gguf")
+    write_gguf(root / "small", root / "small.gguf")
+    return root
+
+
+def linux(home: Path, **environment: str) -> System:
+    return System("linux", home, environment, root=home / "root")
+
+
+def put(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return target
+
+
+def names(found: list[FoundModel]) -> dict[str, str]:
+    return {one.name: one.place for one in found if one.reason is None}
+
+
+def reasons(found: list[FoundModel]) -> dict[str, str]:
+    return {one.name: one.reason for one in found if one.reason is not None}
+
+
+def write_manifest(folder: Path, name: str, *layers: tuple[str, str]) -> Path:
+    """``layers``: the last word of the media type, and the hash."""
+    file = folder / "manifests" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    listed = [
+        {"mediaType": f"application/vnd.ollama.image.{kind}", "digest": f"sha256:{value}"}
+        for kind, value in layers
+    ]
+    file.write_text(json.dumps({"schemaVersion": 2, "layers": listed}))
+    return file
+
+
+def test_what_is_found_says_what_it_is(models: Path, tmp_path: Path) -> None:
+    (found,) = scan(linux(tmp_path), [models / "llama"])
+    assert (found.name, found.place) == ("llama", str(models / "llama"))
+    assert found.architecture == "LlamaForCausalLM"
+    assert found.type == "F32"
+    assert found.spec is not None
+    assert found.spec.path == models / "llama"
+    assert found.spec.parameters > 0
+    assert found.bytes == found.spec.bytes
+    file = next(one for one in scan(linux(tmp_path), [models]) if one.path.suffix == ".gguf")
+    assert (file.name, file.architecture, file.type) == ("llama", "LlamaForCausalLM", "F32")
+
+
+def test_lm_studios_folders_old_new_and_moved(models: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    put(models / "llama.gguf", home / ".lmstudio/models/someone/Llama-GGUF/llama-q4.gguf")
+    put(models / "small.gguf", home / ".cache/lm-studio/models/someone/old/small.gguf")
+    put(models / "small.gguf", tmp_path / "disk/else/where/moved.gguf")
+    settings = home / ".lmstudio/settings.json"
+    settings.write_text(json.dumps({"downloadsFolder": str(tmp_path / "disk")}))
+    assert names(list(scan(linux(home)))) == {
+        "someone/Llama-GGUF/llama-q4": "LM Studio",
+        "someone/old/small": "LM Studio",
+        "else/where/moved": "LM Studio",
+    }
+    (home / ".lmstudio-home-pointer").write_text(f"{tmp_path / 'pointed'}\n")
+    assert tmp_path / "pointed" / "models" in LM_STUDIO.folders(linux(home))
+    settings.write_text("{")
+    (home / ".lmstudio-home-pointer").unlink()
+    assert LM_STUDIO.folders(linux(home))[0] == home / ".lmstudio" / "models"
+
+
+def test_ollamas_manifests_name_its_blobs(models: Path, tmp_path: Path) -> None:
+    folder = tmp_path / ".ollama" / "models"
+    put(models / "llama.gguf", folder / "blobs" / "sha256-abc1")
+    put(models / "small.gguf", folder / "blobs" / "sha256-abc2")
+    official = "registry.ollama.ai/library"
+    write_manifest(folder, f"{official}/llama/1b", ("template", "ff"), ("model", "abc1"))
+    write_manifest(folder, "registry.ollama.ai/someone/small/latest", ("model", "abc2"))
+    write_manifest(folder, "hf.co/owner/repo/Q4_K_M", ("model", "gone"))
+    write_manifest(folder, f"{official}/tuned/latest", ("model", "abc1"), ("adapter", "abc2"))
+    write_manifest(folder, f"{official}/cloud/latest", ("template", "ff"))
+    write_manifest(folder, f"{official}/evil/latest", ("model", "../../../etc/passwd"))
+    (folder / "manifests" / official / "broken").mkdir()
+    (folder / "manifests" / official / "broken" / "latest").write_text("[")
+    listed = {one.name: one for one in OLLAMA.models(folder)}
+    assert listed["llama:1b"].path == folder / "blobs" / "sha256-abc1"
+    assert local_spec(listed["llama:1b"].path).name == "random"  # not the hash
+    found = list(scan(linux(tmp_path)))
+    assert names(found) == {"llama:1b": "Ollama", "someone/small:latest": "Ollama"}
+    why = reasons(found)
+    assert "sha256-gone" in why["hf.co/owner/repo:Q4_K_M"]
+    assert "only there" in why["cloud:latest"]
+    assert "passwd" in why["evil:latest"]
+    assert "Pull the model again" in why["broken:latest"]
+    assert "adapter" in str(listed["tuned:latest"].reason)
+
+
+def test_hugging_faces_cache_has_the_newest_snapshot(models: Path, tmp_path: Path) -> None:
+    hub = tmp_path / ".cache" / "huggingface" / "hub"
+    repository = hub / "models--owner--llama"
+    shutil.copytree(models / "llama", repository / "snapshots" / "a1")
+    shutil.copytree(models / "small", repository / "snapshots" / "b2")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("b2")
+    files = hub / "models--owner--files-GGUF"
+    put(models / "llama.gguf", files / "blobs" / "f00d")
+    link = files / "snapshots" / "c3" / "Q4" / "llama-q4.gguf"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(files / "blobs" / "f00d")
+    (hub / "models--owner--empty").mkdir()
+    found = {one.name: one for one in scan(linux(tmp_path))}
+    assert found.keys() == {"owner/llama", "owner/files-GGUF/Q4/llama-q4"}
+    assert found["owner/llama"].path == repository / "snapshots" / "b2"
+    assert found["owner/files-GGUF/Q4/llama-q4"].path == link
+    assert found["owner/files-GGUF/Q4/llama-q4"].reason is None
+    assert local_spec(link).name == "llama-q4"
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "expected"),
+    [
+        ("linux", {}, ".cache/llama.cpp"),
+        ("linux", {"XDG_CACHE_HOME": "xdg"}, "xdg/llama.cpp"),
+        ("darwin", {}, "Library/Caches/llama.cpp"),
+        ("win32", {}, "AppData/Local/llama.cpp"),
+        ("win32", {"LOCALAPPDATA": "local"}, "local/llama.cpp"),
+        ("win32", {"LLAMA_CACHE": "chosen"}, "chosen"),
+    ],
+)
+def test_llama_cpps_cache_on_each_system(
+    models: Path, tmp_path: Path, platform: str, environment: dict[str, str], expected: str
+) -> None:
+    named = {key: str(tmp_path / value) for key, value in environment.items()}
+    system = System(platform, tmp_path, named, root=tmp_path / "root")
+    assert LLAMA_CPP.folders(system) == (tmp_path / expected,)
+    put(models / "small.gguf", tmp_path / expected / "owner_repo_small.gguf")
+    assert names(list(scan(system))) == {"owner_repo_small": "llama.cpp"}
+
+
+def test_only_linux_has_folders_of_ollamas_service(tmp_path: Path) -> None:
+    environment = {"OLLAMA_MODELS": str(tmp_path / "chosen")}
+    for platform, count in (("linux", 5), ("darwin", 2), ("win32", 2)):
+        folders = OLLAMA.folders(System(platform, tmp_path, environment))
+        assert len(folders) == count
+        assert folders[:2] == (tmp_path / "chosen", tmp_path / ".ollama" / "models")
+
+
+def test_hugging_faces_variables_are_heeded(tmp_path: Path) -> None:
+    for variable, expected in (
+        ("HF_HUB_CACHE", "x"),
+        ("HF_HOME", "x/hub"),
+        ("XDG_CACHE_HOME", "x/huggingface/hub"),
+    ):
+        system = System("win32", tmp_path, {variable: str(tmp_path / "x")})
+        assert HUGGING_FACE.folders(system) == (tmp_path / expected,)
+
+
+def test_of_a_split_file_the_first_stands_for_all(models: Path, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        put(models / "llama.gguf", tmp_path / f"big-0000{number}-of-00003.gguf")
+    (listed,) = models_under(tmp_path)
+    assert (listed.name, listed.path.name) == ("big", "big-00001-of-00003.gguf")
+    (tmp_path / "big-00002-of-00003.gguf").unlink()
+    (found,) = scan(linux(tmp_path / "home"), [tmp_path])
+    assert "big-00002-of-00003.gguf" in str(found.reason)
+
+
+def test_links_in_a_circle_hidden_and_deep_folders_are_left_out(
+    models: Path, tmp_path: Path
+) -> None:
+    put(models / "small.gguf", tmp_path / "a" / "b" / "small.gguf")
+    (tmp_path / "a" / "b" / "back").symlink_to(tmp_path / "a")
+    put(models / "small.gguf", tmp_path / ".git" / "hidden.gguf")
+    put(models / "small.gguf", tmp_path.joinpath(*"123456789") / "deep.gguf")
+    assert [one.path for one in models_under(tmp_path)] == [tmp_path / "a" / "b" / "small.gguf"]
+
+
+def test_a_model_that_two_places_know_is_listed_once(models: Path, tmp_path: Path) -> None:
+    file = put(models / "small.gguf", tmp_path / ".lmstudio/models/a/b/small.gguf")
+    link = tmp_path / "own" / "linked.gguf"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    (found,) = scan(linux(tmp_path), [tmp_path / "own", tmp_path / "not there"])
+    assert found.place == "LM Studio"
+
+
+def test_what_is_broken_says_why_and_the_rest_goes_on(models: Path, tmp_path: Path) -> None:
+    whole = (models / "llama.gguf").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "empty.gguf").touch()
+    (tmp_path / "text.gguf").write_text("no model at all")
+    (tmp_path / "other-rule.gguf").write_bytes(whole.replace(b"gpt-2", b"gpt-9"))
+    shutil.copytree(models / "small", tmp_path / "torn")
+    (tmp_path / "torn" / "config.json").write_text("{}")
+    shutil.copytree(models / "small", tmp_path / "reads")
+    config = json.loads((tmp_path / "reads" / "config.json").read_text())
+    config["architectures"] = ["BertModel"]
+    (tmp_path / "reads" / "config.json").write_text(json.dumps(config))
+    put(models / "small.gguf", tmp_path / "zzz.gguf")
+    found = list(scan(linux(tmp_path / "home"), [tmp_path]))
+    assert names(found) == {"zzz": str(tmp_path)}
+    why = reasons(found)
+    assert "cut short" in why["cut"]
+    assert why.keys() == {"cut", "empty", "text", "other-rule", "torn", "reads"}
+    assert "'gpt-9'" in why["other-rule"]
+    assert "BertModel" in why["reads"]
+    by_name = {one.name: one for one in found}
+    assert by_name["other-rule"].architecture == "llama"
+    assert by_name["cut"].bytes == len(whole) // 2
+
+
+def test_a_file_that_was_mended_is_read_again(models: Path, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    (before,) = scan(linux(tmp_path / "home"), [tmp_path])
+    put(models / "small.gguf", file)
+    (after,) = scan(linux(tmp_path / "home"), [tmp_path])
+    assert before.reason is not None
+    assert after.reason is None
+
+
+def test_drafts_that_fit_come_first_and_the_others_say_why(models: Path, tmp_path: Path) -> None:
+    found = list(scan(linux(tmp_path), [models]))
+    target = next(one.spec for one in found if one.path == models / "llama.gguf")
+    assert target is not None
+    choices = drafts_among(target, found)
+    assert {one.spec.path for one in choices} == {one.path for one in found} - {target.path}
+    assert [one.spec.name for one in choices if one.fits] == ["small", "small"]
+    assert choices[0].fits
+    assert "not smaller" in str(choices[-1].reason)
+
+
+def test_the_background_scan_tells_its_listener(models: Path, tmp_path: Path) -> None:
+    told: list[FoundModel] = []
+    done = threading.Event()
+    running = BackgroundScan(
+        linux(tmp_path), [models], on_found=told.append, on_done=lambda _: done.set()
+    )
+    found = running.wait(60)
+    assert done.is_set()
+    assert not running.running
+    assert tuple(told) == found
+    assert len(found) == 4
+
+
+def test_a_cancelled_scan_is_quiet(models: Path, tmp_path: Path) -> None:
+    first, go_on = threading.Event(), threading.Event()
+    told: list[FoundModel] = []
+
+    def hold(model: FoundModel) -> None:
+        told.append(model)
+        first.set()
+        go_on.wait(60)
+
+    running = BackgroundScan(
+        linux(tmp_path), [models], on_found=hold, on_done=lambda _: told.clear()
+    )
+    assert first.wait(60)
+    running.cancel()
+    go_on.set()
+    assert len(running.wait(60)) == 1
+    assert len(told) == 1

@@ -1,0 +1,164 @@
+"""A GGUF file runs as the checkpoint it was made of: the same logits, and what is told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from engine.kernels.blocks import Blocks
+from engine.loading.loader import load_model
+from engine.loading.pairing import why_not
+from engine.models.checkpoints.checkpoint import fingerprint, inspect
+from engine.models.checkpoints.gguf.header import read_gguf_header
+from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.models.checkpoints.gguf.types import FILE_TYPES, TENSOR_TYPES, layout_of
+from engine.models.checkpoints.tensors import open_tensors
+from tests.support.checkpoints import write_pair, write_random
+from tests.support.families import LLAMA3, MODELS, write_family
+from tests.support.gguf_files import all_in, write_gguf
+
+CPU = torch.device("cpu")
+LAST_BITS = {"phi3, longrope"}
+"""The file holds how much its attention is sharpened in float32."""
+AS_THE_FILE_HAS_IT = {
+    # What llama.cpp computes, and a file cannot say otherwise.
+    "gemma2": {"query_pre_attn_scalar": 8},
+    "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
+}
+LEFT_OUT = {
+    "biases": "llama.cpp's Llama has no bias on the output of attention",
+    "dynamic rope": "is the default rope up to the model's context",
+    "mistral": "llama.cpp's Llama has no window",
+    "qwen2, later layers slide": "llama.cpp's Qwen has no window",
+    "qwen3, biases, a window": "llama.cpp's Qwen has no window",
+    "llama3 rope": "the file holds what comes out of it: tested by itself",
+}
+TEXT = torch.randint(300, (100,), generator=torch.Generator().manual_seed(3)).tolist()
+
+
+def logits(path: Path, quantization: str = "fp32") -> torch.Tensor:
+    model = load_model(path, quantization=quantization, native=False)
+    return model.forward(TEXT, model.new_cache(len(TEXT)), last=len(TEXT))
+
+
+@pytest.mark.parametrize("name", sorted(MODELS.keys() - LEFT_OUT))
+def test_every_family_has_the_logits_of_its_folder(name: str, tmp_path: Path) -> None:
+    write_family(tmp_path / "folder", name, **AS_THE_FILE_HAS_IT.get(name, {}))
+    file = write_gguf(tmp_path / "folder", tmp_path / "model.gguf")
+    ours, theirs = logits(file), logits(tmp_path / "folder")
+    if name in LAST_BITS:
+        assert torch.allclose(ours, theirs, atol=1e-4)
+    else:
+        assert torch.equal(ours, theirs)
+
+
+def test_the_factors_of_llama_3_come_from_their_tensor(tmp_path: Path) -> None:
+    write_family(tmp_path / "folder", "llama3 rope")
+    width, theta = 8, LLAMA3["rope_theta"]
+    plain = [theta ** (-i / width) for i in range(0, width, 2)]
+    model = load_model(tmp_path / "folder", quantization="fp32", native=False)
+    stretched = model.architecture.layers[0].rope.frequencies  # type: ignore[attr-defined]
+    factors = np.array(plain) / np.array(stretched)
+
+    def add(tensors: dict[str, np.ndarray]) -> None:
+        tensors["rope_freqs.weight"] = factors.astype(np.float32)
+
+    file = write_gguf(tmp_path / "folder", tmp_path / "m.gguf", edit=add)
+    assert factors.max() > 2
+    assert torch.allclose(logits(file), logits(tmp_path / "folder"), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Qwen whose rows divide into blocks of 32."""
+    path = tmp_path_factory.mktemp("reading") / "qwen"
+    write_random(path, "qwen2", hidden_size=64, head_dim=16, intermediate_size=96)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["F16", "BF16"])
+def test_halves_come_as_they_are(folder: Path, tmp_path: Path, kind: str) -> None:
+    found = inspect(write_gguf(folder, tmp_path / "m.gguf", all_in(kind)))
+    assert not found.block_formats
+    name = "model.layers.1.mlp.up_proj.weight"
+    plain = open_tensors(inspect(folder), torch.float32, CPU)(name)
+    dtype = torch.float16 if kind == "F16" else torch.bfloat16
+    assert torch.equal(GgufTensors(found, torch.float32, CPU).stored(name), plain.to(dtype))
+
+
+def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: Path) -> None:
+    write_random(tmp_path / "llama", hidden_size=64, head_dim=16, intermediate_size=96)
+    file = write_gguf(tmp_path / "llama", tmp_path / "m.gguf", all_in("Q8_0"))
+    plain, found = inspect(tmp_path / "llama"), inspect(file)
+    assert found.block_formats == {"q8_0"}
+    floats = open_tensors(plain, torch.float32, CPU)
+    blocks = GgufTensors(found, torch.float32, CPU)
+    for name in plain.tensors:
+        weight = blocks.weight(name)
+        if isinstance(weight, Blocks):
+            wanted = gguf.quants.quantize(floats(name).numpy(), gguf.GGMLQuantizationType.Q8_0)
+            assert np.array_equal(weight.data.numpy(), wanted), name
+        else:
+            assert torch.equal(weight, floats(name)), name
+
+
+def test_asked_for_int8_blocks_are_widened_and_rounded_again(folder: Path, tmp_path: Path) -> None:
+    file = write_gguf(folder, tmp_path / "m.gguf", all_in("Q8_0"))
+    near = torch.cosine_similarity(logits(file, "int8"), logits(folder))
+    assert near.min() > 0.99
+
+
+def test_what_is_told_of_a_file(folder: Path, tmp_path: Path) -> None:
+    values = {"general.file_type": 7}
+    file = write_gguf(folder, tmp_path / "small-q8.gguf", all_in("Q8_0"), values=values)
+    plain, found = inspect(folder), inspect(file)
+    same = ("architecture", "layers", "hidden", "heads", "kv_heads", "head_dim", "vocabulary", "context",
+            "parameters", "eos_ids", "has_chat_template", "repeats_embedding")  # fmt: skip
+    assert {key: getattr(found, key) for key in same} == {key: getattr(plain, key) for key in same}
+    assert (found.name, found.dtype) == ("small-q8", "Q8_0")
+    assert found.bytes == sum(tensor.nbytes for tensor in read_gguf_header(file).tensors.values())
+    assert found.bytes < plain.bytes / 3
+
+
+def test_a_file_and_a_folder_pair_up(tmp_path: Path) -> None:
+    """Their tokenizers are compared by what they are, not by how they are stored."""
+    write_pair(tmp_path / "target", tmp_path / "draft")
+    file = write_gguf(tmp_path / "draft", tmp_path / "draft.gguf")
+    target = inspect(tmp_path / "target")
+    assert why_not(target, inspect(file)) is None
+    big = write_gguf(tmp_path / "target", tmp_path / "target.gguf")
+    assert why_not(inspect(big), inspect(file)) is None
+    assert why_not(inspect(big), inspect(tmp_path / "draft")) is None
+
+
+def test_fingerprints_go_by_content(folder: Path, tmp_path: Path) -> None:
+    one = write_gguf(folder, tmp_path / "one.gguf")
+    (tmp_path / "moved.gguf").write_bytes(one.read_bytes())
+    other = write_gguf(folder, tmp_path / "other.gguf", values={"general.name": "another"})
+    assert fingerprint(one) == fingerprint(tmp_path / "moved.gguf") != fingerprint(other)
+
+
+def test_files_that_were_split_are_one_model(folder: Path, tmp_path: Path) -> None:
+    write_gguf(folder, tmp_path / "m.gguf", tensors_in_a_file=10)
+    parts = sorted(tmp_path.glob("m-*.gguf"))
+    assert len(parts) > 2
+    whole = inspect(write_gguf(folder, tmp_path / "whole.gguf"))
+    assert torch.equal(logits(parts[0]), logits(whole.folder))
+    found = inspect(parts[1])  # any of them will do
+    assert (found.folder, found.name, found.bytes) == (parts[0], "m", whole.bytes)
+
+
+def test_names_of_types_are_ggmls() -> None:
+    names = {kind.value: kind.name for kind in gguf.GGMLQuantizationType}
+    assert {number: names[number] for number in TENSOR_TYPES} == TENSOR_TYPES
+    for number, name in TENSOR_TYPES.items():
+        layout = layout_of(name)
+        known = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType(number)]
+        assert (layout.inputs, layout.size) == known
+    kinds = {kind.value: kind.name for kind in gguf.LlamaFileType}
+    for number, name in FILE_TYPES.items():
+        assert kinds[number].removeprefix("MOSTLY_").removeprefix("ALL_") == name

@@ -1,0 +1,158 @@
+"""GGUF files of small checkpoints of every family, made as llama.cpp's converter makes them.
+
+Names come from the package ``gguf``, which the converter takes them from; what it does to tensors and
+which settings it writes is said again here, so that reading is not tested by its own tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from safetensors.numpy import load_file
+
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.gguf.vocabulary import read_vocabulary
+
+Tensors = dict[str, np.ndarray]
+Kind = Callable[[str, np.ndarray], str]
+ARCHITECTURES = {
+    "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
+    "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
+    "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
+    "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
+    "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
+    "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+}
+
+
+def all_in(kind: str) -> Kind:
+    """Matrices in ``kind``, vectors in F32, as llama.cpp wants them."""
+    return lambda name, weight: kind if weight.ndim > 1 else "F32"
+
+
+def write_gguf(
+    folder: Path,
+    file: Path,
+    kind: Kind | None = None,
+    *,
+    values: Mapping[str, Any] | None = None,
+    edit: Callable[[Tensors], object] = lambda tensors: None,
+    tensors_in_a_file: int = 0,
+) -> Path:
+    """The checkpoint in ``folder`` as a GGUF file, or as several with so many tensors each.
+
+    ``kind`` tells what a tensor is stored in, by its name and weight; None is F32 for all. ``values`` go
+    over the metadata, None takes one away; ``edit`` changes the tensors, by llama.cpp's names.
+    """
+    kind = kind or all_in("F32")
+    config = json.loads((folder / "config.json").read_text())
+    architecture = ARCHITECTURES[config["architectures"][0]]
+    name = gguf.MODEL_ARCH_NAMES[architecture]
+    writer = gguf.GGUFWriter(file, name, split_max_tensors=tensors_in_a_file)
+    _describe(writer, folder, config)
+    metadata = writer.kv_data[0]
+    for key, value in (values or {}).items():
+        metadata.pop(key, None)
+        if value is not None:
+            writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
+    tensors = _converted(load_file(folder / "model.safetensors"), config, architecture)
+    edit(tensors)
+    for key, weight in tensors.items():
+        stored = gguf.GGMLQuantizationType[kind(key, weight)]
+        writer.add_tensor(key, gguf.quants.quantize(weight, stored), raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
+    checkpoint, vocabulary = inspect(folder), read_vocabulary(inspect(folder))
+    writer.add_name("random")
+    writer.add_context_length(checkpoint.context)
+    writer.add_embedding_length(checkpoint.hidden)
+    writer.add_block_count(checkpoint.layers)
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(checkpoint.heads)
+    writer.add_head_count_kv(checkpoint.kv_heads)
+    writer.add_key_length(checkpoint.head_dim)
+    writer.add_value_length(checkpoint.head_dim)
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    _describe_ropes(writer, config, checkpoint.head_dim)
+    if config.get("sliding_window"):
+        writer.add_sliding_window(config["sliding_window"])
+    for key, add in (
+        ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
+        ("final_logit_softcapping", writer.add_final_logit_softcapping),
+    ):
+        if config.get(key):
+            add(config[key])
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(vocabulary.tokens)
+    writer.add_token_types(vocabulary.kinds)
+    writer.add_token_merges(vocabulary.merges)
+    writer.add_bos_token_id(vocabulary.bos or 0)
+    writer.add_eos_token_id(vocabulary.eos or 0)
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(vocabulary.chat_template or "")
+
+
+def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: int) -> None:
+    rope = config["rope_parameters"]
+    rope = rope.get("full_attention", rope)
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
+    match rope["rope_type"]:
+        case "linear":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            writer.add_rope_scaling_factor(rope["factor"])
+        case "yarn":
+            writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            writer.add_rope_scaling_factor(rope["factor"])
+            writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        case "longrope":
+            ratio = config["max_position_embeddings"] / config["original_max_position_embeddings"]
+            sharpened = np.sqrt(
+                1 + np.log(ratio) / np.log(config["original_max_position_embeddings"])
+            )
+            writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
+            writer.add_rope_scaling_attn_factors(float(sharpened))
+
+
+def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODEL_ARCH) -> Tensors:
+    names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
+    turned = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
+    centred = architecture in (gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3)
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    found: Tensors = {}
+    rope = config["rope_parameters"]
+    if rope.get("rope_type") == "longrope":
+        for length in ("long", "short"):
+            listed = np.array(rope[f"{length}_factor"], dtype=np.float32)
+            found[f"rope_factors_{length}.weight"] = listed
+    for name, plain in tensors.items():
+        weight = plain
+        part = name.split(".")[-2]
+        if turned and part in heads:
+            weight = as_llama_cpp_turns(weight, heads[part])
+        if centred and name.endswith("norm.weight"):
+            weight = weight + np.float32(1)
+        target = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert target is not None, name
+        found[target] = weight
+    return found
+
+
+def as_llama_cpp_turns(weight: np.ndarray, heads: int) -> np.ndarray:
+    """What its converter does to Llama's queries and keys, in its own words."""
+    shape = (heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
+    return np.ascontiguousarray(weight.reshape(shape).swapaxes(1, 2).reshape(weight.shape))
