@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import psutil
 import pytest
 
-from app import main
+from app import cli, main
 from app.listen import listen
 from app.main import Settings
+from app.training import State, Trainings
 from engine.api import LoadRequest
+from tests.support.checkpoints import write_random
+from tests.support.commands import command
 from tests.support.fixtures import pair
 
 __all__ = ["pair"]  # a fixture
@@ -27,8 +32,8 @@ pytestmark = pytest.mark.slow
 @contextmanager
 def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """``foretoken WORDS`` with its address, and what it printed up to there."""
-    command = [sys.executable, "-m", "app", *words, "--port", "0", "--data-dir", str(data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    argv = [sys.executable, "-m", "app", *words, "--port", "0", "--data-dir", str(data)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         printed, address = "", ""
         assert process.stdout is not None
@@ -75,11 +80,20 @@ def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
         ended_by_ctrl_c(process)
 
 
-def test_the_page_is_there_and_the_api_is_off_at_first_until_ctrl_c(
-    tmp_path: Path, pair: tuple[Path, Path]
+def test_a_page_whose_pair_is_not_on_disk_is_there_and_the_api_is_off_until_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("ui", "--no-browser", "--pair", str(pair[0]))
+    """A page whose pair is loaded is what ``test_app_in_browser.py`` has."""
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    words = ("ui", "--no-browser", "--pair", "smollm2-360m")
     with running(*words, data=tmp_path) as (process, address, _):
+        assert process.stdout is not None
+        printed = ""
+        while "hf download" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
         page = httpx.get(address)
         assert page.status_code == 200
         assert page.headers["x-content-type-options"] == "nosniff"
@@ -93,36 +107,48 @@ def test_the_page_is_there_and_the_api_is_off_at_first_until_ctrl_c(
         ended_by_ctrl_c(process)
 
 
-def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
+    """It once went on for its half hour: nothing that the app closes was closed on Ctrl-C."""
+    tiny, data = tmp_path / "tiny", tmp_path / "data"
+    write_random(tiny)
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(f'{{"prompt": "Door {n}?"}}\n' for n in range(8)))
+    order = {"target": str(tiny), "kind": "medusa", "prompts": str(file), "minutes": "30"}
+    with running("ui", "--no-browser", "--pair", str(tiny), data=data) as (process, address, _):
+        parts = httpx.get(f"{address}/config").json()["components"]
+        part = next(each["id"] for each in parts if each["props"].get("elem_id") == "train-view")
+        asked = {"component_id": part, "fn_name": "train", "session_hash": "test", "data": order}
+        answer = httpx.post(f"{address}/gradio_api/component_server", json=asked, timeout=60)
+        assert answer.json()["error"] is None
+        current = json.loads((data / "training" / "current.json").read_text())
+        training = psutil.Process(current["process"][0])
+        try:
+            assert training.is_running()
+            ended_by_ctrl_c(process)
+            training.wait(60)
+            status = Trainings(data, data / "models").status()
+            assert status is not None
+            assert status.state is State.STOPPED
+        finally:
+            if training.is_running():
+                training.kill()
+
+
+def test_a_broken_folder_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{")
-    command = [sys.executable, "-m", "app", "ui", "--no-browser", "--pair", str(broken)]
-    done = subprocess.run(
-        [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert str(broken) in done.stderr
-    assert "Traceback" not in done.stderr
 
+    def never(*_: object) -> None:
+        raise AssertionError("it started")
 
-def test_a_pair_that_is_not_on_disk_leaves_the_page_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    words = ("ui", "--no-browser", "--pair", "smollm2-360m")
-    with running(*words, data=tmp_path) as (process, address, _):
-        assert process.stdout is not None
-        printed = ""
-        while "hf download" not in printed:
-            line = process.stdout.readline()
-            assert line, printed
-            printed += line
-        assert httpx.get(address).status_code == 200
+    monkeypatch.setattr(main, "run_server", never)
+    foretoken = command(cli.main, tmp_path / "data", monkeypatch, capsys)
+    done = foretoken("ui", "--no-browser", "--pair", broken, "--port", 0)
+    assert done.status == 2
+    assert str(broken) in done.err
 
 
 @pytest.mark.parametrize(
