@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -126,7 +127,9 @@ class Pair:
         return context, rounds
 
 
+@functools.cache
 def plain(sampling: Sampling, limit: int = 16) -> list[int]:
+    """What is said without drafts; not to be changed."""
     return Pair.load("host", "none").reply(sampling=sampling, limit=limit)[0].output
 
 
