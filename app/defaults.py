@@ -30,6 +30,10 @@ FILE = "defaults.json"
 _VERSION = 1
 
 
+class NewerFile(ForetokenError):
+    """The file of defaults is from a newer version."""
+
+
 @dataclass(frozen=True, slots=True)
 class Winner:
     """What was fastest, and how much faster than plain decoding."""
@@ -79,15 +83,19 @@ class Defaults:
         self.path = data_dir / FILE
 
     def all(self) -> dict[str, Default]:
-        """By key; a file that is damaged is told and counts as empty."""
+        """By key; what is damaged, or of a newer version, is told and left out."""
         try:
-            kept = json.loads(self.path.read_text(encoding="utf-8"))
-            return {key: _parse(value) for key, value in kept["defaults"].items()}
-        except FileNotFoundError:
+            entries = self._entries()
+        except NewerFile as error:
+            log.warning("%s", error)
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
-            log.warning("%s is not used, for it cannot be read: %r", self.path, error)
-            return {}
+        found = {}
+        for key, value in entries.items():
+            try:
+                found[key] = _parse(value)
+            except (ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
+                log.warning("%s: %s is not used, for it cannot be read: %r", self.path, key, error)
+        return found
 
     def of(self, loaded: Loaded | None) -> Default | None:
         """The measured default of a loaded pair, if what won is offered with it."""
@@ -106,22 +114,47 @@ class Defaults:
         return Speculation(proposer=loaded.capabilities.preferred)
 
     def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:
-        """Makes ``winner`` the pair's default. Raises ForetokenError where that cannot be kept."""
+        """Makes ``winner`` the pair's default; entries that cannot be read stay as they are.
+
+        Raises ForetokenError where it cannot be kept.
+        """
         today = datetime.now(UTC).date().isoformat()
         default = Default(loaded.name, loaded.quantization, today, winner, dict(kinds))
-        self._write({**self.all(), key_of(loaded): default})
+        self._write({**self._entries(), key_of(loaded): asdict(default)})
         return default
 
     def clear(self, pair: str | None = None) -> int:
         """Forgets the defaults of the pair of that name, or all; returns how many there were."""
-        kept = self.all()
-        left = {key: one for key, one in kept.items() if pair not in (None, one.pair)}
-        if len(left) < len(kept):
+        kept, entries = self.all(), self._entries()
+        gone = {key for key, one in kept.items() if pair in (None, one.pair)}
+        left = {key: value for key, value in entries.items() if pair and key not in gone}
+        if left != entries:
             self._write(left)
-        return len(kept) - len(left)
+        return len(gone)
 
-    def _write(self, defaults: Mapping[str, Default]) -> None:
-        value = {"version": _VERSION, "defaults": {k: asdict(v) for k, v in defaults.items()}}
+    def _entries(self) -> dict[str, Any]:
+        """By key, as they stand in the file. One that is damaged as a whole is told and counts as empty.
+
+        Raises NewerFile.
+        """
+        try:
+            kept = json.loads(self.path.read_text(encoding="utf-8"))
+            version, entries = kept.get("version", _VERSION), dict(kept["defaults"])
+            newer = version > _VERSION
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            log.warning("%s is not used, for it cannot be read: %r", self.path, error)
+            return {}
+        if newer:
+            raise NewerFile(
+                f"{self.path} was written by a newer version of Foretoken ({version}), so it is neither "
+                "used nor changed. Update Foretoken, or choose another folder with --data-dir."
+            )
+        return entries
+
+    def _write(self, entries: Mapping[str, Any]) -> None:
+        value = {"version": _VERSION, "defaults": entries}
         fresh = self.path.with_suffix(".new")
         try:
             fresh.write_text(json.dumps(value, indent=1), encoding="utf-8")

@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
 from app import own_catalog, paths
+from app.history import history
 from app.runtime import read_catalog
 from app.store import Store
 from engine.drafting import heads
@@ -23,7 +25,6 @@ from engine.loading import hub
 from engine.loading.files import fetch
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
-from engine.request import Message
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from engine.train.recipe import Recipe, RepliesStage
 
 CHATS, PIP = "chats", "pip"
+Entry = tuple[str, dict[str, object]]
+"""A section of the catalog, and what stands there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
     recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
     with _end_written(progress, wanted.out):
-        request = LoadRequest.parse(wanted.target or recipe.target)
+        request = LoadRequest(target=wanted.target or recipe.target)
         pair = read_catalog(data_dir).resolve(request)
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
@@ -103,40 +106,52 @@ def from_chats(data_dir: Path) -> list[Prompt]:
     found: list[Prompt] = []
     with closing(Store(data_dir, reads_only=True)) as store:
         for chat in store.chats():
-            said: list[Message] = []
+            said: list[tuple[str, str]] = []
             for message in store.messages(chat.id):
-                if not message.text.strip():
-                    continue
-                said.append(Message(message.role, message.text))
+                said.append((message.role, message.text))
                 if message.role == "user":
-                    found.append(tuple(said))
+                    found.append(history(said))
     return found
 
 
 def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
-    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id."""
+    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
+
+    Where another drafter has that id, as of a run in another folder, the id is numbered.
+    """
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
-    is_head = recipe.kind in heads.kinds()
-    target, name = pair.target, f"{pair.target.name} + {recipe.name}"
-    identity = slug(f"{Path(target.id).name}-{recipe.name}")
+    first = slug(f"{Path(pair.target.id).name}-{recipe.name}")
+    for number in count(1):
+        identity = first if number == 1 else f"{first}-{number}"
+        entries = _entries(identity, pair, recipe, folder)
+        if all(own_catalog.is_free(file, shipped, *entry) for entry in entries):
+            break
+    for entry in entries:
+        own_catalog.add(file, shipped, *entry)
+    report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
+    return identity
+
+
+def _entries(identity: str, pair: Pairing, recipe: Recipe, folder: Path) -> list[Entry]:
+    """What the catalog is to hold of a drafter in ``folder``: the models it lacks, then the pair."""
+    target, models = pair.target, []
+    name = f"{target.name} + {recipe.name}"
+    entry: dict[str, object] = {"id": identity, "name": name, "target": target.id}
     if target.path is not None and Path(target.id).is_absolute():  # a folder outside the catalog
-        model = {"id": identity + "-target", "name": target.name, "path": target.id}
-        own_catalog.add(file, shipped, "models", model | {"licence": "unknown"})
-        target_id = identity + "-target"
-    else:
-        target_id = target.id
-    entry: dict[str, object] = {"id": identity, "name": name, "target": target_id}
-    if is_head:
+        entry["target"] = identity + "-target"
+        models.append(_model(identity + "-target", target.name, target.id, "unknown"))
+    if recipe.kind in heads.kinds():
         entry["heads"] = [str(folder)]
         if pair.draft is not None:
             entry["draft"] = pair.draft.id
     else:
-        draft = {"id": identity + "-draft", "name": recipe.name, "path": str(folder)}
-        own_catalog.add(file, shipped, "models", draft | {"licence": "apache-2.0"})
         entry["draft"] = identity + "-draft"
-    own_catalog.add(file, shipped, "pairs", entry)
-    report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
-    return identity
+        models.append(_model(identity + "-draft", recipe.name, str(folder), "apache-2.0"))
+    return [*(("models", model) for model in models), ("pairs", entry)]
+
+
+def _model(identity: str, name: str, path: str, licence: str) -> dict[str, object]:
+    return {"id": identity, "name": name, "path": path, "licence": licence}
 
 
 def slug(text: str) -> str:

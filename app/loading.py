@@ -11,7 +11,7 @@ from enum import StrEnum
 from engine.api import Engine, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.catalog import Catalog
-from engine.loading.hub import Progress
+from engine.loading.hub import DownloadCancelled, Progress
 
 logger = logging.getLogger(__name__)
 
@@ -106,10 +106,9 @@ class PairLoader:
         end = replace(watcher.status, message="")
         try:
             loaded = self._engine.load(request, watcher)
+        except DownloadCancelled:
+            self.tell(replace(end, state=LoadState.IDLE))
         except ForetokenError as error:
-            if watcher.cancelled:
-                self.tell(replace(end, state=LoadState.IDLE))
-                return
             self.tell(replace(end, state=LoadState.FAILED, message=str(error)))
             logger.error("%s", error)
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
@@ -129,4 +128,7 @@ class _Watcher:
         self._loader = loader
 
     def on_progress(self, progress: Progress) -> None:
-        self._loader.tell(replace(self.status, message=DOWNLOADING, progress=progress))
+        """Once all has arrived, what follows is loading again, which cannot be cancelled."""
+        arrived = progress.bytes >= progress.total
+        downloading = replace(self.status, message=DOWNLOADING, progress=progress)
+        self._loader.tell(self.status if arrived else downloading)

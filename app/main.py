@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 import webbrowser
@@ -68,11 +69,12 @@ def serve(settings: Settings) -> NoReturn:
     with (
         contextlib.closing(listener.socket),
         using(data_dir) if settings.pages else contextlib.nullcontext(),
-        contextlib.closing(create_runtime(data_dir)) as runtime,
+        contextlib.closing(create_runtime(data_dir, settings.load)) as runtime,
     ):
         runtime.catalog.named(settings.load)  # a misspelt pair is told now, not in the page
         app = create_app(runtime, switch, settings)
         run_server(app, listener, lambda: when_up(runtime, listener, settings))
+        runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
         leave()
 
 
@@ -141,7 +143,9 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    # uvicorn shuts down in good order and then reports the signal once more.
+    # uvicorn shuts down in good order and then reports the signal once more: SIGTERM too is to be an
+    # exception then, or it would end the process before what was started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         Server(config).run(sockets=[listener.socket])
     say("Stopped.")

@@ -20,19 +20,32 @@ from engine.loading.catalog import load_catalog
 _SECTION = r"^{name}:[ \t]*(?:#.*)?$"
 
 
+_NAMING = frozenset({"name", "licence", "note"})
+"""Keys that people may change in an entry without its meaning another model or pair."""
+
+
+def is_free(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) -> bool:
+    """Whether ``entry`` may have its id: nothing has it, or the user's own entry of the same content.
+
+    Raises CatalogError for a broken file.
+    """
+    own = _entry(file, shipped, section, entry["id"])
+    if own is None:
+        catalog = load_catalog(shipped)
+        there = catalog.models if section == "models" else catalog.pairs
+        return all(each.id != entry["id"] for each in there)
+    return all(own.get(key) == value for key, value in entry.items() if key not in _NAMING)
+
+
 def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) -> bool:
     """Puts ``entry`` first in ``section`` (models or pairs); False where its id is there already.
 
     Raises CatalogError where the file is broken, or has the section in a form that lines cannot be added
     to; OSError where it cannot be written.
     """
-    text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    if (
-        _has(yaml.safe_load(text) or {}, section, entry["id"])
-        if _readable(file, shipped)
-        else False
-    ):
+    if _entry(file, shipped, section, entry["id"]) is not None:
         return False
+    text = file.read_text(encoding="utf-8") if file.is_file() else ""
     block = yaml.safe_dump([dict(entry)], sort_keys=False, allow_unicode=True)
     block = "".join(f"  {line}\n" for line in block.splitlines())
     changed, found = re.subn(
@@ -49,17 +62,15 @@ def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) ->
     return True
 
 
-def _readable(file: Path, shipped: Path) -> bool:
-    """Whether there is a file. Raises CatalogError for a broken one."""
+def _entry(
+    file: Path, shipped: Path, section: str, identity: object
+) -> Mapping[str, object] | None:
+    """The user's own entry of that id, if any. Raises CatalogError for a broken file."""
     if not file.is_file():
-        return False
+        return None
     load_catalog(shipped, file)
-    return True
-
-
-def _has(content: Mapping[str, object], section: str, identity: object) -> bool:
-    entries = content.get(section)
-    return isinstance(entries, list) and any(entry.get("id") == identity for entry in entries)
+    entries = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get(section) or ()
+    return next((entry for entry in entries if entry["id"] == identity), None)
 
 
 def _write(file: Path, shipped: Path, text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
@@ -12,6 +12,7 @@ from app.loading import PairLoader
 from engine.api import Engine
 from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
+from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
 
 logger = logging.getLogger(__name__)
@@ -21,13 +22,14 @@ logger = logging.getLogger(__name__)
 class Runtime:
     """One running app. ``loader`` loads its pairs; ``ending`` holds what else is closed with it.
 
-    ``models`` is the folder that downloads go to.
+    ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
     """
 
     engine: Engine
     catalog: Catalog
     data_dir: Path
     models: Path
+    first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
     loader: PairLoader = field(init=False)
     ending: ExitStack = field(default_factory=ExitStack)
 
@@ -37,6 +39,18 @@ class Runtime:
     def locate(self, spec: ModelSpec) -> Path | None:
         """Where a model lies on disk, complete; None when it does not."""
         return hub.locate(spec, self.models)
+
+    def request(self, target: str, draft: str | None = None) -> LoadRequest:
+        """A pair that was chosen while the app runs, computed as it was started: on that device, with
+        those threads and steps. How its weights are held suited the first pair alone."""
+        return replace(
+            self.first,
+            target=target,
+            draft=draft,
+            heads=(),
+            quantization=AUTO,
+            kv_cache_dtype=AUTO,
+        )
 
     def read_catalog_again(self) -> None:
         """Something was added to the user's own catalog: replaces ``catalog``."""
@@ -56,8 +70,8 @@ def read_catalog(data_dir: Path) -> Catalog:
     return catalog
 
 
-def create_runtime(data_dir: Path) -> Runtime:
-    """Start an engine without a model. ``data_dir`` must exist."""
+def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
+    """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``."""
     from engine.local.engine import LocalEngine  # it brings torch
 
     def catalog() -> Catalog:
@@ -65,5 +79,5 @@ def create_runtime(data_dir: Path) -> Runtime:
 
     models = hub.models_folder(data_dir)
     engine = LocalEngine(catalog, models=models, remembered=paths.remembered(data_dir))
-    runtime = Runtime(engine, read_catalog(data_dir), data_dir, models)
+    runtime = Runtime(engine, read_catalog(data_dir), data_dir, models, first)
     return runtime

@@ -122,14 +122,6 @@ class Store:
         )
         return tuple(_message(row) for row in rows)
 
-    def message(self, message: int) -> StoredMessage | None:
-        rows = self._rows(
-            "select id, chat, role, text, marks, status, error, statistics "
-            "from messages where id = ?",
-            [message],
-        )
-        return _message(rows[0]) if rows else None
-
     def begin_turn(
         self, chat: int, text: str | None, *, keep: int | None
     ) -> tuple[int | None, int]:

@@ -41,6 +41,3 @@ class ApiSwitch:
             )
         with self._lock:
             self._on = on
-
-    def __bool__(self) -> bool:
-        return self.on

@@ -16,9 +16,9 @@ from engine.train.schema import load
 class Order:
     """What somebody wants trained.
 
-    ``target``: what ``Catalog.resolve`` takes; ``prompts``: pip, chats or a file; ``minutes`` of
-    learning, which begins when the target's replies are recorded. ``device``, ``native`` and
-    ``threads`` as of a ``LoadRequest``.
+    ``target``: a model or pair of the catalog, or a folder; ``prompts``: pip, chats or a file;
+    ``minutes`` of learning, which begins when the target's replies are recorded. ``device``,
+    ``native`` and ``threads`` as of a ``LoadRequest``.
     """
 
     target: str

@@ -28,7 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.api", "engine.turns"),
     ("engine.local", "engine.fake", "engine.fake_rounds"),
     ("engine.train", "engine.bench"),
-    ("app.listen", "app.model_folders", "app.own_catalog", "app.paths", "app.switch"),
+    ("app.history", "app.listen", "app.model_folders", "app.own_catalog", "app.paths", "app.switch"),
     ("app.defaults", "app.guard", "app.loading", "app.runtime", "app.store", "app.store_schema"),
     ("app.drafters",),
     ("app.training_order", "app.training_process", "app.training"),

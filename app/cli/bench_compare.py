@@ -46,9 +46,7 @@ def compare(
         list[str] | None,
         typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
     ] = None,
-    acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
-    ] = AcceptanceRule.AUTO.value,
+    acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(help="The longest reply.")] = 160,

@@ -66,9 +66,10 @@ def lossless(
         with contextlib.ExitStack() as stack:
             try:
                 engine = stack.enter_context(open_for_command(load, folder))
-            except InvalidRequest as error:  # this model or machine lacks it
-                if quantization:
+            except InvalidRequest as error:
+                if quantization or error.field != "quantization":
                     raise
+                # This model or machine lacks one of them all.
                 print(f"Note: {error}", file=sys.stderr)
                 continue
             on_progress = stack.enter_context(progress(load.quantization))
@@ -77,6 +78,11 @@ def lossless(
             )
         rows += more
         divergences += differ
+    if not rows:
+        raise InvalidRequest(
+            "quantization",
+            f"Nothing was compared: {pair} can be loaded in none of {', '.join(QUANTIZATIONS[1:])}.",
+        )
     _print(rows, divergences)
     if as_json:
         print(json.dumps(bench.as_json(rows, divergences), ensure_ascii=False))

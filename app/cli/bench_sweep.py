@@ -49,9 +49,7 @@ def sweep(
     temperature: Annotated[
         list[float] | None, typer.Option(help="Repeatable; a sweep each. Default: 0.")
     ] = None,
-    acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
-    ] = AcceptanceRule.AUTO.value,
+    acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
     repeats: Annotated[int, typer.Option(min=1, help="Of each the middle one counts.")] = 3,
@@ -64,6 +62,8 @@ def sweep(
     quantization: options.QuantizationOption = "auto",
     kv_cache_dtype: options.KVCacheOption = "auto",
     native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
     as_json: options.JsonOption = False,
     threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
@@ -76,7 +76,9 @@ def sweep(
         pair,
         quantization=quantization,
         kv_cache_dtype=kv_cache_dtype,
+        device=device,
         native=native,
+        cuda_graphs=cuda_graphs,
         threads=threads,
     )
     folder, rule = paths.data_folder(data_dir), rule_named(acceptance)

@@ -55,9 +55,7 @@ def chat(
         ),
     ] = None,
     controller: options.ControllerOption = None,
-    acceptance: Annotated[
-        str, typer.Option(help="auto, greedy, coupled, rejection or block.")
-    ] = AcceptanceRule.AUTO.value,
+    acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the proposer. Repeatable."),

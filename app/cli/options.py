@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.request import Control, controller_named
+from engine.request import AcceptanceRule, Control, controller_named
 
 PairOption = Annotated[
     str,
@@ -60,6 +60,9 @@ KVCacheOption = Annotated[
 ThreadsOption = Annotated[
     int | None,
     typer.Option(help="Threads that compute. Default: one for each physical core."),
+]
+AcceptanceOption = Annotated[
+    str, typer.Option(help=f"How drafted tokens are judged: {', '.join(AcceptanceRule)}.")
 ]
 ControllerOption = Annotated[
     str | None,

@@ -46,7 +46,9 @@ class Printer:
         elif isinstance(event, Emitted):
             self._write(event.text if self.marks is None else marked(event, self.marks))
         elif isinstance(event, Finished):
-            self._write("\n" if self.marks else f"{event.tail}\n")
+            # Marked tokens were written whole, the held-back text at the end included.
+            marked_whole = self.marks is not None and event.token_ids is not None
+            self._write("\n" if marked_whole else f"{event.tail}\n")
 
     def _write(self, text: str) -> None:
         self.stream.write(text)

@@ -11,7 +11,7 @@ from app.store import Store
 from app.switch import ApiSwitch
 from app.training import Trainings
 from app.ui.components import AT_ONCE
-from app.ui.offered import proposer_update
+from app.ui.offered import proposer_update, rules_update
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
 from app.ui.pages.chat.pair import picker_updates
@@ -62,8 +62,9 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
 def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, racer: str | None) -> list[Any]:
+    def fill(event: gr.EventData, racer: str | None, rule: str) -> list[Any]:
         kept, panel = kept_settings(backend), chat.panel
+        capabilities = backend.capabilities()
         first = bool(event._data.get("first"))
         wanted = frozenset((*panel.names, "options")) if first else frozenset()
         if first or follows_default(backend):  # another pair may have another default
@@ -72,13 +73,14 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             *picker_updates(pickers),
             *panel.shown(kept, wanted),
             gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
-            gr.update(**proposer_update(backend.capabilities(), racer, without=(PLAIN,))),
+            gr.update(**proposer_update(capabilities, racer, without=(PLAIN,))),
+            gr.update(**rules_update(capabilities, rule)) if capabilities else gr.skip(),
         ]
 
     picker = chat.pair
     filled = chat.view.ready(
         fill,
-        race.proposer,
+        [race.proposer, race.acceptance],
         [
             picker.target,
             picker.draft,
@@ -86,6 +88,7 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             *chat.panel.inputs,
             chat.panel.drawing,
             race.proposer,
+            race.acceptance,
         ],
         show_progress="hidden",
         trigger_mode="always_last",

@@ -67,22 +67,37 @@ def answer(make: Callable[[], dict[str, Any]]) -> str:
     """
     try:
         made = make()
-    except ForetokenError as error:
-        made = {"refused": str(error)}
-    except Exception:
-        logger.exception("A page's request failed")
-        made = {"refused": Words.FAILED}
+    except Exception as error:
+        made = refusal(error)
     return dumps({**made, "answer": next(_answers)})
 
 
+def refusal(error: Exception) -> dict[str, Any]:
+    """``{"refused": why}``; what nobody expected is for the terminal."""
+    if isinstance(error, ForetokenError):
+        return {"refused": str(error)}
+    logger.error("A page's request failed", exc_info=error)
+    return {"refused": Words.FAILED}
+
+
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A plain function, which Gradio can mark as callable from the page; a method it cannot."""
+    """A plain function, which Gradio can mark as callable from the page; a method it cannot.
+
+    It answers ``{"refused": why}`` for what ``function`` raises: the page could not tell it from an app
+    that is away.
+    """
 
     def ask(data: Any) -> Any:
-        return function(data)
+        try:
+            return function(data)
+        except Exception as error:
+            return refusal(error)
 
     async def ask_patiently(data: Any) -> Any:
-        return await function(data)
+        try:
+            return await function(data)
+        except Exception as error:
+            return refusal(error)
 
     found = ask_patiently if inspect.iscoroutinefunction(function) else ask
     found.__name__ = function.__name__

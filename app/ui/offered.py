@@ -7,6 +7,7 @@ from typing import Any
 
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo, ProposerInfo
+from engine.request import AcceptanceRule
 
 
 def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
@@ -24,6 +25,13 @@ def standing(
         return chosen
     names = [name for name in capabilities.names if name not in without]
     return next((name for name in (chosen, capabilities.preferred, *names) if name in names), None)
+
+
+def rules_update(capabilities: Capabilities, chosen: str) -> dict[str, Any]:
+    """How a picker of acceptance rules is to be; auto stands in for one that the loaded pair lacks."""
+    rules = list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *capabilities.rules))))
+    value = {} if chosen in rules else {"value": str(AcceptanceRule.AUTO)}
+    return {"choices": rules, **value}
 
 
 def proposer_update(

@@ -42,7 +42,6 @@ from engine.events import (
     Token,
 )
 from engine.reply import ReplyState
-from engine.request import Message
 from engine.stats import Statistics
 
 View = dict[str, Any]
@@ -184,20 +183,3 @@ def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
         if isinstance(event, Emitted) and event.round is not None:
             lanes.append(show(event))
     return lanes, totals(reply.statistics)
-
-
-def history(messages: Iterable[tuple[str, str]], system: str = "") -> tuple[Message, ...]:
-    """The turns the model is given, from (role, text) pairs.
-
-    A question whose reply never came to a word is left out: templates want roles to alternate.
-    """
-    turns: list[Message] = []
-    for role, text in messages:
-        if role == "assistant" and not text.strip():
-            if turns and turns[-1].role == "user":
-                turns.pop()
-            continue
-        turns.append(Message(role, text))
-    if system.strip():
-        turns.insert(0, Message("system", system.strip()))
-    return tuple(turns)

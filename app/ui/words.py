@@ -1,4 +1,5 @@
-"""Every word that the pages say from Python. The scripts' own words stand in words.js."""
+"""What the pages say from Python. How loading goes is said in app/loading.py, the scripts' own words in
+words.js."""
 
 from __future__ import annotations
 
@@ -125,7 +126,6 @@ class Words:
     TRAIN_MINUTES = "Give the minutes as a number."
     TRAIN_FILE = "Give the path of a file of prompts."
 
-    LOADING = "Loading"
     SHIPPED = "shipped with the app"
     FILES_MISSING = "Its files are not here."
 
@@ -133,7 +133,7 @@ class Words:
     def opening(pair: str, message: str) -> str:
         """A folder is told by its last name."""
         name = re.split(r"[/\\]", pair.rstrip("/\\"))[-1]
-        return f"{message or Words.LOADING} {name}".strip()
+        return f"{message} {name}"
 
     @staticmethod
     def away(name: str, download: str | None) -> str:

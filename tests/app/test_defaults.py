@@ -131,6 +131,41 @@ def test_a_damaged_file_is_told_counts_as_empty_and_is_replaced(
     assert json.loads((tmp_path / FILE).read_text())["version"] == 1
 
 
+def test_one_strange_entry_costs_no_other_and_stays_in_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It once made all of them count as absent, and the next sweep then deleted them."""
+    defaults, other = Defaults(tmp_path), replace(PIP, name="Other", target="other")
+    defaults.keep(PIP, BEST, {})
+    content = json.loads((tmp_path / FILE).read_text())
+    content["defaults"]["strange"] = {"winner": "the best"}
+    (tmp_path / FILE).write_text(json.dumps(content))
+    assert defaults.of(PIP) is not None
+    assert "strange is not used" in caplog.text
+    defaults.keep(other, TALE, {})
+    assert defaults.clear("Pip") == 1
+    left = json.loads((tmp_path / FILE).read_text())["defaults"]
+    assert left["strange"] == {"winner": "the best"}
+    assert [one.pair for one in defaults.all().values()] == ["Other"]
+    assert defaults.clear() == 1
+    assert json.loads((tmp_path / FILE).read_text())["defaults"] == {}
+
+
+def test_a_file_of_a_newer_version_is_told_not_used_and_never_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, BEST, {})
+    newer = (tmp_path / FILE).read_text().replace('"version": 1', '"version": 2')
+    (tmp_path / FILE).write_text(newer)
+    assert defaults.speculation(PIP).proposer == "draft"
+    assert "newer version of Foretoken (2)" in caplog.text
+    for change in (lambda: defaults.keep(PIP, BEST, {}), defaults.clear):
+        with pytest.raises(ForetokenError, match="Update Foretoken"):
+            change()
+    assert (tmp_path / FILE).read_text() == newer
+
+
 def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

@@ -22,6 +22,7 @@ from tests.support.places import ROOT
 
 PIP = LoadRequest(target="pip")
 HALF = Progress("owner/model", "model.safetensors", 5, 10, 1.0, 5.0)
+WHOLE = Progress("owner/model", "model.safetensors", 10, 10, 1.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -96,23 +97,24 @@ def test_a_bug_is_told_too(
 
 
 class Held:
-    """A download that stands still once something came."""
+    """A download that stands still once ``first`` came, and goes on with ``then``."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Progress, *then: Progress) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
+        self._first, self._then = first, then
 
     def __iter__(self) -> Iterator[Progress]:
-        yield HALF
+        yield self._first
         self.reached.set()
         assert self.go_on.wait(60)
-        yield HALF
+        yield from self._then
 
 
 def test_a_download_is_shown_keeps_others_out_and_can_be_cancelled(
     runtime: Runtime, engine: FakeEngine, tmp_path: Path
 ) -> None:
     load(runtime, request_for(write_model(tmp_path / "mine")))
-    held = Held()
+    held = Held(HALF, HALF)
     engine.downloads = held  # type: ignore[assignment]
     thread = runtime.loader.start(PIP)
     assert held.reached.wait(60)
@@ -130,3 +132,21 @@ def test_a_download_is_shown_keeps_others_out_and_can_be_cancelled(
     thread.join(timeout=60)
     assert runtime.loader.status.state is LoadState.IDLE
     assert engine.loaded is not None and engine.loaded.name == "mine"
+
+
+def test_behind_a_download_it_is_loading_again_and_a_cancel_hides_no_failure(
+    runtime: Runtime, engine: FakeEngine
+) -> None:
+    """ "Downloading, 100 %" stood there until all was loaded, with a cancel that cancelled nothing."""
+    held = Held(WHOLE)
+    engine.downloads = held  # type: ignore[assignment]
+    engine.load_error = ModelError("Its weights are damaged. Download it again.")
+    thread = runtime.loader.start(PIP)
+    assert held.reached.wait(60)
+    status = runtime.loader.status
+    assert (status.state, status.message, status.progress) == (LoadState.WORKING, "Loading", None)
+    runtime.loader.cancel()
+    held.go_on.set()
+    thread.join(timeout=60)
+    status = runtime.loader.status
+    assert (status.state, status.message) == (LoadState.FAILED, str(engine.load_error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,12 +13,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
+import psutil
 import pytest
 
 from app import main
 from app.listen import listen
 from app.main import Settings
+from app.training import State, Trainings
 from engine.api import LoadRequest
+from tests.support.checkpoints import write_random
 from tests.support.fixtures import pair
 
 __all__ = ["pair"]  # a fixture
@@ -91,6 +95,33 @@ def test_the_page_is_there_and_the_api_is_off_at_first_until_ctrl_c(
         )
         assert foreign.status_code == 403
         ended_by_ctrl_c(process)
+
+
+def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
+    """It once went on for its half hour: nothing that the app closes was closed on Ctrl-C."""
+    tiny, data = tmp_path / "tiny", tmp_path / "data"
+    write_random(tiny)
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("".join(f'{{"prompt": "Door {n}?"}}\n' for n in range(8)))
+    order = {"target": str(tiny), "kind": "medusa", "prompts": str(file), "minutes": "30"}
+    with running("ui", "--no-browser", "--pair", str(tiny), data=data) as (process, address, _):
+        parts = httpx.get(f"{address}/config").json()["components"]
+        part = next(each["id"] for each in parts if each["props"].get("elem_id") == "train-view")
+        asked = {"component_id": part, "fn_name": "train", "session_hash": "test", "data": order}
+        answer = httpx.post(f"{address}/gradio_api/component_server", json=asked, timeout=60)
+        assert answer.json()["error"] is None
+        current = json.loads((data / "training" / "current.json").read_text())
+        training = psutil.Process(current["process"][0])
+        try:
+            assert training.is_running()
+            ended_by_ctrl_c(process)
+            training.wait(60)
+            status = Trainings(data, data / "models").status()
+            assert status is not None
+            assert status.state is State.STOPPED
+        finally:
+            if training.is_running():
+                training.kill()
 
 
 def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:

@@ -14,16 +14,23 @@ import pytest
 from app.defaults import Defaults, Winner
 from app.store import Store, StoreError
 from app.ui import view
+from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted, Event, FinishReason, Origin, Started
 from engine.reply import ReplyState
 from tests.support.places import ROOT
 
-V1 = ROOT / "tests" / "data" / "v1"
+DATA = ROOT / "tests" / "data"
 
 
-def expected(name: str) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads((V1 / name).read_text(encoding="utf-8"))
+@pytest.fixture(params=["v1", "v2"])
+def written(request: pytest.FixtureRequest) -> Path:
+    """What one version wrote."""
+    return DATA / str(request.param)
+
+
+def expected(file: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return value
 
 
@@ -42,10 +49,10 @@ def as_stored(reply: ReplyState) -> dict[str, Any]:
     return kept
 
 
-def replies() -> list[list[Event]]:
+def replies(written: Path) -> list[list[Event]]:
     """The old trace, reply by reply."""
     found: list[list[Event]] = []
-    with (V1 / "trace.jsonl").open(encoding="utf-8") as lines:
+    with (written / "trace.jsonl").open(encoding="utf-8") as lines:
         for event in trace.read(lines):
             if isinstance(event, Started):
                 found.append([])
@@ -60,20 +67,19 @@ def folded(events: list[Event]) -> ReplyState:
     return reply
 
 
-def test_an_old_trace_gives_the_same_text_marks_and_statistics() -> None:
+def test_an_old_trace_gives_the_same_text_marks_and_statistics(written: Path) -> None:
     for events, (name, before) in zip(
-        replies(), expected("trace.expected.json").items(), strict=True
+        replies(written), expected(written / "trace.expected.json").items(), strict=True
     ):
         found = as_stored(folded(events))
         assert found["statistics"].items() >= before["statistics"].items(), name
         assert found | {"statistics": None} == before | {"statistics": None}, name
 
 
-def test_an_old_trace_holds_what_it_is_kept_for() -> None:
+def test_an_old_trace_holds_what_it_is_kept_for(written: Path) -> None:
     """Otherwise the test above would prove less than it says."""
-    states = {
-        name: state for name, state in zip(expected("trace.expected.json"), replies(), strict=True)
-    }
+    names = expected(written / "trace.expected.json")
+    states = dict(zip(names, replies(written), strict=True))
     rounds = {
         name: [e.round for e in events if isinstance(e, Emitted) and e.round]
         for name, events in states.items()
@@ -85,8 +91,8 @@ def test_an_old_trace_holds_what_it_is_kept_for() -> None:
     assert folded(states["cancelled"]).reason is FinishReason.CANCELLED
 
 
-def test_tokens_of_an_old_trace_know_their_places() -> None:
-    for events in replies():
+def test_tokens_of_an_old_trace_know_their_places(written: Path) -> None:
+    for events in replies(written):
         reply = folded(events)
         assert reply.tokens
         joined = "".join(token.text for token in reply.tokens)
@@ -95,8 +101,8 @@ def test_tokens_of_an_old_trace_know_their_places() -> None:
             assert joined[token.start : token.start + len(token.text)] == token.text
 
 
-def test_an_old_trace_written_again_is_the_same() -> None:
-    for events in replies():
+def test_an_old_trace_written_again_is_the_same(written: Path) -> None:
+    for events in replies(written):
         assert list(trace.read(map(trace.to_line, events))) == events
 
 
@@ -104,15 +110,20 @@ def test_an_old_trace_written_again_is_the_same() -> None:
 def old(tmp_path: Path) -> Path:
     """A data folder of the first version."""
     for name in ("chats.db", "defaults.json"):
-        shutil.copy(V1 / name, tmp_path / name)
+        shutil.copy(DATA / "v1" / name, tmp_path / name)
     return tmp_path
 
 
-def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(old: Path) -> None:
+def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
+    written: Path, tmp_path: Path
+) -> None:
+    old = Path(shutil.copy(written / "chats.db", tmp_path)).parent
+    temperature = {"v1": 0.0, "v2": 0.5}[written.name]  # nothing was chosen in the first
     for _ in range(2):  # the second time nothing is to be done
         with closing(Store(old)) as store:
             assert store.setting("panel") == {"depth": 4}
-            for chat, before in expected("chats.expected.json").items():
+            assert Settings.from_json(store.setting("chat")).temperature == temperature
+            for chat, before in expected(written / "chats.expected.json").items():
                 messages = store.messages(int(chat))
                 assert [(m.role, m.text, m.marks) for m in messages] == [
                     (m["role"], m["text"], m["marks"]) for m in before
@@ -149,7 +160,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(old: Path) -
         Store(old)
     with closing(sqlite3.connect(old / "chats.db")) as found:
         statuses = found.execute("select count(*) from messages").fetchone()
-    assert statuses == (sum(map(len, expected("chats.expected.json").values())),)
+    assert statuses == (sum(map(len, expected(DATA / "v1" / "chats.expected.json").values())),)
 
 
 def test_a_damaged_database_is_refused_and_left_as_it_is(old: Path) -> None:

@@ -51,6 +51,19 @@ def test_an_entry_that_is_there_is_not_added_again(tmp_path: Path) -> None:
     assert {pair.id for pair in load_catalog(SHIPPED, file).pairs} >= {"mine", "other"}
 
 
+def test_an_id_is_free_for_the_same_content_alone_and_never_a_shipped_one(tmp_path: Path) -> None:
+    file = tmp_path / "model_catalog.yaml"
+
+    def free(section: str = "pairs", **changes: str) -> bool:
+        return own_catalog.is_free(file, SHIPPED, section, {**PAIR, **changes})
+
+    assert free()
+    own_catalog.add(file, SHIPPED, "pairs", PAIR)
+    assert free() and free(name="As people call it")
+    assert not free(draft="smollm2-135m")
+    assert not free(id="pip") and not free("models", id="pip-draft") and free(id="pip-draft")
+
+
 @pytest.mark.parametrize(
     "text",
     [

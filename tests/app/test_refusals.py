@@ -24,7 +24,7 @@ __all__ = ["foretoken"]  # a fixture
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    with contextlib.closing(create_runtime(tmp_path)) as made:
+    with contextlib.closing(create_runtime(tmp_path, LoadRequest(target="pip"))) as made:
         yield made
 
 

@@ -24,7 +24,7 @@ from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.race.backend import Race, plan
 from app.ui.settings import Settings
 from engine import trace
-from engine.events import Emitted
+from engine.events import Emitted, Finished, FinishReason
 from engine.fake import CAPABILITIES, FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.request import Message, Request, Speculation
@@ -141,3 +141,13 @@ def test_the_terminal_prints_it_and_leaves_out_what_is_not_known(
     found = replies.as_json([reply])
     assert (found["token_ids"] is None) is not tokens
     assert replies.as_json([reply, reply])["text"] == f"{TEXT}\n{TEXT}"
+
+
+@pytest.mark.parametrize("marks", [None, terminal.PLAIN])
+def test_held_back_text_is_printed_at_the_end(marks: terminal.Marks | None) -> None:
+    """With marks it was left out, as if tokens had brought it."""
+    stream = io.StringIO()
+    printer = terminal.Printer(stream, marks)
+    for event in (Emitted(text="Once"), Finished(FinishReason.STOP, " upon", "Once upon", None)):
+        printer.show(event)
+    assert stream.getvalue() == "Once upon\n"

@@ -305,6 +305,8 @@ def test_unloading_comes_behind_who_waits(engine: Engine) -> None:
     waiting = engine.generate(asked())
     unloading = threading.Thread(target=engine.unload)
     unloading.start()
+    while len(engine._turns._waiting) < 2:  # type: ignore[attr-defined]  # it stands behind both
+        time.sleep(0.001)
     heard.go_on.set()
     unloading.join(PATIENCE)
     for generation in (running, waiting):

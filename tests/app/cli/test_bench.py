@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench import lossless
+from engine.errors import InvalidRequest
 from tests.app.cli.conftest import Foretoken
 
 SHORT = ("--prompts", 2, "--max-tokens", 6, "--quantization", "fp32", "--json")
@@ -47,6 +48,24 @@ def test_what_the_model_lacks_is_told_where_it_was_asked_for(
     result = foretoken("bench", "lossless", "--pair", adapted, "--quantization", "int8")
     assert result.status == 2
     assert "runs through transformers" in result.err
+
+
+def test_having_compared_nothing_is_no_success(
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mistake that has nothing to do with quantisation once left an empty table and status 0."""
+    cached = ("--kv-cache-dtype", "fp8", "--device", "cpu")
+    result = foretoken("bench", "lossless", "--pair", model, "--prompts", 2, *cached)
+    assert result.status == 2
+    assert "kv_cache_dtype" in result.err
+
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("quantization", "It has none of them.")
+
+    monkeypatch.setattr("app.cli.bench_lossless.open_for_command", refuse)
+    result = foretoken("bench", "lossless", "--pair", model, "--prompts", 2)
+    assert result.status == 2
+    assert "Nothing was compared" in result.err
 
 
 def test_a_rounds_overhead_is_a_table_and_json(foretoken: Foretoken) -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from app.drafters import from_chats
+from app.runtime import read_catalog
 from app.store import Store
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
@@ -55,6 +56,14 @@ def test_a_drafter_for_a_folder_is_trained_entered_and_used(
     assert foretoken(*chat, *data).status == 0
     again = foretoken(*words, "--out", tmp_path / "run", *data)
     assert again.status == 0, again.err
+    assert "--pair tiny-heads\n" in again.out
+
+    # Another run is another drafter: its id was once said to be in the catalog, and was the first one's.
+    other = foretoken(*words, "--out", tmp_path / "other", *data)
+    assert "--pair tiny-heads-2\n" in other.out, other.err
+    pairs = {pair.id: pair for pair in read_catalog(tmp_path / "data").pairs}
+    folders = [pairs[name].heads[0] for name in ("tiny-heads", "tiny-heads-2")]
+    assert [folder.relative_to(tmp_path).parts[0] for folder in folders] == ["run", "other"]
 
 
 def test_bad_prompts_are_told(foretoken: Foretoken, recipe: Path, tmp_path: Path) -> None:
@@ -84,7 +93,11 @@ def test_every_question_of_a_chat_becomes_a_prompt(tmp_path: Path) -> None:
         chat = store.new_chat("Doors")
         _, reply = store.begin_turn(chat, "Which door?", keep=None)
         store.save_reply(reply, text="The second.", marks="", status="done")
+        _, empty = store.begin_turn(chat, "And?", keep=None)
+        store.save_reply(empty, text=" ", marks="", status="cancelled")
         store.begin_turn(chat, "Why?", keep=None)  # not answered yet
     found = from_chats(tmp_path)
     said = [[message.content for message in prompt] for prompt in found]
-    assert said == [["Which door?"], ["Which door?", "The second.", "Why?"]]
+    begin = ["Which door?", "The second."]
+    # Two questions in a row, which no template knows, once broke a whole training.
+    assert said == [["Which door?"], [*begin, "And?"], [*begin, "Why?"]]

@@ -11,7 +11,7 @@ from app.defaults import Defaults, Winner
 from tests.app.cli.conftest import Foretoken
 
 SHORT = ("--per-kind", 1, "--depths", "1,3", "--max-tokens", 6, "--repeats", 1)
-QUICK = (*SHORT, "--quantization", "fp32", "--no-native")
+QUICK = (*SHORT, "--quantization", "fp32", "--no-native", "--device", "cpu")
 
 
 def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgotten(

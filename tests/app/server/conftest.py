@@ -1,4 +1,4 @@
-"""The real API on a real socket with the real engine, on the small models beside the repository.
+"""The real API on a real socket with the real engine, on Pip and on small models beside the repository.
 
 The engine runs unchanged; its generations also write down their events, and a test can make it
 wait between two of them.
@@ -6,8 +6,6 @@ wait between two of them.
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,19 +17,16 @@ import httpx
 import pytest
 import uvicorn
 from openai import OpenAI
-from safetensors.torch import load_file, save_file
 
 from app.listen import listen
 from app.main import Settings, create_app
 from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
-from engine.api import Generation
+from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
 from engine.request import Request
 from tests.support.loading import request_for
-from tests.support.places import PIP, ROOT
-
-SHARED = ROOT.parent / "shared" / "models"
+from tests.support.places import PIP, beside
 
 
 class Recorder:
@@ -115,7 +110,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         key: str | None = None,
         origins: tuple[str, ...] = (),
     ) -> Server:
-        runtime = create_runtime(tmp_path_factory.mktemp("data"))
+        runtime = create_runtime(tmp_path_factory.mktemp("data"), LoadRequest(target="pip"))
         if target is not None:
             runtime.engine.load(request_for(target, draft))
         switch = ApiSwitch(on, api_key=key)
@@ -141,47 +136,28 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     patch.undo()
 
 
-def small(name: str) -> Path:
-    folder = SHARED / name
-    if not folder.is_dir():
-        pytest.skip(f"the small model ../shared/models/{name} is not here")
-    return folder
-
-
-def first_layers(model: Path, layers: int, folder: Path) -> Path:
-    """A draft for ``model``: its own lower layers."""
-    config = json.loads((model / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(model / name, folder / name)
-    kept = {
-        name: tensor
-        for name, tensor in load_file(model / "model.safetensors").items()
-        if ".layers." not in name or int(name.split(".layers.")[1].split(".")[0]) < layers
-    }
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+@pytest.fixture(scope="session")
+def paired(start: Callable[..., Server]) -> Server:
+    """Pip with its draft."""
+    return start(PIP / "target", PIP / "draft")
 
 
 @pytest.fixture(scope="session")
-def paired(start: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
-    """Pip where it is there; else a small model whose lower layers draft for it."""
-    if (PIP / "target" / "model.safetensors").is_file():
-        return start(PIP / "target", PIP / "draft")
-    target = small("stories260K")
-    return start(target, first_layers(target, 2, tmp_path_factory.mktemp("draft")))
+def alone(start: Callable[..., Server]) -> Server:
+    """Pip's target; no draft."""
+    return start(PIP / "target")
 
 
 @pytest.fixture(scope="session")
 def stories_server(start: Callable[..., Server]) -> Server:
     """A Llama whose vocabulary has single bytes; no chat template, no draft."""
-    return start(small("stories260K"))
+    return start(beside("stories260K"))
 
 
 @pytest.fixture(scope="session")
 def foreign(start: Callable[..., Server]) -> Server:
     """A model of another architecture, with a chat template; no draft."""
-    return start(small("tiny-chat-gptneo"))
+    return start(beside("tiny-chat-gptneo"))
 
 
 @pytest.fixture(scope="session")

@@ -197,8 +197,8 @@ def test_the_openai_package_raises_its_own_errors(server, client: OpenAI) -> Non
     assert server.model in missing.value.message
 
 
-def test_a_draft_that_is_not_there_cannot_be_asked_for(stories_server) -> None:
-    with httpx.Client(base_url=stories_server.url) as http:
+def test_a_draft_that_is_not_there_cannot_be_asked_for(alone) -> None:
+    with httpx.Client(base_url=alone.url) as http:
         error = error_of(http.post(TEXT, json={"prompt": "Once", "proposer": "draft"}))
     assert error["param"] == "proposer"
     assert "ngram" in error["message"]

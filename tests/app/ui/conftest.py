@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +34,13 @@ class App:
     switch: object
     data_dir: Path
 
-    @property
+    @contextmanager
     def store(self):
+        """What the app has stored, beside the app that goes on writing."""
         from app.store import Store
 
-        return Store(self.data_dir)
+        with closing(Store(self.data_dir, reads_only=True)) as store:
+            yield store
 
 
 def awaited(coroutine):

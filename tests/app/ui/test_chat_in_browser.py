@@ -390,3 +390,26 @@ def test_a_text_sent_while_the_app_is_away_is_given_back_at_once(app, browser):
     )  # not after the 30 s of one that is slow
     assert page.input_value(".composer textarea") == "Are you there?"
     context.close()
+
+
+def test_an_edited_message_is_not_lost(page, app):
+    """The form closed first; then the edit was refused, or not even asked for."""
+    ask(page, "Hi")
+    page.hover(".msg.user")
+    page.click(".msg.user [data-action=edit]")
+    page.fill(".msg.user .editor", "word " * 9000)
+    page.click(".editing button[type=submit]")
+    page.wait_for_selector(".notice:has-text('context')")
+    assert page.input_value(".msg.user .editor").startswith("word word")
+
+    app.engine.seconds_a_round = 0.1
+    page.fill(".msg.user .editor", "Edited")
+    send(page, "Write 200 tokens.")
+    page.wait_for_selector(".msg.assistant.running")
+    assert page.locator(".msg [data-action=retry]:visible").count() == 0
+    page.click(".editing button[type=submit]")
+    page.wait_for_selector(".notice:has-text('Stop it first')")
+    assert page.input_value(".msg.user .editor") == "Edited"
+    page.keyboard.press("Escape")
+    page.click(".stop")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")

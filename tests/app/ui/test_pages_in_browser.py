@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.places import ROOT
+from tests.support.folders import write_model
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -66,6 +66,7 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
     page.get_by_role("tab", name="Server").click()
     switch = page.get_by_role("switch")
     assert switch.get_attribute("aria-checked") == "false"
+    assert "only this machine can reach it" in page.inner_text(".address")
     switch.click()
     page.wait_for_selector(".api-state.on")
     assert app.switch.on
@@ -75,6 +76,12 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
     curl = page.inner_text("[data-snippet=curl] pre")
     assert curl.startswith(f"curl {app.url}v1/chat/completions")
     assert "from openai import OpenAI" in page.inner_text("[data-snippet=python] pre")
+    app.switch.needs_key = True  # as with --host 0.0.0.0
+    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("tab", name="Server").click()
+    page.wait_for_selector(".address:has-text('--api-key')")
+    assert "only this machine" not in page.inner_text(".address")
+    app.switch.needs_key = False
 
 
 def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
@@ -82,6 +89,18 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
     page.wait_for_selector(".card")
     assert page.locator(".card").count() >= 9
     card = page.locator(".card").nth(1)
+    asked = []
+
+    def refuse_once(route):
+        if "why_not" not in (route.request.post_data or "") or asked:
+            return route.continue_()
+        asked.append(route.request)
+        return route.fulfill(json={"refused": "It failed, this once."})
+
+    page.route("**/component_server/", refuse_once)
+    card.locator("summary").click()
+    page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
+    card.locator("summary").click()
     card.locator("summary").click()
     reason = card.locator(".why li.no").first
     reason.wait_for()
@@ -98,18 +117,16 @@ def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
     assert "Traceback" not in told
 
 
-def test_a_local_folder_is_opened(page, app):
-    folder = ROOT.parent / "shared" / "models" / "stories260K"
-    if not folder.is_dir():
-        pytest.skip("shared/models is not beside the repository")
+def test_a_local_folder_is_opened(page, app, tmp_path):
+    folder = write_model(tmp_path / "little")
     before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(folder))
     page.click(".folder button")
-    page.wait_for_selector(".now-name:has-text('stories260K')")
+    page.wait_for_selector(".now-name:has-text('little')")
     page.get_by_role("tab", name="Chat").click()
-    page.wait_for_selector(".badge:has-text('stories260K')")
-    assert "stories260K is ready" in page.inner_text(".empty")
+    page.wait_for_selector(".badge:has-text('little')")
+    assert "little is ready" in page.inner_text(".empty")
     app.engine.loaded = before
 
 

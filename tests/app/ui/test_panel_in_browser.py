@@ -25,7 +25,8 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     shortest.fill("3")
     page.get_by_label("remember").check()
     ask(page, "Hi")
-    kept = app.store.setting("chat")["options"]["ngram"]
+    with app.store() as store:
+        kept = store.setting("chat")["options"]["ngram"]
     assert kept == {"prompt_lookup_min": 3, "remember": True}
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,16 @@ import pytest
 from app.loading import LoadState
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.ui.pages.chat.pair import picker_updates
+from app.training import Trainings
+from app.ui.pages.chat.pair import chosen, picker_updates
 from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pages.train.backend import TrainBackend
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
+from tests.app.ui.runs import write_run
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import write_model
 from tests.support.recital import reciting_engine
@@ -37,6 +42,10 @@ def models(pickers: Pickers) -> ModelsBackend:
 
 def opened(pickers: Pickers, **data: str) -> LoadState:
     assert models(pickers).open(data) == {"error": None}
+    return settled(pickers)
+
+
+def settled(pickers: Pickers) -> LoadState:
     deadline = time.monotonic() + 20
     while pickers.runtime.loader.working:
         assert time.monotonic() < deadline
@@ -77,6 +86,59 @@ def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
     assert pip.draft is not None
     assert (target.value, draft.value) == (pip.target.id, pip.draft.id)
     assert str(folder) not in [value for _, value in target.choices]
+
+
+def asked_for(pickers: Pickers) -> LoadRequest:
+    """What is loaded was asked for like this."""
+    loaded = pickers.runtime.engine.loaded
+    assert loaded is not None
+    return loaded.request
+
+
+def test_every_page_loads_on_the_device_and_with_the_steps_that_the_app_was_started_with(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    """`--device cpu --threads 1` held until another pair was chosen."""
+    start = LoadRequest(
+        target="pip",
+        heads=("head",),
+        quantization="int8",
+        device="cpu",
+        native=False,
+        cuda_graphs=False,
+        threads=1,
+    )
+    runtime, folder = pickers.runtime, write_model(tmp_path / "mine")
+    runtime.first = start
+    expected = replace(start, heads=(), quantization="auto")
+    opened(pickers, pair="pip")
+    assert asked_for(pickers) == expected
+    opened(pickers, folder=str(folder))
+    assert asked_for(pickers) == replace(expected, target=str(folder), draft="")
+    runtime.loader.start(chosen(runtime, "pip", "", "fp32", "fp8"))
+    settled(pickers)
+    assert asked_for(pickers) == replace(
+        expected, draft="", quantization="fp32", kv_cache_dtype="fp8"
+    )
+    write_run(tmp_path, phase="done", folder=str(folder), pair="smollm2-360m")
+    TrainBackend(runtime, Trainings(tmp_path, runtime.models), pickers).open_trained()
+    settled(pickers)
+    assert asked_for(pickers) == replace(expected, target="smollm2-360m")
+
+
+def test_the_loaded_models_held_in_another_way_keep_their_heads(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    """The pickers name target and draft: a trained head was dropped without a word."""
+    runtime = pickers.runtime
+    (head := tmp_path / "head").mkdir()
+    (head / "config.json").write_text(json.dumps({"medusa_num_heads": 2}))
+    with_head = LoadRequest(target="pip", heads=(str(head),), threads=2)
+    runtime.engine.load(with_head)
+    target, draft = (update.value for update in picker_updates(pickers)[:2])
+    request = chosen(runtime, target, draft, "fp32", "auto")
+    assert request == replace(with_head, quantization="fp32")
+    assert chosen(runtime, target, "", "fp32", "auto").heads == ()
 
 
 def test_after_a_failure_the_pickers_show_what_is_still_loaded(

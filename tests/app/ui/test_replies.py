@@ -55,8 +55,7 @@ def test_many_replies_are_written_by_one_thread_that_ends_with_the_last(store: S
         generation.publish(ended(f"Reply {number}"))
     for number, (_, writing) in enumerate(growing):
         assert writing.done.wait(20)
-        message = store.message(writing.message)
-        assert message is not None
+        message = store.messages(writing.chat)[-1]
         assert (message.text, message.status) == (f"Reply {number}", "done")
         told: list[Event] = list(trace.read(store.trace(writing.message)))
         assert told == [START, Emitted(text=f"Reply {number}"), ended(f"Reply {number}")]

@@ -146,14 +146,3 @@ def test_a_kept_trace_gives_the_same_lanes_and_totals():
     shown, totals = view.rounds([trace.to_line(event) for event in events])
     assert shown == [view.show(event) for event in events[:2]]
     assert totals["accepted"] == 2
-
-
-def test_a_question_that_was_never_answered_leaves_the_history():
-    pairs = [("user", "a"), ("assistant", ""), ("user", "b"), ("assistant", "B"), ("user", "c")]
-    turns = view.history(pairs, " Be kind. ")
-    assert [(t.role, t.content) for t in turns] == [
-        ("system", "Be kind."),
-        ("user", "b"),
-        ("assistant", "B"),
-        ("user", "c"),
-    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 
 from app.defaults import Defaults
+from app.history import history
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.store import Store, StoredMessage
@@ -32,6 +33,7 @@ class ChatBackend:
         self.store = store
         self.defaults = Defaults(runtime.data_dir)
         self.writings = Writings(store)
+        self.keeping = threading.Lock()  # of settings: what is kept is read before it is written
         self._turns = threading.Lock()
 
     # ---- questions with one answer
@@ -81,8 +83,11 @@ class ChatBackend:
             return None
         chat = int(chat)
         writing = self.writings.of_chat(chat)
-        running = {"run": writing.run, "message": writing.message} if writing else None
         messages = [show_message(message) for message in self.store.messages(chat)]
+        running = None
+        # A reply may outlive its message: one that does not stop is deleted with the rest of the chat.
+        if writing and any(message["id"] == writing.message for message in messages):
+            running = {"run": writing.run, "message": writing.message}
         return {"id": chat, "messages": messages, "running": running}
 
     def open_chat(self, data: View) -> View:
@@ -95,16 +100,19 @@ class ChatBackend:
         return self.chats()
 
     def delete_chat(self, data: View) -> list[View]:
-        self._stop_chat(int(data["chat"]))
-        self.store.delete(int(data["chat"]))
+        chat = int(data["chat"])
+        with self._turns:
+            self._stop_chat(chat)
+            self.store.delete(chat)
         return self.chats()
 
     def clear_chat(self, data: View) -> View | None:
         if data.get("chat") is None:
             return None
         chat = int(data["chat"])
-        self._stop_chat(chat)
-        self.store.clear(chat)
+        with self._turns:
+            self._stop_chat(chat)
+            self.store.clear(chat)
         return self.chat(chat)
 
     def stop(self, data: View) -> bool:
@@ -150,13 +158,17 @@ class ChatBackend:
         pairs = [(message.role, message.text) for message in kept]
         if text is not None:
             pairs.append(("user", text))
-        request = settings.request(view.history(pairs, settings.system))
+        request = settings.request(history(pairs, settings.system))
         generation = self.runtime.engine.generate(request)
-        if chat is None:
-            chat = self.store.new_chat()
-        keep = kept[-1].id if kept else 0
-        user, reply = self.store.begin_turn(chat, text, keep=keep)
-        writing = self.writings.start(generation, chat, reply)
+        try:
+            if chat is None:
+                chat = self.store.new_chat()
+            keep = kept[-1].id if kept else 0
+            user, reply = self.store.begin_turn(chat, text, keep=keep)
+            writing = self.writings.start(generation, chat, reply)
+        except BaseException:  # nobody would read it, and others would wait behind it
+            generation.cancel()
+            raise
         return {
             "run": writing.run,
             "chat": chat,
@@ -170,14 +182,22 @@ class ChatBackend:
     def _kept(
         data: View, messages: tuple[StoredMessage, ...]
     ) -> tuple[tuple[StoredMessage, ...], str | None]:
-        """The messages that stay, and the user's new text if any."""
+        """The messages that stay, and the user's new text if any.
+
+        Raises InvalidRequest where the message was replaced meanwhile, from another page perhaps: what
+        stands in its place is not what is to go.
+        """
         action = data["action"]
         if action == "send":
             return messages, _text(data)
-        before = tuple(m for m in messages if m.id < int(data["message"]))
-        if len(before) == len(messages):
+        edited, wanted = action == "edit", int(data["message"])
+        role = "user" if edited else "assistant"
+        here = (index for index, m in enumerate(messages) if (m.id, m.role) == (wanted, role))
+        place = next(here, None)
+        before = messages[:place]
+        if place is None or not (edited or (before and before[-1].role == "user")):
             raise InvalidRequest("messages", Words.GONE)
-        return before, _text(data) if action == "edit" else None
+        return before, _text(data) if edited else None
 
 
 def _text(data: View) -> str:

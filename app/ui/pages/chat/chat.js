@@ -6,7 +6,7 @@
 import { Follow, h, percent, whenPresent } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
 import { register } from "../../shared/pages.js";
-import { answered } from "../../shared/server.js";
+import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { ChatList } from "./chats.js";
@@ -77,8 +77,8 @@ class ChatPage {
   async ask(name, data = {}) {
     try {
       return await answered(this.server[name](data));
-    } catch {
-      this.notice(words.lost);
+    } catch (error) {
+      this.notice(reason(error));
       return null;
     }
   }
@@ -210,12 +210,15 @@ class ChatPage {
     this.fit();
   }
 
-  // Asks Python for a reply; false while another one is wanted or written.
+  // Asks Python for a reply; false, with a word, while another one is wanted or written.
   act(data) {
-    if (this.running || this.sending) return false;
+    if (this.running || this.sending) {
+      this.notice(words.busy);
+      return false;
+    }
     this.setSending(true);
     this.notice("");
-    this.lastText = data.action === "send" ? data.text : null;
+    this.given = data;
     this.booted.then(() => this.deliver({ ...data, chat: this.chat }));
     return true;
   }
@@ -225,8 +228,8 @@ class ChatPage {
     this.trigger("act", data);
     try {
       await answered(this.server.status({}));
-    } catch {
-      if (this.sending) this.refused(words.lost);
+    } catch (error) {
+      if (this.sending) this.refused(reason(error));
     }
   }
 
@@ -282,6 +285,7 @@ class ChatPage {
   // Shows the reply as it is written, from its beginning.
   async attach(run, message) {
     const shown = this.messages.find((m) => m.id === message);
+    if (!shown) return; // deleted from another page meanwhile
     shown.reply.set("", "");
     this.setRunning(run);
     this.asked = null;
@@ -289,8 +293,8 @@ class ChatPage {
     this.scroll.toEnd();
     try {
       await follow((from) => this.server.follow({ run, from }), () => this.running === run, (events, stats, done) => this.advance(shown, events, stats, done));
-    } catch {
-      this.notice(words.lost);
+    } catch (error) {
+      this.notice(reason(error));
       this.setRunning(null);
     }
   }
@@ -307,11 +311,16 @@ class ChatPage {
     this.announce.textContent = words.finished;
   }
 
+  // Says why, and gives the text back where it was written.
   refused(why) {
     this.setSending(false);
     this.notice(why, Boolean(this.opening));
-    if (this.lastText && !this.input.value) {
-      this.input.value = this.lastText;
+    const { action, message, text } = this.given ?? {};
+    this.given = null;
+    const edited = action === "edit" && this.messages.find((m) => m.id === message);
+    if (edited) return void edited.edit(text);
+    if (text && !this.input.value) {
+      this.input.value = text;
       this.fit();
     }
     this.input.focus();
@@ -322,7 +331,9 @@ class ChatPage {
     this.send_.hidden = run !== null;
     this.stop_.hidden = run === null;
     this.root.classList.toggle("is-running", run !== null);
-    if (run === null) this.scroll.grown();
+    if (run !== null) return;
+    this.scroll.grown();
+    if (this.alert.textContent === words.busy) this.notice("");
   }
 
   grown() {

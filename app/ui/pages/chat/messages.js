@@ -18,16 +18,16 @@ export class UserMessage {
     this.node = h("article", { class: "msg user", dataset: { id: String(message.id ?? "") } }, this.body, this.actions);
   }
 
-  edit() {
+  edit(text = this.text) {
+    if (!this.body.isConnected) return; // it is being edited
     const area = h("textarea", { class: "editor", rows: 3, "aria-label": words.edit });
-    area.value = this.text;
+    area.value = text;
     const close = () => form.replaceWith(this.body, this.actions);
     const form = h("form", { class: "editing", on: {
       submit: (event) => {
         event.preventDefault();
         if (!area.value.trim()) return this.page.notice(words.empty);
-        close();
-        this.page.act({ action: "edit", message: this.id, text: area.value });
+        if (this.page.act({ action: "edit", message: this.id, text: area.value })) close();
       },
       keydown: (event) => {
         if (event.key === "Escape") close();

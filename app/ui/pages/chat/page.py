@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from app.ui.components import AT_ONCE, answer, scripted
-from app.ui.offered import standing
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairPicker, pair_picker
 from app.ui.pages.chat.panel import Panel, drawn_anew, panel
@@ -80,19 +79,29 @@ def _wire(page: ChatPage, backend: ChatBackend, defaults: gr.Button) -> None:
         **AT_ONCE,
     )
 
-    def keep(*values: Any) -> None:
-        # A wrong value is told when a message is sent; the last right ones stay kept.
-        with contextlib.suppress(ForetokenError):
-            keep_settings(backend, page.panel.settings(values))
+    drafting, others = page.panel.split(DRAFTING)
+    # How to draft is a choice only where somebody made it: the app itself changes what these controls
+    # show when another pair is loaded, and a page that was not told yet shows what suited the last one.
+    chosen = [control.input for control in drafting]  # type: ignore[attr-defined]
+    chosen += [control.release for control in drafting if isinstance(control, gr.Slider)]
+    for events, chooses in (
+        (chosen, True),
+        ([control.change for control in others], False),  # type: ignore[attr-defined]
+    ):
 
-    gr.on(
-        [control.change for control in page.panel.inputs],  # type: ignore[attr-defined]
-        keep,
-        page.panel.inputs,
-        show_progress="hidden",
-        trigger_mode="always_last",
-        **AT_ONCE,
-    )
+        def keep(*values: Any, chooses: bool = chooses) -> None:
+            # A wrong value is told when a message is sent; the last right ones stay kept.
+            with contextlib.suppress(ForetokenError):
+                keep_settings(backend, page.panel.settings(values), drafting=chooses)
+
+        gr.on(
+            events,
+            keep,
+            page.panel.inputs,
+            show_progress="hidden",
+            trigger_mode="always_last",
+            **AT_ONCE,
+        )
 
     def forget() -> list[Any]:
         backend.store.keep_setting(SETTINGS, {})
@@ -119,15 +128,16 @@ def kept_settings(backend: ChatBackend) -> Settings:
     return Settings.from_json(backend.store.setting(SETTINGS), backend.default_settings())
 
 
-def keep_settings(backend: ChatBackend, settings: Settings) -> None:
-    """Keeps the panel's settings. What stands in for a proposer that the loaded pair lacks is no choice:
-    the chosen one stays kept."""
-    kept, choices = kept_settings(backend), settings.choices(backend.default_settings())
-    shown = replace(kept, proposer=standing(backend.capabilities(), kept.proposer) or "")
-    unchanged = all(getattr(settings, name) == getattr(shown, name) for name in DRAFTING)
-    if unchanged and not follows_default(backend):
-        choices |= {name: getattr(kept, name) for name in DRAFTING}
-    backend.store.keep_setting(SETTINGS, choices)
+def keep_settings(backend: ChatBackend, settings: Settings, *, drafting: bool) -> None:
+    """Keeps the panel's settings; how to draft as it was kept, unless ``drafting`` was chosen."""
+    with backend.keeping:
+        choices = settings.choices(backend.default_settings())
+        if not drafting:
+            before = backend.store.setting(SETTINGS)
+            before = before if isinstance(before, dict) else {}
+            choices = {name: value for name, value in choices.items() if name not in DRAFTING}
+            choices |= {name: before[name] for name in DRAFTING if name in before}
+        backend.store.keep_setting(SETTINGS, choices)
 
 
 def follows_default(backend: ChatBackend) -> bool:

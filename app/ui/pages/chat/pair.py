@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
 import gradio as gr
 
+from app.runtime import Runtime
 from app.ui.components import AT_ONCE
 from app.ui.pickers import Pickers
 from app.ui.words import Words
@@ -31,7 +32,7 @@ class PairPicker:
 
 def pair_picker(pickers: Pickers) -> PairPicker:
     """Build the pickers inside the current column."""
-    start = LoadRequest(target="")
+    start = pickers.runtime.first
     with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
         target = gr.Dropdown(
             pickers.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
@@ -79,14 +80,9 @@ def _wire(picker: PairPicker, pickers: Pickers) -> None:
 
     def load(target: str | None, draft: str | None, quantization: str, kv_cache: str) -> str:
         try:
-            pickers.runtime.loader.start(
-                LoadRequest(
-                    target=target or "",
-                    draft=draft or "",
-                    quantization=quantization,
-                    kv_cache_dtype=kv_cache,
-                )
-            )
+            runtime = pickers.runtime
+            request = chosen(runtime, target or "", draft or "", quantization, kv_cache)
+            runtime.loader.start(request)
         except ForetokenError as error:
             return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
         return ""
@@ -100,17 +96,31 @@ def _wire(picker: PairPicker, pickers: Pickers) -> None:
     ).then(None, None, None, js=REFRESH, **AT_ONCE)
 
 
+def chosen(
+    runtime: Runtime, target: str, draft: str, quantization: str, kv_cache_dtype: str
+) -> LoadRequest:
+    """What the pickers say. Models that are loaded already are to be held in another way: with what
+    else they were asked for, such as heads, which no picker shows.
+
+    Raises InvalidRequest.
+    """
+    loaded, request = runtime.engine.loaded, runtime.request(target, draft)
+    if loaded is not None and (target, draft) == (loaded.target_id, loaded.draft_id or ""):
+        request = loaded.request
+    return replace(request, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
+
+
 def picker_updates(pickers: Pickers) -> list[Any]:
     """The pickers and the load button, as things are on disk now, showing the opened pair."""
     choices = pickers.targets()
     target, draft = pickers.shown()
     if target is None:
         target = choices[0][1] if choices else None
-        return [gr.Dropdown(choices=choices, value=target), *draft_update(pickers, target)]
+        return [gr.update(choices=choices, value=target), *draft_update(pickers, target)]
     drafts, _ = pickers.drafts_of(target)
     return [
-        gr.Dropdown(choices=choices, value=target),
-        gr.Dropdown(choices=drafts, value=draft),
+        gr.update(choices=choices, value=target),
+        gr.update(choices=drafts, value=draft),
         pickers.load_label(target, draft),
     ]
 
@@ -118,5 +128,5 @@ def picker_updates(pickers: Pickers) -> list[Any]:
 def draft_update(pickers: Pickers, target: str | None) -> list[Any]:
     """The draft picker and the load button for a newly chosen target."""
     choices, chosen = pickers.drafts_of(target)
-    draft = gr.Dropdown(choices=choices, value=chosen)
+    draft = gr.update(choices=choices, value=chosen)
     return [draft, pickers.load_label(target, chosen)]

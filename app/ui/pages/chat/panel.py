@@ -4,7 +4,7 @@ add up to."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import gradio as gr
 
 from app.ui.components import AT_ONCE
-from app.ui.offered import options_of, proposer_update
+from app.ui.offered import options_of, proposer_update, rules_update
 from app.ui.settings import Settings, typed, whole
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
@@ -64,6 +64,11 @@ class Panel:
     def inputs(self) -> list[Component]:
         return [*self.controls, self.options]
 
+    def split(self, names: Collection[str]) -> tuple[list[Component], list[Component]]:
+        """The controls of these names, and all other inputs."""
+        named = [c for name, c in zip(self.names, self.controls, strict=True) if name in names]
+        return named, [each for each in self.inputs if each not in named]
+
     def settings(self, values: tuple[Any, ...]) -> Settings:
         """The settings that the inputs' values make; raises ``InvalidRequest``."""
         *named, options = values
@@ -92,10 +97,7 @@ class Panel:
         }
         updates["proposer"] = proposer_update(capabilities, settings.proposer, label=Words.proposer)
         if capabilities is not None:
-            rules = [str(rule) for rule in (AcceptanceRule.AUTO, *capabilities.rules)]
-            updates["acceptance"]["choices"] = list(dict.fromkeys(rules))
-            if settings.acceptance not in rules:
-                updates["acceptance"]["value"] = str(AcceptanceRule.AUTO)
+            updates["acceptance"] |= rules_update(capabilities, settings.acceptance)
             for name in SAMPLING:
                 updates[name]["interactive"] = name in capabilities.sampling
                 neutral = getattr(_NEUTRAL, name)

@@ -73,9 +73,9 @@ class ModelsBackend:
         """Open a pair or a folder; the answer holds the error that is known at once, if any."""
         try:
             if "folder" in data:
-                request = _folders(str(data["folder"]), str(data.get("draft") or ""))
+                request = self._folders(str(data["folder"]), str(data.get("draft") or ""))
             else:
-                request = LoadRequest(target=str(data["pair"]))
+                request = self.runtime.request(str(data["pair"]))
             self.runtime.loader.start(request)
         except ForetokenError as error:
             return {"error": str(error)}
@@ -85,12 +85,11 @@ class ModelsBackend:
         self.runtime.loader.cancel()
         return self.runtime.loader.working
 
-
-def _folders(target: str, draft: str) -> LoadRequest:
-    target, draft = target.strip().strip("\"'"), draft.strip().strip("\"'")
-    if not target:
-        raise ModelError(Words.FOLDER_EMPTY)
-    return LoadRequest(target=_path(target), draft=_path(draft) if draft else "")
+    def _folders(self, target: str, draft: str) -> LoadRequest:
+        target, draft = target.strip().strip("\"'"), draft.strip().strip("\"'")
+        if not target:
+            raise ModelError(Words.FOLDER_EMPTY)
+        return self.runtime.request(_path(target), _path(draft) if draft else "")
 
 
 def _path(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import { h } from "../../shared/dom.js";
 import { register } from "../../shared/pages.js";
+import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
@@ -19,8 +20,19 @@ class ModelsPage {
     this.refresh();
   }
 
+  // The answer; null where there is none, which is said.
+  async ask(name, data = {}) {
+    try {
+      return await answered(this.server[name](data));
+    } catch (error) {
+      this.fail(reason(error));
+      return null;
+    }
+  }
+
   async refresh() {
-    const catalog = await this.server.catalog({});
+    const catalog = await this.ask("catalog");
+    if (!catalog) return;
     this.memory.textContent = catalog.memory;
     this.cards.replaceChildren(
       ...catalog.problems.map((problem) => h("p", { class: "ft-error" }, problem)),
@@ -37,7 +49,7 @@ class ModelsPage {
       lines.push(h("div", { class: "opening", role: "status" }, h("span", { class: "spinner", "aria-hidden": true }), h("span", {}, opening),
         progress ? h("progress", { max: 1, value: progress.share, "aria-label": opening }) : null,
         progress ? h("span", { class: "hint" }, say.progress(progress)) : null,
-        progress ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.server.cancel({}) } }, words.cancel) : null));
+        progress ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.ask("cancel") } }, words.cancel) : null));
     }
     this.now.replaceChildren(h("h2", {}, say.now), ...lines);
     this.fail(failed && !opening ? failed : "");
@@ -61,8 +73,8 @@ class ModelsPage {
 
   async open(data) {
     this.fail("");
-    const { error } = await this.server.open(data);
-    if (error) this.fail(error);
+    const answer = await this.ask("open", data);
+    if (answer?.error) this.fail(answer.error);
     status.refresh();
   }
 
@@ -91,7 +103,7 @@ class ModelsPage {
       m.note ? h("p", { class: "hint" }, m.note) : null);
     const label = pair.missing ? say.download(pair.missing) : say.load;
     const why = h("details", { class: "why" }, h("summary", {}, say.why));
-    why.addEventListener("toggle", () => why.open && this.explain(why, pair.target), { once: true });
+    why.addEventListener("toggle", () => why.open && this.explain(why, pair.target));
     return h("article", { class: "card", dataset: { pair: pair.id, name: pair.name } },
       h("header", {}, h("h3", {}, pair.name), h("span", { class: "loaded-tag" }, say.loadedNow)),
       pair.note ? h("p", { class: "note" }, pair.note) : null,
@@ -102,7 +114,10 @@ class ModelsPage {
   }
 
   async explain(why, target) {
-    const drafts = await this.server.why_not({ target });
+    if (why.dataset.asked) return;
+    why.dataset.asked = "yes";
+    const drafts = await this.ask("why_not", { target });
+    if (!drafts) return void delete why.dataset.asked; // to be asked again
     why.append(h("ul", {}, ...drafts.map((draft) =>
       h("li", { class: draft.reason ? "no" : "yes" }, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft(draft.across)))));
   }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import gradio as gr
 
@@ -12,20 +11,12 @@ from app.ui.pages.models.backend import ModelsBackend
 from app.ui.view import View
 
 
-@dataclass(frozen=True, slots=True)
-class ModelsPage:
-    """The named elements."""
-
-    view: gr.HTML
-
-
-def models_page(backend: ModelsBackend, status: Callable[[View], View]) -> ModelsPage:
+def models_page(backend: ModelsBackend, status: Callable[[View], View]) -> None:
     """Build the page in the current tab; its script asks ``backend``, and ``status`` what is loaded."""
     with gr.Column(elem_id="models-page", elem_classes="ft-page"):
-        view = scripted(
+        scripted(
             "models",
             '<div class="ft-models"></div>',
             functions=(status, backend.catalog, backend.why_not, backend.open, backend.cancel),
             elem_id="models-view",
         )
-    return ModelsPage(view)

@@ -7,6 +7,7 @@ import secrets
 import threading
 from dataclasses import dataclass, replace
 
+from app.history import history
 from app.ui import view
 from app.ui.feed import Feed, since
 from app.ui.settings import Settings
@@ -53,7 +54,7 @@ def plan(prompt: str, settings: Settings) -> Plan:
     seed = settings.seed if settings.seed is not None else secrets.randbits(31)
     settings = replace(settings, seed=seed, stop="")
     request = replace(
-        settings.request(view.history([("user", prompt)], settings.system)), reuse_cache=False
+        settings.request(history([("user", prompt)], settings.system)), reuse_cache=False
     )
     plain = replace(settings, proposer=PLAIN).speculation()
     others = request.speculation.acceptance.weighs_q and settings.temperature > 0
@@ -131,6 +132,7 @@ class Race:
             "identical": same_words(plain, speculative),
             "difference": first_difference(plain, speculative),
             "expected": self._plan.expected_identical,
+            "acceptance": self._plan.speculative.speculation.acceptance,
         }
 
 

@@ -29,6 +29,7 @@ class RacePage:
     start: gr.Button
     stop: gr.Button
     proposer: Component
+    acceptance: Component
     inputs: list[Component]
 
 
@@ -57,7 +58,7 @@ def race_page(runtime: Runtime) -> RacePage:
         view = scripted(
             "race", '<div class="ft-race"></div>', functions=(races.follow,), elem_id="race-view"
         )
-    page = RacePage(view, prompt, start, stop, controls[0], [prompt, *controls])
+    page = RacePage(view, prompt, start, stop, controls[0], controls[2], [prompt, *controls])
     _wire(page, races, runtime)
     return page
 

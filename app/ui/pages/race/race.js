@@ -3,6 +3,7 @@
 import { fixed, h, percent, seconds, showToken, speed } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
 import { register } from "../../shared/pages.js";
+import { reason } from "../../shared/server.js";
 import { Reply } from "../../shared/reply.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
@@ -62,8 +63,8 @@ class RacePage {
     const { race } = answer;
     try {
       await follow((from) => this.server.follow({ race, from }), () => this.race === race, (events, stats) => this.advance(events, stats));
-    } catch {
-      this.broken(words.lost);
+    } catch (error) {
+      this.broken(reason(error));
     }
   }
 
@@ -90,7 +91,7 @@ class RacePage {
       h("p", { class: `speedup ${ahead ? "ahead" : "behind"}`, dataset: { speedup: String(event.speedup) } }, line),
       h("p", { class: "speeds" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),
       words_,
-      event.identical || event.expected ? "" : h("p", { class: "hint" }, say.notExpected));
+      event.identical || event.expected ? "" : h("p", { class: "hint" }, say.notExpected(event.acceptance)));
   }
 
   broken(message) {

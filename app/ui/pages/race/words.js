@@ -5,7 +5,7 @@ export const say = {
   faster: (x) => `${x.toFixed(2)}× faster`, slower: (x) => `${x.toFixed(2)}×: slower than plain`,
   same: "Same words, token for token", differ: (n, a, b) => ["The words differ from token ", n, ": plain ", a, ", speculative ", b],
   differUntold: "The words differ",
-  notExpected: "Under the rejection rule the distribution is the same, not the words: a difference is expected.",
+  notExpected: (rule) => `Under the rule ${rule} the distribution is the same, not the words: a difference is expected.`,
   stopped: "The race was stopped.",
   acceptance: "acceptance", first: "to first token", tokens: "tokens", empty: "Each run starts from an empty cache, after a short warm-up that is not timed.",
 };

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import gradio as gr
 
 from app.runtime import Runtime
@@ -13,14 +11,7 @@ from app.ui.view import View
 from engine.errors import ForetokenError
 
 
-@dataclass(frozen=True, slots=True)
-class ServerPage:
-    """The named elements."""
-
-    view: gr.HTML
-
-
-def server_page(runtime: Runtime, switch: ApiSwitch) -> ServerPage:
+def server_page(runtime: Runtime, switch: ApiSwitch) -> None:
     """Build the page inside the current tab; its script draws the switch."""
 
     def api_state(data: View | None = None) -> View:
@@ -28,6 +19,7 @@ def server_page(runtime: Runtime, switch: ApiSwitch) -> ServerPage:
         return {
             "on": switch.on,
             "key": switch.api_key is not None,
+            "needs_key": switch.needs_key,
             "model": loaded.name if loaded else None,
             "error": None,
         }
@@ -40,10 +32,9 @@ def server_page(runtime: Runtime, switch: ApiSwitch) -> ServerPage:
         return api_state()
 
     with gr.Column(elem_id="server-page", elem_classes="ft-page"):
-        view = scripted(
+        scripted(
             "server",
             '<div class="ft-server"></div>',
             functions=(api_state, set_api),
             elem_id="server-view",
         )
-    return ServerPage(view)

@@ -2,6 +2,7 @@
 
 import { copy, h } from "../../shared/dom.js";
 import { register } from "../../shared/pages.js";
+import { answered, reason } from "../../shared/server.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
@@ -9,16 +10,26 @@ class ServerPage {
   constructor({ element, server }) {
     this.server = server;
     this.root = element.querySelector(".ft-server");
+    this.state = { on: false, key: false, needs_key: false, model: null };
     this.refresh();
     new IntersectionObserver((entries) => entries[0].isIntersecting && this.refresh()).observe(this.root);
   }
 
-  async refresh() {
-    this.show(await this.server.api_state({}));
+  refresh() {
+    return this.ask("api_state", {});
+  }
+
+  async ask(name, data) {
+    try {
+      this.state = await answered(this.server[name](data));
+    } catch (error) {
+      this.state = { ...this.state, error: reason(error) };
+    }
+    this.show(this.state);
   }
 
   async turn(on) {
-    this.show(await this.server.set_api({ on }));
+    await this.ask("set_api", { on });
     this.root.querySelector("[role=switch]").focus();
   }
 
@@ -34,7 +45,7 @@ class ServerPage {
       h("dl", { class: "address" },
         h("div", {}, h("dt", {}, say.address), h("dd", {}, h("code", {}, base), this.copyButton(base))),
         h("div", {}, h("dt", {}, say.model), h("dd", {}, state.model ? h("code", {}, state.model) : words.noModel)),
-        h("div", {}, h("dt", {}, say.key), h("dd", {}, state.key ? say.keySet : say.keyNone))),
+        h("div", {}, h("dt", {}, say.key), h("dd", {}, state.key ? say.keySet : state.needs_key ? say.keyNeeded : say.keyNone))),
       this.snippet(say.curl, say.curlText(base, model, state.key), "curl"),
       this.snippet(say.python, say.pythonText(base, model, state.key), "python"),
       h("section", {}, h("h2", {}, say.endpoints),

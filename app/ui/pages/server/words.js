@@ -4,6 +4,7 @@ export const say = {
   title: "OpenAI-compatible endpoint", info: "Any OpenAI client can use the loaded pair, with the same speculation. Draft statistics come in `timings`.",
   on: "on", off: "off", address: "Address", model: "Model", key: "Key",
   keySet: "required: the one given at the start with --api-key", keyNone: "none needed: only this machine can reach it",
+  keyNeeded: "needed, for other machines can reach this one: start with --api-key",
   curl: "curl", python: "Python, package openai", endpoints: "Endpoints",
   endpointList: [
     ["GET", "/v1/models", "the loaded pair"],

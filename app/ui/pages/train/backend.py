@@ -15,7 +15,6 @@ from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.request import LoadRequest
 
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""
@@ -55,12 +54,9 @@ class TrainBackend:
         return self._then(lambda: self._trainings.start(self._order(data)))
 
     def _order(self, data: View) -> Order:
-        """What the form says, computed as what is loaded is: where, with which step and threads."""
-        order, loaded = _order(data), self._runtime.engine.loaded
-        if loaded is None:
-            return order
-        how = loaded.request
-        return replace(order, device=how.device, native=how.native, threads=how.threads)
+        """What the form says, computed as the app was started: where, with which step and threads."""
+        how = self._runtime.first
+        return replace(_order(data), device=how.device, native=how.native, threads=how.threads)
 
     def stop_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.stop)
@@ -77,7 +73,7 @@ class TrainBackend:
     def open_trained(self, data: View | None = None) -> View:
         """Load the pair of the run that is done."""
         status = self._trainings.status()
-        request = LoadRequest(target=status.pair if status else "")
+        request = self._runtime.request(status.pair if status else "")
         return self._then(lambda: self._runtime.loader.start(request))
 
     def _then(self, act: Callable[[], object]) -> View:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import gradio as gr
 
@@ -12,17 +11,10 @@ from app.ui.pages.train.backend import TrainBackend
 from app.ui.view import View
 
 
-@dataclass(frozen=True, slots=True)
-class TrainPage:
-    """The named elements."""
-
-    view: gr.HTML
-
-
-def train_page(backend: TrainBackend, status: Callable[[View], View]) -> TrainPage:
+def train_page(backend: TrainBackend, status: Callable[[View], View]) -> None:
     """Build the page in the current tab; its script asks ``backend``, and ``status`` what is loaded."""
     with gr.Column(elem_id="train-page", elem_classes="ft-page"):
-        view = scripted(
+        scripted(
             "train",
             '<div class="ft-train"></div>',
             functions=(
@@ -38,4 +30,3 @@ def train_page(backend: TrainBackend, status: Callable[[View], View]) -> TrainPa
             ),
             elem_id="train-view",
         )
-    return TrainPage(view)

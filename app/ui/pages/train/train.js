@@ -2,6 +2,7 @@
 
 import { copy, fixed, h, percent } from "../../shared/dom.js";
 import { register } from "../../shared/pages.js";
+import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { chart } from "./chart.js";
@@ -31,9 +32,10 @@ class TrainPage {
     clearTimeout(this.timer);
     if (anew) this.shown = null;
     try {
-      await this.show(await this.server.training({}));
-    } catch {
-      this.again(3 * EVERY_MS); // the app is being restarted
+      await this.show(await answered(this.server.training({})));
+    } catch (error) {
+      if (reason(error) !== words.lost) this.fail(reason(error));
+      this.again(3 * EVERY_MS); // the app is being restarted, perhaps
     }
   }
 
@@ -46,13 +48,13 @@ class TrainPage {
     const rest = (yes) => this.body.querySelectorAll("button").forEach((button) => (button.disabled = yes));
     rest(true);
     try {
-      const answer = await question(data);
+      const answer = await answered(question(data));
       rest(false);
       await this.show(answer);
       this.fail(answer.error);
-    } catch {
+    } catch (error) {
       rest(false);
-      this.fail(words.lost);
+      this.fail(reason(error));
     }
   }
 
@@ -78,7 +80,7 @@ class TrainPage {
   // ---- nothing is trained
 
   async form() {
-    const offer = await this.server.training_choices({});
+    const offer = await answered(this.server.training_choices({}));
     if (!offer.targets.length) return h("p", { class: "panel hint" }, say.noTargets);
     const target = h("select", { name: "target" }, ...offer.targets.map(({ id, name }) => h("option", { value: id, selected: id === offer.target }, name)));
     const file = h("input", { type: "text", name: "file", placeholder: say.filePath, spellcheck: "false", "aria-label": say.fileLabel });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.ui.pages.chat.backend import ChatBackend, describe
+from app.ui.pages.chat.page import follows_default, keep_settings, kept_settings
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
@@ -94,6 +96,40 @@ def test_a_chat_answers_one_message_at_a_time(backend):
     assert backend.chat(first["chat"])["messages"][-1]["status"] == "cancelled"
 
 
+def test_a_stale_page_cannot_delete_what_another_one_wrote(backend):
+    """A retry of a message that was replaced once dropped all that stood in its place."""
+    chat = act(backend, action="send", text="One", chat=None)["chat"]
+    second = act(backend, action="send", text="Two", chat=chat)
+    act(backend, action="edit", message=second["user"]["id"], text="Other", chat=chat)
+    before = backend.chat(chat)["messages"]
+    question, reply = before[-2]["id"], before[-1]["id"]
+    for action, message in (
+        ("retry", second["reply"]["id"]),
+        ("edit", second["user"]["id"]),
+        ("retry", question),
+        ("edit", reply),
+    ):
+        with pytest.raises(InvalidRequest, match="no longer there"):
+            data = {"action": action, "message": message, "text": "Hi", "chat": chat}
+            backend.act(data, Settings())
+    assert backend.chat(chat)["messages"] == before
+
+
+def test_a_reply_that_cannot_be_stored_is_not_written_for_nobody(backend, monkeypatch):
+    """Its generation once ran to its end unseen, and every other request waited behind it."""
+    backend.runtime.engine.seconds_a_round = 0.05
+
+    def fail(*_, **__):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backend.store, "begin_turn", fail)
+        with pytest.raises(sqlite3.OperationalError):
+            backend.act({"action": "send", "text": "100000 tokens", "chat": None}, Settings())
+    first = act(backend, action="send", text="Hi", chat=None)
+    assert texts(backend, first["chat"]) == ["Hi", REPLIES["plain"]]
+
+
 def test_clearing_stops_the_reply_first(backend):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
@@ -101,6 +137,18 @@ def test_clearing_stops_the_reply_first(backend):
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
     assert cleared["messages"] == []
+
+
+def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(backend, monkeypatch):
+    backend.runtime.engine.seconds_a_round = 0.05
+    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    writing = backend.writings.find(first["run"])
+    monkeypatch.setattr(backend, "_stop_chat", lambda chat: None)
+    cleared = backend.clear_chat({"chat": first["chat"]})
+    assert not writing.done.is_set()
+    assert (cleared["messages"], cleared["running"]) == ([], None)
+    writing.stop()
+    assert writing.done.wait(5)
 
 
 def test_rounds_of_a_kept_reply_add_up(backend):
@@ -126,6 +174,19 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
     assert backend.open_chat({"chat": 77})["chat"] is None
     with pytest.raises(InvalidRequest, match="no longer there"):
         backend.act({"action": "retry", "message": 5, "chat": None}, Settings())
+
+
+def test_another_pairs_default_shown_by_a_stale_page_is_no_choice(backend):
+    """A page that was not told of the new pair once made the old pair's default the user's choice."""
+    backend.defaults.keep(backend.runtime.engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    keep_settings(backend, Settings(temperature=0.7), drafting=False)
+    assert follows_default(backend)
+    kept = kept_settings(backend)
+    assert (kept.proposer, kept.depth, kept.temperature) == ("ngram", 5, 0.7)
+    keep_settings(backend, Settings(proposer="none"), drafting=True)
+    keep_settings(backend, Settings(seed=3), drafting=False)
+    kept = kept_settings(backend)
+    assert (kept.proposer, kept.seed) == ("none", 3)
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):

@@ -32,9 +32,16 @@ def test_both_sides_differ_in_nothing_but_the_proposer():
 
 @pytest.mark.parametrize(
     ("acceptance", "temperature", "expected"),
-    [("auto", 0.0, True), ("auto", 1.0, True), ("rejection", 1.0, False), ("coupled", 1.0, True)],
+    [
+        ("auto", 0.0, True),
+        ("auto", 1.0, True),
+        ("coupled", 1.0, True),
+        ("rejection", 0.0, True),
+        ("rejection", 1.0, False),
+        ("block", 1.0, False),
+    ],
 )
-def test_equal_words_are_expected_of_every_rule_but_rejection(acceptance, temperature, expected):
+def test_equal_words_are_expected_unless_the_rule_weighs_q(acceptance, temperature, expected):
     settings = Settings(acceptance=acceptance, temperature=temperature)
     assert plan("Hi", settings).expected_identical is expected
 

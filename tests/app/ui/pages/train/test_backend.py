@@ -16,11 +16,10 @@ from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.loading.catalog import open_catalog
+from engine.loading.request import LoadRequest
 from engine.train import kinds
 from tests.app.ui.runs import write_log, write_run
 from tests.support.folders import write_model
-from tests.support.loading import request_for
-from tests.support.places import PIP
 from tests.support.recital import reciting_engine
 
 
@@ -104,14 +103,14 @@ def test_a_mistake_in_the_form_is_answered_in_words(
     assert answer["run"] is None
 
 
-def test_a_drafter_is_trained_as_what_is_loaded_is_computed(
+def test_a_drafter_is_trained_as_the_app_was_started(
     backend: TrainBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``--device cpu --no-native`` once held for the chat alone."""
     orders: list[Order] = []
     monkeypatch.setattr(Trainings, "start", lambda _, order: orders.append(order))
     how: dict[str, Any] = {"device": "cpu", "native": False, "threads": 1}
-    backend._runtime.engine.load(request_for(PIP / "target", **how))
+    backend._runtime.first = LoadRequest(target="", **how)
     backend.train({"target": "pip", "kind": "medusa", "prompts": "pip", "minutes": "5"})
     assert orders == [Order("pip", "medusa", "pip", 5.0, **how)]
 
