@@ -22,7 +22,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = ["tests.support.fixtures"]
 
-LONG = ("test_interpreted.py", "test_lossless.py")
+LONG = (
+    "test_interpreted.py",
+    "test_lossless.py",
+    "test_lossless_cross_vocabulary.py",
+    "test_decoder.py",
+    "test_loop.py",
+    "test_main.py",
+)
 WORKERS = 4
 """More test processes than these would wait for each other's browsers."""
 
@@ -57,7 +64,8 @@ def _for_gpu(config: pytest.Config) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take minutes come first: begun last, they would leave all processes but one idle."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.name, len(LONG)))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,12 +16,13 @@ import httpx
 import psutil
 import pytest
 
-from app import main
+from app import cli, main
 from app.listen import listen
 from app.main import Settings
 from app.training import State, Trainings
 from engine.api import LoadRequest
 from tests.support.checkpoints import write_random
+from tests.support.commands import command
 from tests.support.fixtures import pair
 
 __all__ = ["pair"]  # a fixture
@@ -31,8 +32,8 @@ pytestmark = pytest.mark.slow
 @contextmanager
 def running(*words: str, data: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """``foretoken WORDS`` with its address, and what it printed up to there."""
-    command = [sys.executable, "-m", "app", *words, "--port", "0", "--data-dir", str(data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    argv = [sys.executable, "-m", "app", *words, "--port", "0", "--data-dir", str(data)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         printed, address = "", ""
         assert process.stdout is not None
@@ -79,11 +80,20 @@ def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
         ended_by_ctrl_c(process)
 
 
-def test_the_page_is_there_and_the_api_is_off_at_first_until_ctrl_c(
-    tmp_path: Path, pair: tuple[Path, Path]
+def test_a_page_whose_pair_is_not_on_disk_is_there_and_the_api_is_off_until_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("ui", "--no-browser", "--pair", str(pair[0]))
+    """A page whose pair is loaded is what ``test_app_in_browser.py`` has."""
+    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    words = ("ui", "--no-browser", "--pair", "smollm2-360m")
     with running(*words, data=tmp_path) as (process, address, _):
+        assert process.stdout is not None
+        printed = ""
+        while "hf download" not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
         page = httpx.get(address)
         assert page.status_code == 200
         assert page.headers["x-content-type-options"] == "nosniff"
@@ -124,36 +134,21 @@ def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
                 training.kill()
 
 
-def test_a_broken_folder_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_broken_folder_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{")
-    command = [sys.executable, "-m", "app", "ui", "--no-browser", "--pair", str(broken)]
-    done = subprocess.run(
-        [*command, "--port", "0", "--data-dir", str(tmp_path / "data")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert str(broken) in done.stderr
-    assert "Traceback" not in done.stderr
 
+    def never(*_: object) -> None:
+        raise AssertionError("it started")
 
-def test_a_pair_that_is_not_on_disk_leaves_the_page_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    words = ("ui", "--no-browser", "--pair", "smollm2-360m")
-    with running(*words, data=tmp_path) as (process, address, _):
-        assert process.stdout is not None
-        printed = ""
-        while "hf download" not in printed:
-            line = process.stdout.readline()
-            assert line, printed
-            printed += line
-        assert httpx.get(address).status_code == 200
+    monkeypatch.setattr(main, "run_server", never)
+    foretoken = command(cli.main, tmp_path / "data", monkeypatch, capsys)
+    done = foretoken("ui", "--no-browser", "--pair", broken, "--port", 0)
+    assert done.status == 2
+    assert str(broken) in done.err
 
 
 @pytest.mark.parametrize(

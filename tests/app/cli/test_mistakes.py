@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -152,9 +150,9 @@ def test_beyond_this_machine_the_api_needs_a_key(foretoken: Foretoken) -> None:
     assert "--api-key" in result.err
 
 
-def test_help_names_every_command() -> None:
+def test_help_names_every_command(foretoken: Foretoken) -> None:
     """That it is quick is tested by what it does not import, in test_architecture."""
-    command = [sys.executable, "-m", "app", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = foretoken("--help")
+    assert result.status == 0
     for name in ("ui", "chat", "bench", "serve", "train", "models"):
-        assert f"\n  {name} " in done.stdout
+        assert f"\n  {name} " in result.out

@@ -30,6 +30,7 @@ from engine.events import Origin, Round, Tree
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 from tests.support.heads import FakeShape, random_heads
+from tests.support.pairwise import all_pairs
 from tests.support.places import ROOT
 
 VOCABULARY = 7
@@ -44,10 +45,15 @@ RULES = [
 
 def table(tokens: Sequence[int], salt: int = 0) -> list[float]:
     """Logits that depend on the last two tokens; every other text has a clear favourite."""
-    chance = random.Random(hash((*tokens[-2:], salt)))
+    return list(_row(tuple(tokens[-2:]), salt))
+
+
+@functools.cache
+def _row(last: tuple[int, ...], salt: int) -> tuple[float, ...]:
+    chance = random.Random(hash((*last, salt)))
     logits = [chance.gauss(0, 1) for _ in range(VOCABULARY)]
     logits[chance.randrange(VOCABULARY)] += 2.0
-    return logits
+    return tuple(logits)
 
 
 def draft_table(tokens: Sequence[int]) -> list[float]:
@@ -139,28 +145,33 @@ def test_the_engine_has_one_loop() -> None:
     assert callers == {"host.py"}
 
 
-@pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
+@functools.cache
+def plain(sampling: Sampling, limit: int) -> tuple[int, ...]:
+    """What is said without drafts."""
+    return tuple(generate("none", sampling=sampling, limit=limit).output)
+
+
 @pytest.mark.parametrize("name", proposers.names())
-def test_every_proposer_at_every_depth_gives_the_output_of_none(
-    name: str, sampling: Sampling
-) -> None:
-    expected = generate("none", sampling=sampling, limit=20).output
-    assert len(expected) == 20
+def test_every_proposer_at_every_depth_gives_the_output_of_none(name: str) -> None:
+    """Each depth with one of the samplings, and over all proposers with each of them."""
+    number = proposers.names().index(name)
     for depth in range(1, 16):
+        sampling = RULES[(number + depth) % len(RULES)]
         run = generate(name, depth=depth, sampling=sampling, limit=20)
-        assert run.output == expected, depth
+        assert tuple(run.output) == plain(sampling, 20), (depth, sampling)
+        assert len(run.output) == 20
 
 
-@pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
+CONTROLLED = all_pairs(proposers.names(), controllers.names(), RULES, (1, 4, 15))
+
+
 @pytest.mark.parametrize("name", proposers.names())
-@pytest.mark.parametrize("controller", controllers.names())
-def test_every_proposer_under_every_controller_gives_the_output_of_none(
-    controller: str, name: str, sampling: Sampling
-) -> None:
-    expected = generate("none", sampling=sampling).output
-    for depth in (1, 4, 15):
+def test_every_proposer_under_every_controller_gives_the_output_of_none(name: str) -> None:
+    cases = [case[1:] for case in CONTROLLED if case[0] == name]
+    assert {controller for controller, _, _ in cases} == set(controllers.names())
+    for controller, sampling, depth in cases:
         run = generate(name, depth=depth, sampling=sampling, controller=controller)
-        assert run.output == expected, depth
+        assert tuple(run.output) == plain(sampling, 30), (controller, sampling, depth)
         assert max(len(turn.tree) for turn in run.rounds) <= depth
 
 
@@ -175,16 +186,17 @@ def test_no_draft_whatsoever_changes_the_output(
     drafts: list[list[int]], sampling: Sampling, limit: int, eos: set[int]
 ) -> None:
     scripted = Scripted(lambda tokens, depth: drafts[len(tokens) % len(drafts)])
-    plain = generate("none", sampling=sampling, limit=limit, eos=eos)
+    alone = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
-    assert drafted.output == plain.output
+    assert drafted.output == alone.output
 
 
-@pytest.mark.parametrize("sampling", RULES, ids=["greedy", "coupled", "coupled and penalised"])
 @pytest.mark.parametrize("nodes", [1, 4, 15])
-def test_medusas_trees_give_the_output_of_none(nodes: int, sampling: Sampling) -> None:
-    expected = generate("none", sampling=sampling, limit=20).output
-    for controller in controllers.names():
+def test_medusas_trees_give_the_output_of_none(nodes: int) -> None:
+    cases = [
+        case[1:] for case in all_pairs((1, 4, 15), controllers.names(), RULES) if case[0] == nodes
+    ]
+    for controller, sampling in [*cases, ("fixed", GREEDY)]:
         run = generate(
             "medusa",
             depth=4,
@@ -193,7 +205,7 @@ def test_medusas_trees_give_the_output_of_none(nodes: int, sampling: Sampling) -
             controller=controller,
             options={"tree_nodes": nodes},
         )
-        assert run.output == expected
+        assert tuple(run.output) == plain(sampling, 20), (controller, sampling)
         assert all(len(turn.tree) <= nodes and turn.tree.depth <= 4 for turn in run.rounds)
         if controller == "fixed" and nodes == 15:
             assert any(not turn.tree.is_chain for turn in run.rounds)
@@ -228,9 +240,9 @@ def test_no_tree_whatsoever_changes_the_output(
     drafts: list[Tree], sampling: Sampling, limit: int, eos: set[int]
 ) -> None:
     scripted = Scripted(lambda tokens, depth: pruned(drafts[len(tokens) % len(drafts)], depth))
-    plain = generate("none", sampling=sampling, limit=limit, eos=eos)
+    alone = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
-    assert drafted.output == plain.output
+    assert drafted.output == alone.output
     assert drafted.target.cache.length == len(drafted.target.tokens)
 
 
@@ -285,11 +297,11 @@ def test_rounds_joined_are_the_output() -> None:
 
 @pytest.mark.parametrize("depth", range(1, 16))
 def test_an_end_inside_a_burst_cuts_the_round_there(depth: int) -> None:
-    plain = generate("none", limit=40)
-    end = plain.output[9]
-    at = plain.output.index(end)
+    expected = plain(GREEDY, 40)
+    end = expected[9]
+    at = expected.index(end)
     run = generate(Scripted(oracle), depth=depth, limit=40, eos={end})
-    assert run.output == plain.output[: at + 1]
+    assert tuple(run.output) == expected[: at + 1]
     last = run.rounds[-1]
     assert last.tokens[last.emitted - 1] == end
     assert all(turn.emitted == len(turn.tokens) for turn in run.rounds[:-1])

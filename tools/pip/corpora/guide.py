@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from tools.pip.corpora import manners, wording
+from tools.pip.corpora import manners, wording, yaml_file
 from tools.pip.corpora.example import Example, KeywordCheck, chat
 
 KIND = "guide"
@@ -139,7 +139,7 @@ def _check(topic: Topic) -> KeywordCheck:
 
 def _read(file: Path) -> list[Topic]:
     try:
-        entries = yaml.safe_load(file.read_text(encoding="utf-8"))
+        entries = yaml_file.read(file)
     except yaml.YAMLError as error:
         raise TopicError(f"{file.name}: not valid YAML: {error}") from error
     if not isinstance(entries, list):

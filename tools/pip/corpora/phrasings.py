@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import yaml
+from tools.pip.corpora import yaml_file
 
 FOLDER = Path(__file__).parent / "wordings"
 QUESTION_STARTS = ("can you", "could you", "would you", "will you")
@@ -71,7 +71,7 @@ def forms_of(pattern: str) -> Iterator[str]:
 
 def load(task: str) -> dict[str, Phrasings]:
     """The wordings of `wordings/<task>.yaml`, by the name of the request."""
-    blocks = yaml.safe_load((FOLDER / f"{task}.yaml").read_text(encoding="utf-8"))
+    blocks = yaml_file.read(FOLDER / f"{task}.yaml")
     return {name: phrasings(lines) for name, lines in blocks.items()}
 
 

@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
-from tools.pip.corpora import wording
+from tools.pip.corpora import wording, yaml_file
 from tools.pip.corpora.corpus import ascii_text
 from tools.pip.corpora.example import Example, NumberCheck, chat
 
@@ -75,7 +73,7 @@ class Template:
 @cache
 def templates() -> tuple[Template, ...]:
     """The templates of `problems.yaml`."""
-    data = yaml.safe_load(_TEMPLATE_FILE.read_text(encoding="utf-8"))
+    data = yaml_file.read(_TEMPLATE_FILE)
     return tuple(Template(kind, **entry) for kind, entries in data.items() for entry in entries)
 
 

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
-from tools.pip.corpora import wording
+from tools.pip.corpora import wording, yaml_file
 from tools.pip.corpora.corpus import is_unwanted, sections
 from tools.pip.corpora.example import Example, KeywordCheck, chat
 
@@ -92,7 +90,7 @@ class Cast:
 @cache
 def grammar() -> Grammar:
     """The grammar of `plots.yaml`."""
-    data = yaml.safe_load(_GRAMMAR_FILE.read_text(encoding="utf-8"))
+    data = yaml_file.read(_GRAMMAR_FILE)
     urgent = set(data["urgent"].split())
     things = [
         Thing(name, purpose, trouble, rescue, urgent=name in urgent)

@@ -15,9 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tools.pip.corpora import manners, wording
+from tools.pip.corpora import manners, wording, yaml_file
 from tools.pip.corpora.corpus import ascii_text, is_unwanted
 from tools.pip.corpora.example import Check, Example, KeywordCheck, chat
 
@@ -64,7 +62,7 @@ class Fact:
 @cache
 def book() -> Book:
     """The content of `talk.yaml`."""
-    data = yaml.safe_load(_TALK_FILE.read_text(encoding="utf-8"))
+    data = yaml_file.read(_TALK_FILE)
     return Book(data["fillings"], _subjects(data["refusals"]), _subjects(data["small_talk"]))
 
 

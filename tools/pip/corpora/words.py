@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
+from tools.pip.corpora import yaml_file
 
 
 def bank(entry: str | Sequence[str]) -> tuple[str, ...]:
@@ -19,10 +19,7 @@ def bank(entry: str | Sequence[str]) -> tuple[str, ...]:
 
 
 _BANKS = {
-    name: bank(entry)
-    for name, entry in yaml.safe_load(
-        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    ).items()
+    name: bank(entry) for name, entry in yaml_file.read(Path(__file__).with_suffix(".yaml")).items()
 }
 
 FIRST_NAMES = _BANKS["first_names"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections import Counter
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,9 +19,15 @@ DATA = ROOT.parent / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is absent")
 
 EQUATION = re.compile(r"(\d+) ([-+*/]) (\d+) = (\d+)")
-TOPICS = guide.load()
+topics = functools.cache(guide.load)
+
+
+def guide_example(rng: random.Random, held_out: bool) -> Example:
+    return guide.generate(rng, held_out, topics())
+
+
 GENERATORS: dict[str, mixture.Source] = {
-    "guide": partial(guide.generate, topics=TOPICS),
+    "guide": guide_example,
     "tale": tales.generate,
     "problem": problems.generate,
     "talk": talk.generate,
@@ -67,12 +73,14 @@ def test_held_out_questions_are_never_trained_on(name: str) -> None:
 
 
 def test_a_held_out_guide_question_stands_word_for_word_in_the_topic_file() -> None:
-    phrasings = {phrasing for topic in TOPICS for phrasing in topic.held_out}
+    phrasings = {phrasing for topic in topics() for phrasing in topic.held_out}
     assert all(example.messages[0].content in phrasings for example in drawn("guide", True))
 
 
 def test_training_never_asks_the_guide_in_a_held_out_phrasing() -> None:
-    held_out = {phrasing.lower().rstrip("?.! ") for topic in TOPICS for phrasing in topic.held_out}
+    held_out = {
+        phrasing.lower().rstrip("?.! ") for topic in topics() for phrasing in topic.held_out
+    }
     for example in drawn("guide", count=5000):
         asked = [message.content for message in example.messages if message.role == "user"]
         assert not held_out & {text.lower().rstrip("?.! ") for text in asked}
@@ -212,7 +220,7 @@ def test_two_topics_may_not_share_an_id(tmp_path: Path) -> None:
 
 
 def test_the_mixture_is_seeded_joins_some_chats_and_gives_some_a_system_message() -> None:
-    sources = mixture.sources(mixture.DataPaths(), TOPICS)
+    sources = mixture.sources(mixture.DataPaths(), topics())
     weights = mixture.available_weights(sources)
 
     def first(seed: int) -> list[Example]:
@@ -232,7 +240,7 @@ def test_the_mixture_is_seeded_joins_some_chats_and_gives_some_a_system_message(
 
 def test_a_weight_without_a_source_is_refused() -> None:
     with pytest.raises(ValueError, match="no source for gsm8k"):
-        next(mixture.examples(1, {"gsm8k": 1.0}, mixture.sources(mixture.DataPaths(), TOPICS)))
+        next(mixture.examples(1, {"gsm8k": 1.0}, mixture.sources(mixture.DataPaths(), topics())))
 
 
 def test_the_corpus_strips_header_markup_and_typography() -> None:

@@ -9,12 +9,10 @@ import random
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
-from .. import words
+from .. import words, yaml_file
 from .domain import Domain, Field, Maker
 
-_TEXTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+_TEXTS = yaml_file.read(Path(__file__).with_suffix(".yaml"))
 _WORDS = {name: words.bank(entry) for name, entry in _TEXTS["words"].items()}
 _PLANTS = words.GARDEN[:24]
 _LEVELS = ("low", "medium", "high")

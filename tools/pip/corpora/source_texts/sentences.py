@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-import yaml
-
-from .. import words
+from .. import words, yaml_file
 from .source import Cast
 
 SLOT = re.compile(r"\{(\w+)\}")
@@ -87,9 +85,7 @@ class Bank:
 
 BANKS = {
     doc: Bank(tuple(lines.splitlines()))
-    for doc, lines in yaml.safe_load(
-        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    ).items()
+    for doc, lines in yaml_file.read(Path(__file__).with_suffix(".yaml")).items()
 }
 """The templates by what a text is called."""
 
