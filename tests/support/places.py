@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PIP = ROOT / "assets" / "pip"
 SHARED = ROOT.parent / "shared"
+REAL_MODELS = "FORETOKEN_REAL_MODELS"
+"""Environment variable that names a folder with GGUF files of models that people run."""
 
 
 def beside(name: str) -> Path:
@@ -17,3 +20,11 @@ def beside(name: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"../shared/models/{name} is not here")
     return folder
+
+
+def real_models() -> list[Path]:
+    """The GGUF files of real models, small ones first; skips, visibly, where no folder is named."""
+    named = os.environ.get(REAL_MODELS)
+    if not named:
+        pytest.skip(f"{REAL_MODELS} names no folder with GGUF files")
+    return sorted(Path(named).glob("*.gguf"), key=lambda file: file.stat().st_size)

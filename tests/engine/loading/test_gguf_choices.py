@@ -1,0 +1,89 @@
+"""What becomes of a GGUF file's blocks, and what people are told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.backends.native.decoder import NativeDecoder
+from engine.drafting.heads.products import Products
+from engine.errors import InvalidRequest
+from engine.kernels.native import build
+from engine.loading.choices import choose_quantization, draft_quantization, quantization_note
+from engine.loading.loader import load_model
+from engine.loading.sizes import PairSizes
+from engine.machine.devices import Place
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
+from tests.support.checkpoints import write_random
+from tests.support.gguf_files import all_in, write_gguf
+
+PLACE = Place(torch.device("cpu"))
+INTERPRETED = replace(PLACE, native=False)
+GPU = Place(torch.device("cuda"), kernels=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _built() -> None:
+    build.build()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("choices") / "llama"
+    write_random(path, hidden_size=64, head_dim=16, intermediate_size=96)
+    return path
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    return write_gguf(folder, folder.parent / "m.gguf", all_in("Q8_0"))
+
+
+@pytest.fixture(scope="module")
+def found(file: Path) -> Checkpoint:
+    return inspect(file)
+
+
+def test_blocks_are_multiplied_as_they_are_where_the_step_is_compiled(found: Checkpoint) -> None:
+    assert choose_quantization(found, "auto", PLACE) == "stored"
+    assert choose_quantization(found, "auto", INTERPRETED) == "int8"
+    assert choose_quantization(found, "auto", GPU) == "int8"
+    assert choose_quantization(found, "int8", PLACE) == "int8"
+
+
+def test_a_draft_in_blocks_is_not_rounded_again(found: Checkpoint, folder: Path) -> None:
+    for target in ("fp32", "int8", "stored"):
+        assert draft_quantization(found, target, PLACE) == "stored"
+    assert draft_quantization(inspect(folder), "stored", PLACE) == "int8"
+
+
+def test_only_blocks_can_stay_as_they_are(found: Checkpoint, folder: Path) -> None:
+    with pytest.raises(InvalidRequest, match="only blocks of a GGUF file are"):
+        choose_quantization(inspect(folder), "stored", PLACE)
+    with pytest.raises(InvalidRequest, match="compiled step"):
+        choose_quantization(found, "stored", INTERPRETED)
+
+
+def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -> None:
+    assert "as the file has them" in (quantization_note("stored", found, PLACE) or "")
+    assert "rounded again to int8" in (quantization_note("int8", found, PLACE) or "")
+    assert "widened to bf16" in (quantization_note("bf16", found, GPU) or "")
+    assert "file" not in (quantization_note("int8", inspect(folder), PLACE) or "")
+
+
+def test_they_take_the_files_bytes_and_a_tenth_at_most(found: Checkpoint) -> None:
+    sizes = PairSizes(found, None, (), Products.choose("fp32", PLACE), PLACE)
+    (size,) = sizes.models("stored", "auto")
+    assert found.bytes <= size.weight_bytes("float32") <= 1.1 * found.bytes
+
+
+def test_the_compiled_step_runs_the_file(file: Path, folder: Path) -> None:
+    text = [token % 300 for token in range(7, 47)]
+    model, plain = load_model(file), load_model(folder, quantization="fp32")
+    assert isinstance(model, NativeDecoder) and model.info.quantization == "stored"
+    ours = model.forward(text, model.new_cache(64), last=40)
+    theirs = plain.forward(text, plain.new_cache(64), last=40)
+    assert torch.cosine_similarity(ours, theirs).min() > 0.99
