@@ -108,7 +108,7 @@ def test_a_page_whose_pair_is_not_on_disk_is_there_and_the_api_is_off_until_ctrl
 
 
 def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
-    """It once went on for its half hour: nothing that the app closes was closed on Ctrl-C."""
+    """On Ctrl-C too, though it runs in a session of its own."""
     tiny, data = tmp_path / "tiny", tmp_path / "data"
     write_random(tiny)
     file = tmp_path / "prompts.jsonl"
