@@ -56,7 +56,7 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
                 for (int r = 0; r < R; ++r) sum[r] = dot<WIDE>(sum[r], four, codes + r * BLOCK + group * GROUP + q * QUAD);
             }
             FORETOKEN_UNROLL
-            for (int r = 0; r < R; ++r) part[r] = fused(floats(sum[r]), *scale, part[r]);
+            for (int r = 0; r < R; ++r) part[r] = fused(as_floats(sum[r]), *scale, part[r]);
             ++scale;
             if constexpr (MINIMUMS) {
                 FORETOKEN_UNROLL

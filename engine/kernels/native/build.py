@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -10,15 +11,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from engine.request import MAX_ROWS
 
 SOURCE = Path(__file__).parent
+ALL = ("products.cpp", "native.cpp")
+PRODUCTS = ALL[:1]
+"""Matrices alone: what is written for each kind of processor."""
 COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
-    "-O3", "-march=native", "-ffp-contract=off", "-std=c++20", "-fPIC", "-shared", "-pthread",
-    f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
+    "-O3", "-ffp-contract=off", "-std=c++20", "-fPIC", "-pthread", f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
 )  # fmt: skip
 """Sums keep the order in which they are written, and are fused only where the source says so: the
 compiler would fuse for some numbers of rows and not for others."""
@@ -32,33 +36,66 @@ class BuildError(Exception):
 def built() -> Path | None:
     """The library for this machine, if it was built before."""
     try:
-        found = _path(compiler())
+        found = _path(compiler(), "native", *ALL)
     except BuildError:
         return None
     return found if found.exists() else None
 
 
-def build() -> Path:
-    """The library for this machine, compiled now if need be: some ten seconds. Raises BuildError."""
+def build(sources: Sequence[str] = ALL, processor: str = "native") -> Path:
+    """The library for this machine, compiled now if need be: some tens of seconds. Raises BuildError.
+
+    ``processor``: another that the compiler knows by this name; ``sources``: a part of it.
+    """
     chosen = compiler()
-    target = _path(chosen)
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Under another name first: two processes may build at once, and one may be killed.
-    handle, unfinished = tempfile.mkstemp(suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    command = [chosen, *FLAGS, str(SOURCE / "native.cpp"), "-o", unfinished]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
-        if done.returncode:
-            raise BuildError(f"{chosen} could not compile the native step: {done.stderr[-2000:]}")
-        os.replace(unfinished, target)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BuildError(f"{chosen} could not compile the native step: {error}") from error
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
+    target = _path(chosen, processor, *sources)
+    if not target.exists():
+        _compile(chosen, target, sources, f"-march={processor}")
     return target
+
+
+def _compile(chosen: str, target: Path, sources: Sequence[str], processor: str) -> None:
+    """All of ``sources`` at once."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Under other names first: two processes may build at once, and one may be killed.
+    with tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp") as name:
+        objects = [Path(name) / source for source in sources]
+        flags = *FLAGS, processor
+        try:
+            _run(
+                [chosen, *flags, "-c", str(SOURCE / source), "-o", f"{made}.o"]
+                for source, made in zip(sources, objects, strict=True)
+            )
+            whole = Path(name) / target.name
+            _run(
+                [
+                    [
+                        chosen,
+                        "-shared",
+                        "-pthread",
+                        *(f"{one}.o" for one in objects),
+                        "-o",
+                        str(whole),
+                    ]
+                ]
+            )
+            os.replace(whole, target)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BuildError(f"{chosen} could not compile the native step: {error}") from error
+
+
+def _run(commands: Iterable[Sequence[str]]) -> None:
+    """All ``commands`` at once. Raises BuildError, OSError or TimeoutExpired once none of them runs."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for command in commands:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            running.append((command[0], stack.enter_context(process)))
+            stack.callback(process.kill)
+        for name, process in running:
+            said = process.communicate(timeout=LIMIT_S)[1].decode(errors="replace")
+            if process.returncode:
+                raise BuildError(f"{name} could not compile the native step: {said[-2000:]}")
 
 
 @functools.cache
@@ -85,13 +122,18 @@ def folder() -> Path:
 
 
 @functools.cache
-def _path(chosen: str) -> Path:
-    """Another source, compiler, flag or processor makes another name."""
+def _path(chosen: str, *wanted: str) -> Path:
+    """Another wish, source, compiler, flag or processor makes another name."""
     parts = [file.read_bytes() for file in sorted(SOURCE.glob("*.[ch]*")) if file.suffix != ".pyc"]
     version = subprocess.run(
         [chosen, "--version"], check=False, capture_output=True, timeout=LIMIT_S
     ).stdout
-    parts += [version, " ".join(FLAGS).encode(), platform.machine().encode(), _features()]
+    parts += [
+        version,
+        " ".join((*FLAGS, *wanted)).encode(),
+        platform.machine().encode(),
+        _features(),
+    ]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return folder() / f"foretoken-{digest}{'.dylib' if sys.platform == 'darwin' else '.so'}"
 

@@ -56,14 +56,13 @@ GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
 """As in decoder.h, by transformers' names."""
 
 
-class Library:
-    """The functions of one compiled file, and the threads that they run on."""
+class Products:
+    """The functions of one compiled file that multiply, and the threads that they run on."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """``threads``: None is one for each physical core. Raises OSError."""
         self.threads = threads
         found = c.CDLL(str(path))
-        brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
         pointer, number = c.c_void_p, c.c_int
         has = _typed(found.foretoken_has, number, number)
         self.kinds = {
@@ -80,6 +79,28 @@ class Library:
         )
         self.rows = _typed(found.foretoken_rows, None, pointer, pointer, number, pointer)
         self.free_matrix = _typed(found.foretoken_free_matrix, None, pointer)
+        self._new_pool = _typed(found.foretoken_pool, pointer, number)
+
+    @functools.cached_property
+    def pool(self) -> int:
+        """The threads, which begin when they are first needed.
+
+        Never freed: decoders of any age refer to them, and they end with the process.
+        """
+        if self.threads is None:
+            self.threads = default_threads()
+        return self._new_pool(self.threads)
+
+
+class Library(Products):
+    """All of it: products, decoders and programs."""
+
+    def __init__(self, path: Path, threads: int | None = None) -> None:
+        """As ``Products``."""
+        super().__init__(path, threads)
+        found = c.CDLL(str(path))
+        brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
+        pointer, number = c.c_void_p, c.c_int
         self.new_decoder = _typed(found.foretoken_decoder, pointer, c.POINTER(Shape), pointer)
         self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
         self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
@@ -101,20 +122,9 @@ class Library:
         self.new_program = _typed(found.foretoken_program, pointer, c.POINTER(Op), number, pointer)
         self.free_program = _typed(found.foretoken_free_program, None, pointer)
         self.run = _typed(found.foretoken_run, None, pointer, number, number)
-        self._new_pool = _typed(found.foretoken_pool, pointer, number)
-
-    @functools.cached_property
-    def pool(self) -> int:
-        """The threads, which begin when they are first needed.
-
-        Never freed: decoders of any age refer to them, and they end with the process.
-        """
-        if self.threads is None:
-            self.threads = default_threads()
-        return self._new_pool(self.threads)
 
 
-def takes(library: Library, weights: str, inputs: Iterable[int]) -> bool:
+def takes(library: Products, weights: str, inputs: Iterable[int]) -> bool:
     """Whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
     return weights in library.kinds and fits(weights, inputs)
 
@@ -125,7 +135,7 @@ def fits(weights: str, inputs: Iterable[int]) -> bool:
     return not any(width % unit for width in inputs)
 
 
-def make_matrix(library: Library, weights: str, weight: Stacked) -> Matrix:
+def make_matrix(library: Products, weights: str, weight: Stacked) -> Matrix:
     """The product with ``weight (out, in)``, or with parts one below the other.
 
     Tensors are held in the format ``weights``, which the library ``takes``; what is in blocks as it is.
@@ -136,7 +146,7 @@ def make_matrix(library: Library, weights: str, weight: Stacked) -> Matrix:
 class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
-    def __init__(self, library: Library, kind: Kind, weight: Stacked) -> None:
+    def __init__(self, library: Products, kind: Kind, weight: Stacked) -> None:
         """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are held in ``kind``; one in bf16 where that is fp32 stays so: half

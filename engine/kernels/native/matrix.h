@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "block_panels.h"
-#include "panels.h"
+#include "part.h"
 
 namespace foretoken {
 
@@ -15,8 +14,7 @@ public:
     // `outputs` of each kind; a multiple of sixteen of all but the last, so that panels are whole.
     Matrix(const Kind* kinds, const int* outputs, int parts, int inputs) : outputs(total_of(outputs, parts)), inputs(inputs), kinds(kinds, kinds + parts) {
         for (int part = 0; part < parts; ++part) {
-            if (is_blocks(kinds[part])) parts_.push_back(std::make_unique<BlockPanels>(kinds[part], outputs[part], inputs));
-            else parts_.push_back(std::make_unique<Panels>(kinds[part], outputs[part], inputs));
+            parts_.push_back(make_part(kinds[part], outputs[part], inputs));
             panels += parts_.back()->panels;
         }
     }

@@ -1,4 +1,5 @@
-// What Python calls, through ctypes (see library.py). Objects are made and freed by the caller; null or -1 is a failure.
+// What Python calls of decoders and programs, through ctypes (see library.py). Objects are made and freed by the caller; null
+// or -1 is a failure.
 #include <algorithm>
 #include <new>
 
@@ -10,64 +11,6 @@
 using namespace foretoken;
 
 extern "C" {
-
-// Whether the processor has instructions for this kind of weights.
-int foretoken_has(int kind) {
-    switch (static_cast<Kind>(kind)) {
-        case Kind::INT8: return HAS_INT8;
-        case Kind::PAIRS: return HAS_PAIRS;
-        default: return 1;
-    }
-}
-
-Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
-// Of at most PARTS parts.
-Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
-    try {
-        return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
-    } catch (const std::bad_alloc&) {
-        return nullptr;
-    }
-}
-// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen.
-void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count) {
-    struct Task {
-        Matrix& matrix;
-        const void *rows, *scales;
-        int first, count;
-    } task{*matrix, rows, scales, first, count};
-    pool->run(
-        [](void* given, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(given);
-            const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
-            task.matrix.pack(task.rows, task.scales, task.first, task.count, part);
-        },
-        &task);
-}
-void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
-// Rows of the weight as floats: [count][inputs].
-void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
-    for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
-}
-// [rows][inputs] -> [rows][outputs], for up to sixteen rows.
-void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
-    struct Task {
-        const Matrix& matrix;
-        const float* from;
-        int rows;
-        float* to;
-    } task{*matrix, from, rows, to};
-    pool->run(
-        [](void* given, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(given);
-            Arranged arranged(task.matrix.inputs);
-            const Rows* rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
-            const Range part = share(task.matrix.panels, thread, pool.count());
-            task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
-        },
-        &task);
-}
-void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
 
 Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
     try {

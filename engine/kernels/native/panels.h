@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "dot.h"
 #include "part.h"
 #include "vector.h"
 
@@ -21,12 +22,6 @@ constexpr int GROUP = 64;  // inputs that share a scale in NF4
 constexpr int LINE = 64;  // bytes that memory gives at once
 constexpr int AHEAD = 2048;  // bytes
 
-#if defined(__AVX512VNNI__)
-constexpr bool HAS_INT8 = true;
-#else
-constexpr bool HAS_INT8 = false;
-#endif
-
 #if defined(__AVX512BF16__)
 constexpr bool HAS_PAIRS = true;
 #else
@@ -36,14 +31,14 @@ constexpr bool HAS_PAIRS = false;
 // Inputs that lie side by side for each output; in NF4 they share a byte, the first in its lower half.
 constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 ? 1 : 2; }
 
-// Sums that are kept in registers at once, and rows: more rows pass in two halves, so that a weight serves several
+// Sums that are kept in registers at once, and rows: more rows pass in several parts, so that a weight serves several
 // panels' sums while it is at hand.
 #ifdef __AVX512F__
 constexpr int sums(Kind kind) { return kind == Kind::INT8 || kind == Kind::NF4 ? 16 : 24; }
-constexpr int together(Kind kind) { return kind == Kind::INT8 ? 8 : 12; }
+constexpr int together(Kind kind) { return kind == Kind::INT8 ? DOT_ROWS : 12; }
 #else
 constexpr int sums(Kind) { return 4; }
-constexpr int together(Kind) { return ROWS; }
+constexpr int together(Kind) { return 4; }
 #endif
 
 // What so many weights take.
@@ -161,17 +156,19 @@ private:
 
     template <Kind K, int R>
     void part(const Rows& rows, int first, int end, float* to, int stride) const {
-        constexpr int FIRST = R > together(K) ? (R + 1) / 2 : R;
-        constexpr int P = std::clamp(sums(K) / FIRST, 1, 4);  // panels at once
+        constexpr int PASSES = (R + together(K) - 1) / together(K), MOST = (R + PASSES - 1) / PASSES;
+        constexpr int P = std::clamp(sums(K) / MOST, 1, 4);  // panels at once
         int panel = first;
-        for (; panel + P <= end; panel += P) halves<K, FIRST, R - FIRST, P>(rows, panel, to, stride);
-        for (; panel < end; ++panel) halves<K, FIRST, R - FIRST, 1>(rows, panel, to, stride);
+        for (; panel + P <= end; panel += P) passes<K, 0, R, MOST, P>(rows, panel, to, stride);
+        for (; panel < end; ++panel) passes<K, 0, R, MOST, 1>(rows, panel, to, stride);
     }
 
-    template <Kind K, int FIRST, int REST, int P>
-    void halves(const Rows& rows, int panel, float* to, int stride) const {
-        block<K, FIRST, P>(rows, 0, panel, to, stride);
-        if constexpr (REST > 0) block<K, REST, P>(rows, FIRST, panel, to, stride);
+    // All rows from ABOVE on, no more than MOST at once.
+    template <Kind K, int ABOVE, int REST, int MOST, int P>
+    void passes(const Rows& rows, int panel, float* to, int stride) const {
+        constexpr int R = std::min(REST, MOST);
+        block<K, R, P>(rows, ABOVE, panel, to, stride);
+        if constexpr (REST > R) passes<K, ABOVE + R, REST - R, MOST, P>(rows, panel, to, stride);
     }
 
     // How far behind a weight of `input` lies what to fetch while it is used: AHEAD, or, at a panel's end, where the next
@@ -317,44 +314,52 @@ private:
 
     template <int R, int P>
     void integers(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
-#if defined(__AVX512VNNI__)
-        __m512i part[R][P];
+        Dots part[R][P];
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r)
             FORETOKEN_UNROLL
-            for (int p = 0; p < P; ++p) part[r][p] = _mm512_setzero_si512();
+            for (int p = 0; p < P; ++p) part[r][p] = dots(0);
         constexpr int STEPS = LANES / QUAD;
         const auto* at = rows.words + above * STEPS;
         for (int block = 0; block < depth; block += LANES, at += rows.count * STEPS) {
             const size_t later = ahead<Kind::INT8, P>(block);
             for (int step = 0; step < STEPS; ++step) {
-                __m512i weight[P];
+                Weights weight[P];
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) {
                     const int8_t* from = weights_.as<int8_t>() + (size_t(panel + p) * depth + block + step * QUAD) * LANES;
-                    weight[p] = _mm512_loadu_si512(from);
+                    weight[p] = quads<true>(reinterpret_cast<const uint8_t*>(from));
                     __builtin_prefetch(from + later);
                 }
                 FORETOKEN_UNROLL
-                for (int r = 0; r < R; ++r) {
-                    __m512i value = _mm512_set1_epi32(at[r * STEPS + step]);
+                for (int r = 0; r < R; ++r)
                     FORETOKEN_UNROLL
-                    for (int p = 0; p < P; ++p)
-                        part[r][p] = _mm512_dpbusd_epi32(part[r][p], value, weight[p]);
-                }
+                    for (int p = 0; p < P; ++p) part[r][p] = times(part[r][p], weight[p], at + r * STEPS + step);
             }
         }
         FORETOKEN_UNROLL
         for (int p = 0; p < P; ++p) {
-            int n = (panel + p) * LANES;
-            __m512i centre = _mm512_slli_epi32(_mm512_loadu_si512(sums_.as<int32_t>() + n), 7);
-            Floats scale = load(scales_.as<float>() + n);
+            const int n = (panel + p) * LANES;
+            Ints centre;  // of the rows' bytes, where they are unsigned
+            std::memcpy(&centre, sums_.as<int32_t>() + n, sizeof centre);
+            const Floats scale = load(scales_.as<float>() + n);
             FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r) {
-                auto exact = (Floats)_mm512_cvtepi32_ps(_mm512_sub_epi32(part[r][p], centre));
-                sum[r][p] = exact * scale;  // the row's own scale comes with the bias
+                // The row's own scale comes with the bias.
+                if constexpr (WIDE_IS_SIGNED) sum[r][p] = as_floats(part[r][p]) * scale;
+                else sum[r][p] = __builtin_convertvector((Ints)part[r][p] - centre * 128, Floats) * scale;
             }
         }
+    }
+
+    using Weights = Quads<true>;
+
+    // Of sixteen outputs with four bytes of a row, which are unsigned where the weights' are not.
+    static Dots times(Dots sum, const Weights& weight, const int32_t* row) {
+#if defined(__AVX512VNNI__)
+        return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(*row), weight);  // spread once for all panels
+#else
+        return dot<true>(sum, weight, reinterpret_cast<const int8_t*>(row));
 #endif
     }
 

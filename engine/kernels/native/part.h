@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <memory>
 
 #include "memory.h"
 #include "rows.h"
@@ -39,5 +40,8 @@ protected:
 
     Bytes bias_;
 };
+
+// Defined in products.cpp: nothing else need know what kinds of parts there are.
+std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs);
 
 }  // namespace foretoken

@@ -259,6 +259,7 @@ class Recorder:
         return self.one if len(x) == 1 else self._counts[x.untyped_storage().data_ptr()]
 
     def _use(self, matrix: Matrix) -> None:
+        assert isinstance(matrix.library, Library)
         self.library = self.library or matrix.library
 
     def _each(

@@ -27,7 +27,7 @@ inline const Format& format_of(Kind kind) { return FORMATS[int(kind) - int(Kind:
 struct Rows {
     int count;
     const float* values;   // [inputs / 16][count][16]
-    const int32_t* words;  // [inputs / 16][count][4], unsigned bytes around 128, or [...][8], bf16
+    const int32_t* words;  // [inputs / 16][count][4], bytes around 128, or 0 if WIDE_IS_SIGNED; or [...][8], bf16
     const float* scales;   // [count], of the bytes
     const int8_t* codes;   // [inputs / block][count][block]
     const float* steps;    // [inputs / block][count], of the codes
@@ -139,7 +139,8 @@ private:
             for (int k = 0; k < width; k += LANES) {
                 const Floats steps = load(from + k) / all(scale) + all(128.5f);
                 typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
-                const auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
+                auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
+                if constexpr (WIDE_IS_SIGNED) bytes ^= 128;  // around zero
                 std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / QUAD, &bytes, sizeof bytes);
             }
         }

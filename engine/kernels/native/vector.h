@@ -122,8 +122,24 @@ inline Halves narrow(Floats value) {
 
 // a * b + c, rounded once wherever the processor can: always the same way on one machine.
 inline Floats fused(Floats a, Floats b, Floats c) {
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__) && defined(__FMA__)
+    struct Halves8 {
+        __m256 half[2];
+    };
+    const auto x = std::bit_cast<Halves8>(a), y = std::bit_cast<Halves8>(b);
+    auto z = std::bit_cast<Halves8>(c);
+    for (int h = 0; h < 2; ++h) z.half[h] = _mm256_fmadd_ps(x.half[h], y.half[h], z.half[h]);
+    return std::bit_cast<Floats>(z);
+#elif defined(__aarch64__)
+    struct Quarters {
+        float32x4_t part[4];
+    };
+    const auto x = std::bit_cast<Quarters>(a), y = std::bit_cast<Quarters>(b);
+    auto z = std::bit_cast<Quarters>(c);
+    for (int p = 0; p < 4; ++p) z.part[p] = vfmaq_f32(z.part[p], x.part[p], y.part[p]);
+    return std::bit_cast<Floats>(z);
 #elif defined(__FP_FAST_FMAF)
     for (int lane = 0; lane < LANES; ++lane) c[lane] = __builtin_fmaf(a[lane], b[lane], c[lane]);
     return c;

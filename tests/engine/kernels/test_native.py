@@ -111,7 +111,7 @@ def test_a_bias_is_added_to_every_row(kind: Kind, library: Library) -> None:
 
 def test_it_is_built_once_and_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     path = build.build()
-    monkeypatch.setattr(build.subprocess, "run", never)
+    monkeypatch.setattr(build.subprocess, "Popen", never)
     assert build.build() == build.built() == path
 
 
@@ -134,7 +134,7 @@ def test_a_compiler_that_refuses_leaves_nothing_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(build, "FLAGS", ("--no-such-flag",))
-    monkeypatch.setattr(build, "_path", lambda chosen: tmp_path / "made" / "library.so")
+    monkeypatch.setattr(build, "_path", lambda *_: tmp_path / "made" / "library.so")
     with pytest.raises(build.BuildError, match="could not compile"):
         build.build()
     assert list((tmp_path / "made").iterdir()) == []
