@@ -71,11 +71,7 @@ inline Floats byte(Unsigned word, int index) { return number(word >> (8 * index)
 inline Floats signed_byte(Unsigned word, int index) {
     return __builtin_convertvector(std::bit_cast<Ints>(word << (24 - 8 * index)) >> 24, Floats);
 }
-inline Floats half(const uint8_t* rest) {
-    Halves halves;
-    std::memcpy(&halves, rest, sizeof halves);
-    return widen_halves(__builtin_convertvector(halves, Unsigned));
-}
+inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
 
 // The lower and upper four bits of a block of 32.
 template <class Finish>

@@ -39,6 +39,8 @@ class Kind(IntEnum):
     PAIRS = 3
     """bf16 weights for rows that are rounded to bf16 too."""
     NF4 = 4
+    FP16 = 5
+    """Only for tensors that are stored so."""
 
 
 BLOCKS = {name: 16 + number for number, name in enumerate(MULTIPLIED)}
@@ -149,8 +151,8 @@ class Matrix:
     def __init__(self, library: Products, kind: Kind, weight: Stacked) -> None:
         """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
-        Tensors, of any float dtype, are held in ``kind``; one in bf16 where that is fp32 stays so: half
-        the bytes, the same numbers. Blocks stay as they are, or, in a rarer format, are held in int8.
+        Tensors, of any float dtype, are held in ``kind``; one of 16 bits where that is fp32 stays so:
+        half the bytes, the same numbers. Blocks stay as they are; rarer formats are held in int8.
         Raises ValueError where a row is not whole groups, or a part but the last not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
@@ -215,12 +217,15 @@ class Matrix:
         return result
 
 
+_NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
+_DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
+
+
 def _kind(kind: Kind, part: Weight) -> int:
     """How ``part`` is held where tensors are held in ``kind``."""
     if isinstance(part, Blocks):
         return BLOCKS.get(part.format, Kind.INT8)
-    as_stored = kind is Kind.FP32 and part.dtype == torch.bfloat16
-    return Kind.BF16 if as_stored else kind
+    return _NARROW.get(part.dtype, kind) if kind is Kind.FP32 else kind
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
@@ -246,8 +251,7 @@ def _held(kind: int, weight: Weight) -> tuple[Tensor, Tensor | None]:
     if kind is Kind.NF4:
         halves = nf4.quantise(numbers)
         return halves.packed, halves.absmax
-    dtype = torch.float32 if kind is Kind.FP32 else torch.bfloat16
-    return numbers.to(dtype).contiguous(), None
+    return numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
 
 
 @functools.cache

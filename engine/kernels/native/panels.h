@@ -29,7 +29,7 @@ constexpr bool HAS_PAIRS = false;
 #endif
 
 // Inputs that lie side by side for each output; in NF4 they share a byte, the first in its lower half.
-constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 ? 1 : 2; }
+constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 || kind == Kind::FP16 ? 1 : 2; }
 
 // Sums that are kept in registers at once, and rows: more rows pass in several parts, so that a weight serves several
 // panels' sums while it is at hand.
@@ -114,6 +114,7 @@ public:
                 to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*peak(n / LANES, k / GROUP, lane));
             }
             else if (kind == Kind::FP32) to[k] = weights_.as<float>()[at];
+            else if (kind == Kind::FP16) to[k] = widen_half(weights_.as<uint16_t>()[at]);
             else to[k] = widen(weights_.as<uint16_t>()[at]);
         }
     }
@@ -125,6 +126,7 @@ public:
             case Kind::INT8: return tiled<Kind::INT8>(rows, first, end, to, stride);
             case Kind::PAIRS: return tiled<Kind::PAIRS>(rows, first, end, to, stride);
             case Kind::NF4: return tiled<Kind::NF4>(rows, first, end, to, stride);
+            case Kind::FP16: return tiled<Kind::FP16>(rows, first, end, to, stride);
             case Kind::BLOCKS: return;
         }
     }
@@ -246,6 +248,8 @@ private:
             std::memcpy(&both, weights_.as<uint16_t>() + place, sizeof both);
             weight[0][p] = std::bit_cast<Floats>(both << 16);
             weight[1][p] = std::bit_cast<Floats>(both & ~0xffff);
+        } else if constexpr (K == Kind::FP16) {
+            weight[0][p] = widen_halves(weights_.as<uint16_t>() + place);
         } else weight[0][p] = load(reinterpret_cast<const float*>(weights_.as<char>() + bytes_of(K, place)));
     }
 

@@ -15,10 +15,10 @@ constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of one call: MAX_ROWS of engine/req
 static_assert(ROWS == LANES, "products have a case for each number of rows, and a tree's rows are one group of lanes");
 constexpr int PARTS = 4;  // of a matrix
 
-// FP32 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
+// FP32, FP16 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
 // multiply twice as many at once; INT8 takes rows rounded to bytes. NF4 looks weights up in a table of sixteen
 // and takes rows as they are. From BLOCKS on: the formats of blocks.h, which take rows rounded to bytes in blocks.
-enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4, BLOCKS = 16 };
+enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4, FP16 = 5, BLOCKS = 16 };
 
 constexpr bool is_blocks(Kind kind) { return kind >= Kind::BLOCKS; }
 inline const Format& format_of(Kind kind) { return FORMATS[int(kind) - int(Kind::BLOCKS)]; }

@@ -103,6 +103,16 @@ inline Floats widen_halves(Unsigned halves) {
     return std::bit_cast<Floats>(Unsigned(std::bit_cast<Unsigned>(size) | (halves & 0x8000) << 16));
 }
 
+inline Floats widen_halves(const uint16_t* from) {
+#if defined(__AVX512F__)
+    return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#else
+    Halves halves;
+    std::memcpy(&halves, from, sizeof halves);
+    return widen_halves(__builtin_convertvector(halves, Unsigned));
+#endif
+}
+
 inline float widen_half(uint16_t half) {
     const float value = std::bit_cast<float>(uint32_t(half & 0x7fff) << 13) * 0x1p112f;
     return half & 0x8000 ? -value : value;

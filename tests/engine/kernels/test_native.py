@@ -39,11 +39,17 @@ def test_fp32_products_are_those_of_float64_within_rounding(
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(Kind.BF16, torch.bfloat16), (Kind.FP16, torch.float16)]
+)
 @pytest.mark.parametrize("shape", ODD)
-def test_bf16_products_round_the_weight_alone(shape: tuple[int, int], library: Library) -> None:
-    matrix, weight, x = made(Kind.BF16, shape, library)
-    exact = (x.double() @ weight.bfloat16().double().T).float()
+def test_products_in_16_bits_round_the_weight_alone(
+    kind: Kind, dtype: torch.dtype, shape: tuple[int, int], library: Library
+) -> None:
+    matrix, weight, x = made(kind, shape, library)
+    exact = (x.double() @ weight.to(dtype).double().T).float()
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
+    assert torch.equal(matrix.rows(range(3)), weight[:3].to(dtype).float())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
