@@ -39,6 +39,7 @@ FEATURES = frozenset(
     }
 )  # fmt: skip
 """Beside the gates that decoder.h knows."""
+_QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 
 def keeps_stored(architecture: Architecture, quantization: str) -> bool:
@@ -97,6 +98,8 @@ class NativeDecoder:
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
         make = partial(native.make_matrix, library, kind)
+        if kind == "fp32" and not keeps_stored(architecture, kind):
+            tensor = partial(_with_wide_queries, tensor)
         table = tensor(names.embedding)
         embedding = make(table)
         head = embedding if architecture.tied else make(tensor(names.head))
@@ -265,6 +268,12 @@ def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 def _at(tensor: WeightSource, prefix: str, name: str) -> Weight:
     return tensor(prefix + name)
+
+
+def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
+    """What the scores' scale is folded into in float32: in 16 bits it would be rounded once more."""
+    found = tensor(name)
+    return found.float() if isinstance(found, Tensor) and name.endswith(_QUERIES) else found
 
 
 def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structures.Layer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -69,3 +71,24 @@ def test_rows_have_the_bits_of_rows_alone(library: Library) -> None:
     model = decoder(of, weights(of), library)
     text = torch.randint(of.vocabulary, (70,), generator=torch.Generator().manual_seed(7)).tolist()
     check_rows(model, text, 40)
+
+
+def test_the_scale_of_scores_adds_no_rounding_to_halves(library: Library) -> None:
+    """Folded into queries of 16 bits, 1 / sqrt(48) once rounded them a second time."""
+    of = replace(architecture(joined=False), heads=2, head_dim=48, query_scale=48**-0.5)
+    rope = Rope(tuple(10000 ** (-pair / 24) for pair in range(24)))
+    of = replace(of, layers=(LayerSpec(rope),))
+    generator = torch.Generator().manual_seed(8)
+    halves: dict[str, Weight] = {
+        name: 0.1 * torch.randn(shape, generator=generator).half()
+        if len(shape) > 1
+        else torch.ones(shape)
+        for name, shape in tensor_shapes(of, NAMES).items()
+    }
+    wide = {name: held.float() for name, held in halves.items() if isinstance(held, torch.Tensor)}
+    text = list(range(50))
+    found, exact = (
+        model.forward(text, model.new_cache(512), last=50)
+        for model in (decoder(of, halves, library), decoder(of, dict(wide), library))
+    )
+    assert torch.equal(found, exact)
