@@ -17,7 +17,7 @@ namespace foretoken {
 
 constexpr int DISTANCE = 4096;  // bytes ahead of what is unpacked that are fetched
 
-// What is fetched while a group is multiplied: so many bytes.
+// What is fetched while weights are multiplied: evenly, so many bytes a quad. At once they would wait for each other.
 struct Ahead {
     const uint8_t* from;
     int bytes;
@@ -44,14 +44,14 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r) part[r] = Floats{};
         for (int group = 0; group < GROUPS; ++group) {
-            for (int byte = 0; byte < ahead.bytes; byte += 64) __builtin_prefetch(ahead.from + byte);
-            ahead.from += ahead.bytes;
             Dots sum[R];
             FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r) sum[r] = dots(CORRECTED ? sums[r * GROUPS + group] : 0);
             FORETOKEN_UNROLL
             for (int q = 0; q < GROUP / QUAD; ++q) {
                 const Quads<WIDE> four = quads<WIDE>(*quad++);
+                __builtin_prefetch(ahead.from);
+                ahead.from += ahead.bytes;
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r] = dot<WIDE>(sum[r], four, codes + r * BLOCK + group * GROUP + q * QUAD);
             }
@@ -141,16 +141,15 @@ public:
         const int passes = (rows.count + DOT_ROWS - 1) / DOT_ROWS, most = (rows.count + passes - 1) / passes;
         UnitProduct products[ROWS];
         for (int pass = 0; pass < passes; ++pass) products[pass] = product_of(format_, std::min(most, rows.count - pass * most));
-        const int groups = UNIT / format_.group;
         Unpacked unpacked;
         for (int panel = first; panel < end; ++panel) {
             Floats results[ROWS] = {};
             for (int unit = 0; unit < units_; ++unit) {
                 unpack(panel, unit, unpacked);
-                Ahead ahead{at(panel, unit) + DISTANCE, int(unit_bytes_ / groups)};
+                Ahead ahead{at(panel, unit) + DISTANCE, int(unit_bytes_ / (UNIT / QUAD))};
                 for (int pass = 0; pass < passes; ++pass) {
                     products[pass](unpacked, blocks_of(unit), rows, pass * most, unit, ahead, results + pass * most);
-                    ahead.bytes = 0;
+                    ahead = {at(panel, unit), 0};  // the others find it there
                 }
             }
             const int n = panel * LANES;
