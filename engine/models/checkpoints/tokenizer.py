@@ -6,18 +6,16 @@ Runs no code from the folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.models.checkpoints.chat_template import Turns, renderer
 from engine.models.checkpoints.gguf.description import describe, is_gguf
 from engine.models.checkpoints.gguf.tokenizer import build_tokenizer, special_tokens, template_of
-
-FILE = "tokenizer.json"
-Turns = list[dict[str, str]]
-"""Messages as chat templates take them: role and content."""
+from engine.models.checkpoints.tokenizer_folder import FILE, read_config, read_folder, special_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class LoadedTokenizer:
 
 def load_tokenizer(path: Path) -> LoadedTokenizer:
     """Ready for use. Raises ModelError."""
-    found = _of_file(path) if is_gguf(path) else _of_folder(path)
+    found = _of_file(path) if is_gguf(path) else LoadedTokenizer(*read_folder(path))
     # A tokenizer.json may ask to cut or to pad every text; nothing is cut in silence here.
     found.backend.no_truncation()
     found.backend.no_padding()
@@ -78,17 +76,10 @@ def named_ends(path: Path) -> tuple[str | None, str | None]:
         bos, eos = special.bos, special.eos
         return None if bos is None else bos.text, None if eos is None else eos.text
     try:
-        config = json.loads((path / "tokenizer_config.json").read_text(encoding="utf-8"))
+        named = special_names(read_config(path))
     except (OSError, ValueError):
-        config = {}
-    return _named(config, "bos_token"), _named(config, "eos_token")
-
-
-def _named(config: object, role: str) -> str | None:
-    """Either notation: a text, or an object with its content."""
-    named = config.get(role) if isinstance(config, Mapping) else None
-    name = named.get("content") if isinstance(named, Mapping) else named
-    return name if isinstance(name, str) else None
+        named = {}
+    return named.get("bos_token"), named.get("eos_token")
 
 
 def _of_file(file: Path) -> LoadedTokenizer:
@@ -101,50 +92,6 @@ def _of_file(file: Path) -> LoadedTokenizer:
     if template is None:
         return LoadedTokenizer(backend, None)
     bos, eos = named_ends(file)
-    named: dict[str, Any] = {"bos_token": bos or "", "eos_token": eos or ""}
-
-    def render(turns: Turns) -> str:
-        from transformers.utils.chat_template_utils import render_jinja_template
-
-        made: Any = render_jinja_template(
-            [turns], chat_template=template, add_generation_prompt=True, **named
-        )
-        return str(made[0][0])  # of a list of chats, and where the assistant's part lies in each
-
-    return LoadedTokenizer(backend, render)
-
-
-def _of_folder(folder: Path) -> LoadedTokenizer:
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=False, local_files_only=True
-        )
-        backend = tokenizer.backend_tokenizer
-    except Exception as error:  # transformers raises what its parsers and validators raise
-        raise ModelError(_what_is_broken(folder, error)) from error
-
-    def render(turns: Turns) -> str:
-        return str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-
-    return LoadedTokenizer(backend, render if tokenizer.chat_template else None)
-
-
-def _what_is_broken(folder: Path, error: Exception) -> str:
-    """In words. transformers' tokenizer loader checks config.json too, so either may be meant."""
-    from transformers import AutoConfig
-
-    reason = " ".join(str(error).split()).rstrip(".")
-    try:
-        AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as about_config:
-        if str(about_config) == str(error):
-            return (
-                f"{folder / 'config.json'} cannot be used: {reason}. Correct it, or use the "
-                "config.json that was published with the weights."
-            )
-    return (
-        f"The tokenizer in {folder} cannot be read: {reason}. The folder needs a "
-        "tokenizer.json of the fast kind; download the model again."
+    return LoadedTokenizer(
+        backend, renderer(template, {"bos_token": bos or "", "eos_token": eos or ""})
     )
