@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from engine.models.base import Model, WritingModel
 from engine.models.token_map import GROUP, TokenMap
 
 FREQUENT = 32_768
@@ -26,6 +27,17 @@ it is in a language, or by a tokenizer, whose ids tell nothing of what is freque
 def kept_of(vocabulary: int) -> int | None:
     """How many tokens are kept whatever the text is; None where all are."""
     return FREQUENT if vocabulary >= LARGE else None
+
+
+def note_on(draft: Model) -> str | None:
+    """What people should know of a draft model that is cut; None where it is not."""
+    frequent = kept_of(draft.info.vocabulary)
+    if frequent is None or not isinstance(draft, WritingModel):
+        return None
+    return (
+        f"The draft chooses among the first {frequent:,} of its {draft.info.vocabulary:,} tokens and those "
+        "of the chat: it computes no others. The target judges over all of them, so no word changes."
+    )
 
 
 class KeptTokens:
