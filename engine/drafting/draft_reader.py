@@ -27,8 +27,10 @@ from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.kept_tokens import KeptTokens, kept_of
 from engine.models.base import Model, WritingModel
 from engine.models.rounds import RoundCache
+from engine.models.token_map import TokenMap
 from engine.noise import Draws
 
 _STEPS = 4
@@ -87,6 +89,16 @@ class _Draft:
         self.model = model
         self.cache = model.new_cache(model.info.context)
         self.tokens: list[int] = []
+        # Asked once: isinstance looks up all of a protocol's members each time.
+        self.writing = model if isinstance(model, WritingModel) else None
+        frequent = kept_of(model.info.vocabulary)
+        cut = self.writing is not None and frequent is not None
+        self.kept = KeptTokens(frequent, model.info.eos) if cut and frequent else None
+        self.among: TokenMap | None = None  # what is chosen among; None: all tokens
+
+    def look_at(self, text: Sequence[int]) -> None:
+        """Before a draft: chooses what to draft from behind ``text``, in the draft's tokens."""
+        self.among = None if self.kept is None else self.kept.beside(text)
 
     def crop(self, length: int) -> None:
         self.cache.crop(length)
@@ -94,7 +106,11 @@ class _Draft:
 
     def feed(self, tokens: Sequence[int], last: int = 1) -> Tensor:
         """Returns the ``last`` ones' logits (last, vocabulary of the draft)."""
-        logits = self.model.forward(self.known(tokens), self.cache, last=last)
+        known = self.known(tokens)
+        if self.writing is not None and self.among is not None and last == 1:
+            logits = self.writing.forward_among(known, self.cache, self.among)
+        else:
+            logits = self.model.forward(known, self.cache, last=last)
         self.tokens.extend(tokens)
         return logits
 
@@ -106,7 +122,6 @@ class _Draft:
 
     def written_on(
         self,
-        model: WritingModel,
         new: Sequence[int],
         count: int,
         limit: int,
@@ -114,7 +129,10 @@ class _Draft:
         floor: float = 0.0,
     ) -> tuple[list[int], list[float]]:
         """Feeds ``new`` and writes ``count`` tokens in one call, fewer where ``floor`` ends them."""
-        chosen, likely = model.write_on(self.known(new), self.cache, count, limit, draws, floor)
+        assert self.writing is not None
+        chosen, likely = self.writing.write_on(
+            self.known(new), self.cache, count, limit, draws, floor, self.among
+        )
         self.tokens += [*new, *chosen[: count - 1]]  # the last one is not fed
         return chosen, likely
 
@@ -124,13 +142,13 @@ class SameVocabulary(_Draft):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        # Asked once: isinstance looks up all of a protocol's members each time.
-        self._writing = model if isinstance(model, WritingModel) else None
         self._known = 0  # the text's tokens when it was last looked at; what is behind is draft
 
     def begin(self, context: Context) -> None:
         self._known = len(context.tokens)
         self.crop(common_prefix(self.tokens, context.tokens[:-1]))
+        if self.kept is not None:
+            self.kept.begin()
 
     def prepare(self, context: Context) -> Iterator[None]:
         self._known = len(context.tokens)
@@ -145,18 +163,19 @@ class SameVocabulary(_Draft):
         return self.model.info.context - self._known
 
     def writes_on(self, sampler: Sampler) -> bool:
-        return sampler.reads and self._writing is not None
+        return sampler.reads and self.writing is not None
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
     ) -> tuple[list[int], list[float | None]]:
         """What would be drawn from ``catch_up`` and ``write``, in one call."""
-        assert self._writing is not None
+        self.look_at(context.tokens)
         new = context.tokens[len(self.tokens) :]
-        drafted, likely = self.written_on(self._writing, new, depth, limit, draws, floor)
+        drafted, likely = self.written_on(new, depth, limit, draws, floor)
         return drafted, list(likely)
 
     def catch_up(self, context: Context) -> Tensor:
+        self.look_at(context.tokens)
         return self.feed(context.tokens[len(self.tokens) :])
 
     def write(self, token: int) -> Tensor:
@@ -192,6 +211,8 @@ class OtherVocabulary(_Draft):
         self.transcript = Transcript(self.vocabularies)
         self._read = 0  # tokens of the target that the transcript holds
         self._agreed = 0  # settled tokens that the cache is known to hold
+        if self.kept is not None:
+            self.kept.begin()
         wanted = self._text(context)
         self.crop(common_prefix(self.tokens, wanted[:-1]))
 
@@ -223,6 +244,7 @@ class OtherVocabulary(_Draft):
         most = min(_STEPS * (depth + 1), self.room(context))
         spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
+        self.look_at(self.transcript.settled)
         while end is None and len(drafted) < depth and len(written) < most:
             more = self._greedily(new, min(depth + 1 - len(drafted), most - len(written)))
             end = next((at for at, token in enumerate(more) if token not in spelled), None)
@@ -236,6 +258,7 @@ class OtherVocabulary(_Draft):
 
     def catch_up(self, context: Context) -> Tensor:
         self._take_in(context)
+        self.among = None  # no token that both have may be left out: there may be few
         return self._shared(self.feed(self._missing()))
 
     def write(self, token: int) -> Tensor:
@@ -253,8 +276,8 @@ class OtherVocabulary(_Draft):
 
     def _greedily(self, new: Sequence[int], count: int) -> list[int]:
         """Feeds ``new`` and writes ``count`` of the draft's own tokens, each the likeliest."""
-        if isinstance(self.model, WritingModel):
-            return self.written_on(self.model, new, count, self.model.info.vocabulary)[0]
+        if self.writing is not None:
+            return self.written_on(new, count, self.model.info.vocabulary)[0]
         chosen: list[int] = []
         while len(chosen) < count:
             chosen.append(int(self.feed(new).argmax()))

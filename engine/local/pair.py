@@ -11,6 +11,7 @@ import torch
 from engine.api import Loaded, LoadRequest
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
+from engine.drafting import kept_tokens
 from engine.drafting.resources import Resources
 from engine.loading.loader import load_planned
 from engine.loading.plan import LoadPlan
@@ -59,6 +60,9 @@ def _notes(plan: LoadPlan, codec: TextCodec, model: Model, draft: Model | None) 
         note = None if planned is None or loaded is None else planned.note_on(loaded)
         if note is not None:
             yield note
+    cut = None if draft is None or plan.vocabularies is not None else kept_tokens.note_on(draft)
+    if cut is not None:
+        yield cut
     if not codec.has_template:
         yield "This model has no chat template: it continues your text."
 

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
+from engine.models.token_map import TokenMap
 from engine.noise import Draws
 
 
@@ -91,7 +92,10 @@ class TappableModel(Model, Protocol):
 
 @runtime_checkable
 class WritingModel(Model, Protocol):
-    """A model that writes on by itself, without a call for each token."""
+    """A model that writes on by itself, without a call for each token, among some if asked."""
+
+    def forward_among(self, tokens: Sequence[int], cache: Cache, among: TokenMap) -> Tensor:
+        """As ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
 
     def write_on(
         self,
@@ -101,13 +105,14 @@ class WritingModel(Model, Protocol):
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
+        among: TokenMap | None = None,
     ) -> tuple[list[int], list[float]]:
         """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens.
 
         Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
-        and their probabilities, both among the first ``limit`` tokens of the vocabulary. They end
-        before one that would make all of them together less likely than ``floor``. All are appended
-        but the ``depth``-th.
+        and their probabilities, both among the first ``limit`` tokens of the vocabulary, or those of
+        them that ``among`` holds, at least one. They end before one that would make all of them
+        together less likely than ``floor``. All are appended but the ``depth``-th.
         """
 
 

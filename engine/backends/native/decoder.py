@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.native.cache import NativeCache
+from engine.backends.native.narrowed import Narrowed
 from engine.backends.support import Support
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu import nf4
@@ -28,6 +29,7 @@ from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
+from engine.models.token_map import TokenMap
 from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
 
@@ -148,6 +150,7 @@ class NativeDecoder:
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
         self._kept = layers, norm, turns, array
+        self._narrowed: Narrowed | None = None
 
     @property
     def info(self) -> ModelInfo:
@@ -192,6 +195,16 @@ class NativeDecoder:
         cache.length += len(tokens)
         return self._capped(logits)
 
+    def forward_among(self, tokens: Sequence[int], cache: Cache, among: TokenMap) -> Tensor:
+        """See ``WritingModel``."""
+        assert isinstance(cache, NativeCache)
+        narrowed = self._narrowed_to(among)
+        ids = _ids(tokens)
+        step = self._step(ids, cache, 1, narrowed.logits, wanted=narrowed.wanted)
+        self._library.forward(self._pointer, ctypes.byref(step))
+        cache.length += len(tokens)
+        return self._capped(narrowed.widened(self.architecture.vocabulary))
+
     def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
         """See ``TreeModel``."""
         assert isinstance(cache, NativeCache) and len(tokens) <= native.ROWS
@@ -209,22 +222,35 @@ class NativeDecoder:
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
+        among: TokenMap | None = None,
     ) -> tuple[list[int], list[float]]:
         """See ``WritingModel``."""
         assert isinstance(cache, NativeCache)
-        logits = torch.empty(1, self.architecture.vocabulary)
         ids = _ids(tokens)
         chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
-        step = self._step(ids, cache, 1, logits)
-        limit = min(limit, self.architecture.vocabulary)
+        if among is None:
+            logits = torch.empty(1, self.architecture.vocabulary)
+            step, numbers = self._step(ids, cache, 1, logits), None
+            limit = min(limit, self.architecture.vocabulary)
+        else:
+            narrowed = self._narrowed_to(among)
+            step = self._step(ids, cache, 1, narrowed.logits, wanted=narrowed.wanted)
+            numbers, limit = narrowed.ids.data_ptr(), narrowed.below(limit)
         sharpness, keys = 1.0, None
         if draws is not None:
             sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
         count = self._library.continue_(
-            self._pointer, ctypes.byref(step), depth, limit, sharpness, keys, floor, chosen, likely
-        )
+            self._pointer, ctypes.byref(step), depth, limit, numbers,
+            sharpness, keys, floor, chosen, likely,
+        )  # fmt: skip
         cache.length += len(tokens) + min(count, depth - 1)
         return chosen[:count], likely[:count]
+
+    def _narrowed_to(self, among: TokenMap) -> Narrowed:
+        """The one of the last call, as long as a text adds no token to it."""
+        if self._narrowed is None or self._narrowed.among is not among:
+            self._narrowed = Narrowed(among, self.architecture.vocabulary)
+        return self._narrowed
 
     def _step(
         self,
@@ -233,6 +259,7 @@ class NativeDecoder:
         last: int,
         logits: Tensor,
         parents: int | None = None,
+        wanted: structures.Wanted | None = None,
     ) -> structures.Step:
         """Points into its arguments, which must outlive it."""
         assert cache.length + len(ids) <= cache.context
@@ -244,6 +271,7 @@ class NativeDecoder:
             last,
             logits.data_ptr(),
             cache.view,
+            structures.Wanted() if wanted is None else wanted,
         )
 
 

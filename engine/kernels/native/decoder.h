@@ -51,13 +51,20 @@ struct Cache {
     int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
 };
 
+// Some panels of the head, in order: those of tokens that are chosen among; no runs: all of it.
+struct Wanted {
+    const Range* runs;
+    int32_t count, panels;  // of all runs together
+};
+
 struct Step {
     const int64_t* tokens;
     int32_t rows, start;
     const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
     int32_t last;            // rows whose logits are wanted
-    float* logits;  // [last][vocabulary]
+    float* logits;  // [last][vocabulary], or [last][wanted.panels * 16]
     Cache cache;
+    Wanted wanted;
 };
 
 inline float norm_factor(const float* x, int width, float epsilon) {
@@ -121,7 +128,8 @@ public:
         active_.resize(size_t(ROWS) * shape.intermediate);
     }
 
-    int vocabulary() const { return shape_.vocabulary; }
+    // Logits of a row.
+    int width(const Step& step) const { return step.wanted.count ? step.wanted.panels * LANES : shape_.vocabulary; }
 
     // Up to sixteen rows.
     void run(const Step& step) {
@@ -213,8 +221,18 @@ private:
             normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
         }
         const Rows* rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
-        const auto [first, end] = part(head.panels, thread);
-        head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+        const Wanted& wanted = step_.wanted;
+        const auto [first, end] = part(wanted.count ? wanted.panels : head.panels, thread);
+        if (!wanted.count) return head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+        int before = 0;  // panels
+        for (int number = 0; number < wanted.count && before < end; ++number) {
+            const Range run = wanted.runs[number];
+            const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
+            // Where the run's first logit would stand if all before it were wanted too.
+            float* to = step_.logits + (ptrdiff_t(before) - run.first) * LANES;
+            if (from < until) head.multiply(rows, run.first + from, run.first + until, to, width(step_));
+            before += size;
+        }
     }
 
     // This thread's outputs of `matrix` for `from` [rows][width].

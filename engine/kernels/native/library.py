@@ -108,7 +108,8 @@ class Library(Products):
         self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
         self.continue_ = _typed(
             found.foretoken_continue, number,
-            pointer, c.POINTER(Step), number, number, c.c_float, pointer, c.c_float, pointer, pointer,
+            pointer, c.POINTER(Step), number, number, pointer,
+            c.c_float, pointer, c.c_float, pointer, pointer,
         )  # fmt: skip
         self.likeliest = _typed(
             brief.foretoken_likeliest, None,

@@ -32,7 +32,7 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
         // Of the last rows, those in this part; the earlier ones come first.
         const int wanted_from = end - whole->last;
         part.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
-        part.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->vocabulary();
+        part.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->width(*whole);
         decoder->run(part);
     }
 }
@@ -40,15 +40,15 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
 // Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
 // `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
 // appended. One that makes all of them together less likely than `floor` is the last, and does not count. Returns how many
-// count. `step` has one row of logits for scratch.
-int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, float sharpness, const uint64_t* keys,
-                       float floor, int64_t* tokens, float* probabilities) {
+// count. `step` has one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
+int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers, float sharpness,
+                       const uint64_t* keys, float floor, int64_t* tokens, float* probabilities) {
     Step next = *step;
     float likely = 1;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
         if (keys) {
-            const Drawn found = draw(next.logits, limit, sharpness, keys[index]);
+            const Drawn found = draw(next.logits, limit, sharpness, keys[index], numbers);
             tokens[index] = found.token;
             probabilities[index] = found.chance;
         } else {
@@ -56,6 +56,7 @@ int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit,
             tokens[index] = found.place;
             probabilities[index] = found.probability();
         }
+        if (numbers) tokens[index] = numbers[tokens[index]];
         likely *= probabilities[index];
         if (likely < floor) return index;
         next.start += next.rows;

@@ -70,18 +70,18 @@ inline Clock earliest(const float* weights, int first, int end, uint64_t key, co
     return best;
 }
 
-// A token of `width` logits drawn at the temperature 1 / sharpness: the largest logit, the mass beside it, and the token.
-// `chance` is the token's probability.
+// One of `width` logits drawn at the temperature 1 / sharpness: the largest logit, the mass beside it, and the place of the
+// one drawn, which is its token unless `numbers` say which tokens these are. `chance` is its probability.
 struct Drawn {
     float peak, mass, chance;
     int64_t token;
 };
 
-inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key) {
+inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key, const int64_t* numbers = nullptr) {
     static thread_local std::vector<float> weights;
     weights.resize(width);
     const float peak = highest(logits, 0, width), mass = weigh(logits, 0, width, peak, sharpness, weights.data());
-    const int64_t token = earliest(weights.data(), 0, width, key).place;
+    const int64_t token = earliest(weights.data(), 0, width, key, numbers).place;
     return {peak, mass, mass > 0 ? weights[token] / mass : 0.0f, token};
 }
 

@@ -47,6 +47,18 @@ class Cache(c.Structure):
     ]
 
 
+class Range(c.Structure):
+    """See pool.h."""
+
+    _fields_ = [("first", c.c_int), ("end", c.c_int)]
+
+
+class Wanted(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [("runs", c.POINTER(Range)), ("count", c.c_int32), ("panels", c.c_int32)]
+
+
 class Step(c.Structure):
     """See decoder.h."""
 
@@ -58,6 +70,7 @@ class Step(c.Structure):
         ("last", c.c_int32),
         ("logits", c.c_void_p),
         ("cache", Cache),
+        ("wanted", Wanted),
     ]
 
 

@@ -16,6 +16,7 @@ from engine.loading.loader import load_model, load_planned, plan_model
 from engine.machine.devices import Place
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
+from engine.models.token_map import TokenMap
 from engine.noise import Draws
 from tests.support.checkpoints import VOCABULARY
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
@@ -180,6 +181,52 @@ def test_writing_on_keeps_to_the_vocabulary_it_is_told(
     model = compiled(PIP / "draft", "fp32")
     chosen, likely = model.write_on(tokens(20), model.new_cache(512), 9, 100, draws)
     assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
+
+
+@pytest.mark.parametrize("weights", ["fp32", "int8"])
+@pytest.mark.parametrize(
+    ("frequent", "others"), [(5, {9}), (64, {64, 65, 70, 200, 255}), (1, set(range(2, 256, 2)))]
+)
+def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
+    library: Library, weights: str, frequent: int, others: set[int]
+) -> None:
+    model = compiled(PIP / "draft", weights)
+    among = TokenMap.of(frequent, others)
+    ids = among.ids(model.info.vocabulary)
+    text = tokens(20)
+    one, other = model.new_cache(512), model.new_cache(512)
+    some = model.forward_among(text, one, among)
+    assert torch.equal(some[:, ids], model.forward(text, other, last=1)[:, ids])
+    assert one.length == other.length == len(text)
+    left_out = torch.ones(model.info.vocabulary, dtype=torch.bool).index_fill(0, ids, False)
+    assert bool((some[:, left_out] == float("-inf")).all())
+
+
+@pytest.mark.parametrize("draws", [None, Draws(1.3, tuple(range(50, 59)))])
+@pytest.mark.parametrize("limit", [900, 1025, 4096])
+def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
+    library: Library, draws: Draws | None, limit: int
+) -> None:
+    """By the noise of the tokens themselves, not of their places among those that are kept."""
+    model = compiled(PIP / "draft", "fp32")
+    among = TokenMap.of(40, {64, 65, 70, 200, 255})
+    text, expected, p = tokens(20), list[int](), list[float]()
+    one, other = model.new_cache(512), model.new_cache(512)
+    chosen, likely = model.write_on(text, one, 9, limit, draws, 0.0, among)
+    new = text
+    for number in range(9):
+        logits = model.forward_among(new, other, among)[:, :limit]
+        if draws is None:
+            found = choices.likeliest(library, logits)
+        else:
+            key = draws.keys[number]
+            found = choices.drawn(library, logits, Draws(draws.temperature, (key,)))
+        new = found.tokens
+        expected += new
+        p += found.chances([(0, new[0])])
+    assert chosen == expected
+    assert likely == pytest.approx(p, rel=1e-5)
+    assert one.length == other.length
 
 
 def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

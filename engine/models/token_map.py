@@ -1,0 +1,43 @@
+"""The part of a vocabulary that a draft chooses among, so that it pays for no token it never proposes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+GROUP = 16
+"""Tokens that are kept or left out together: the outputs of a panel, which are multiplied at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMap:
+    """``runs``: groups of ``GROUP`` tokens, ascending and apart; group g holds the tokens from 16 g on.
+
+    FR-Spec's ranked subset (Zhao et al. 2025, arXiv 2502.14856); SGLang's ``hot_token_id``.
+    """
+
+    runs: tuple[range, ...]
+
+    @classmethod
+    def of(cls, first: int, others: set[int]) -> TokenMap:
+        """The first ``first`` groups, and ``others``."""
+        runs = [range(first)]
+        for group in sorted(group for group in others if group >= first):
+            if group == runs[-1].stop:
+                runs[-1] = range(runs[-1].start, group + 1)
+            else:
+                runs.append(range(group, group + 1))
+        return cls(tuple(runs))
+
+    @property
+    def groups(self) -> int:
+        return sum(map(len, self.runs))
+
+    def ids(self, vocabulary: int) -> Tensor:
+        """The tokens, ascending, those of ``vocabulary`` alone: int64 ``(tokens,)``."""
+        parts = [
+            torch.arange(run.start * GROUP, min(run.stop * GROUP, vocabulary)) for run in self.runs
+        ]
+        return torch.cat(parts)

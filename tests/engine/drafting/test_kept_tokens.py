@@ -1,0 +1,51 @@
+"""What a draft chooses among: a function of the text alone, however it came."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.drafting.kept_tokens import MISSES, WINDOW, KeptTokens, kept_of
+from engine.models.token_map import GROUP, TokenMap
+
+FREQUENT, VOCABULARY, END = 10 * GROUP, 100 * GROUP - 3, 99 * GROUP - 1
+texts = st.lists(st.integers(0, VOCABULARY - 1), max_size=60)
+
+
+def kept(text: list[int]) -> TokenMap | None:
+    return KeptTokens(FREQUENT, [END]).beside(text)
+
+
+@given(text=texts, cuts=st.lists(st.integers(0, 60)))
+def test_it_does_not_matter_in_how_many_parts_a_text_came(text: list[int], cuts: list[int]) -> None:
+    parts = KeptTokens(FREQUENT, [END])
+    parts.beside([7, VOCABULARY - 1, 500])  # of another text
+    parts.begin()
+    for cut in sorted(cuts):
+        parts.beside(text[:cut])
+    assert parts.beside(text) == kept(text)
+
+
+@given(text=texts)
+def test_kept_are_the_frequent_tokens_the_end_and_the_texts_own(text: list[int]) -> None:
+    found = kept(text[:MISSES])
+    assert found is not None
+    ids = found.ids(VOCABULARY).tolist()
+    assert {*range(FREQUENT), END, *text[:MISSES]} <= set(ids)
+    assert ids == sorted(set(ids)) and max(ids) < VOCABULARY
+    others = {token // GROUP for token in (*text[:MISSES], END)} - set(range(10))
+    assert found.groups == 10 + len(others)
+
+
+def test_a_text_of_rare_tokens_is_drafted_from_all() -> None:
+    rare = [GROUP * group for group in range(20, 20 + MISSES + 1)]
+    assert kept(rare[:-1]) is not None
+    assert kept(rare) is None
+    assert kept([*rare, *[0] * WINDOW]) is None  # and so it stays
+    assert kept([*rare[:-1], *[0] * WINDOW, rare[-1]]) is not None
+    assert kept([*rare[:-1], *rare[:-1]]) is not None
+
+
+def test_a_small_vocabulary_is_not_cut() -> None:
+    assert kept_of(49_152) is None
+    assert kept_of(151_936) is not None

@@ -1,0 +1,78 @@
+"""A draft that chooses among a part of the vocabulary changes no word: Pip's, cut to almost nothing."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from engine.drafting import draft_reader, kept_tokens
+from engine.drafting.proposers.draft import DraftModelProposer
+from engine.models.token_map import GROUP, TokenMap
+from engine.request import AcceptanceRule, Sampling, Speculation
+from tests.support.lossless import (
+    COUPLED,
+    GREEDY,
+    PROMPTS,
+    Pair,
+    answer,
+    asked,
+    assert_distribution,
+)
+from tests.support.places import PIP
+
+FREQUENT = 20
+"""Groups of Pip's 256."""
+WEIGHING = [rule for rule in AcceptanceRule if rule.weighs_q]
+
+pytestmark = pytest.mark.usefixtures("library", "cut")
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draft_reader, "kept_of", lambda vocabulary: FREQUENT * GROUP)
+    monkeypatch.setattr(kept_tokens, "MISSES", 1000)
+
+
+@functools.cache
+def embedded() -> Pair:
+    return Pair(PIP / "target", PIP / "draft")
+
+
+def among() -> TokenMap:
+    """What the last draft was chosen among."""
+    _, proposer = embedded().speculative._proposers["draft"]
+    assert isinstance(proposer, DraftModelProposer)
+    found = proposer.reader.among
+    assert found is not None and FREQUENT < found.groups < 160
+    return found
+
+
+def test_words_are_those_of_plain_decoding() -> None:
+    drafted = accepted = new = 0
+    for number, prompt in enumerate(PROMPTS[::10]):
+        sampling = (GREEDY, *COUPLED)[number % (1 + len(COUPLED))]
+        found = embedded().check(prompt, sampling, Speculation(proposer="draft", depth=4), 32)
+        drafted, accepted = drafted + found.drafted, accepted + found.accepted
+        new += among().groups - FREQUENT
+    assert 0 < accepted < drafted
+    assert new
+
+
+@pytest.mark.parametrize("rule", WEIGHING)
+def test_rules_that_weigh_q_leave_the_targets_distribution(rule: AcceptanceRule) -> None:
+    wanted = Speculation(proposer="draft", depth=2, acceptance=rule)
+    assert_distribution(embedded().speculative, wanted)
+    assert among()
+
+
+@pytest.mark.parametrize("rule", WEIGHING)
+def test_a_seeds_words_do_not_depend_on_earlier_texts(rule: AcceptanceRule) -> None:
+    """Under these rules they depend on the draft, and so on what it may choose among."""
+    wanted = Speculation(proposer="draft", depth=4, acceptance=rule)
+    sampling = Sampling(temperature=1.0, seed=3)
+    first, other, again = (
+        answer(embedded().speculative, asked(PROMPTS[number], sampling, wanted, 24)).tokens
+        for number in (0, 55, 0)
+    )
+    assert first == again != other
