@@ -35,8 +35,8 @@ def note_on(draft: Model) -> str | None:
     if frequent is None or not isinstance(draft, WritingModel):
         return None
     return (
-        f"The draft chooses among the first {frequent:,} of its {draft.info.vocabulary:,} tokens and those "
-        "of the chat: it computes no others. The target judges over all of them, so no word changes."
+        f"The draft chooses among the first {frequent:,} of its {draft.info.vocabulary:,} tokens and "
+        "those of the chat: it computes no others. The target judges over all, so no word changes."
     )
 
 

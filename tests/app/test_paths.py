@@ -10,6 +10,7 @@ import pytest
 
 from app import paths
 from app.runtime import create_runtime
+from engine.api import LoadRequest
 from engine.loading import hub
 
 
@@ -47,7 +48,7 @@ def test_models_lie_in_the_data_folder_unless_somebody_says_otherwise(
     monkeypatch.delenv(hub.FOLDER_VARIABLE, raising=False)
     for name in ("one", "other"):
         folder = paths.data_folder(tmp_path / name)
-        with contextlib.closing(create_runtime(folder)) as runtime:
+        with contextlib.closing(create_runtime(folder, LoadRequest(target=""))) as runtime:
             assert runtime.models == folder / "models"
     monkeypatch.setenv(hub.FOLDER_VARIABLE, str(tmp_path / "elsewhere"))
     assert hub.models_folder(folder) == tmp_path / "elsewhere"

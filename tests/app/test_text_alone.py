@@ -80,12 +80,12 @@ def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_
 def test_a_race_compares_what_it_has(engine: FakeEngine, tokens: bool, prompt: str) -> None:
     race = Race(engine, plan(prompt, Settings()))
     race._work()
-    verdict = race.feed.packet(0)["events"][-1]
-    assert verdict["t"] == "verdict"
-    assert verdict["identical"] is (prompt == "Hi")
-    assert (verdict["speedup"] is not None) is tokens
+    result = race.feed.packet(0)["events"][-1]
+    assert result["t"] == "result"
+    assert result["identical"] is (prompt == "Hi")
+    assert (result["speedup"] is not None) is tokens
     differs = tokens and prompt == "differ"
-    assert (verdict["difference"] is not None) is differs
+    assert (result["difference"] is not None) is differs
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 Turns = list[dict[str, str]]
 """Messages as chat templates take them: role and content."""
@@ -50,7 +50,7 @@ def _environment() -> Any:
         """``{% generation %}`` marks what the assistant said, for training; here it is only passed
         through, in a scope of its own."""
 
-        tags: ClassVar = {"generation"}
+        tags = {"generation"}  # noqa: RUF012 (jinja2 declares it for instances)
 
         def parse(self, parser: Any) -> nodes.Node:
             line = next(parser.stream).lineno

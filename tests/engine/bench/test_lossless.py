@@ -16,8 +16,8 @@ from engine.decoding.acceptance import Acceptance
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
+from engine.kernels.formats import FORMATS
 from engine.local.engine import LocalEngine
-from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 from engine.request import MAX_DEPTH, Message
 from engine.train.prompts import read
 from tests.support.heads import write_heads
@@ -34,7 +34,7 @@ def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
         yield engine
 
 
-@pytest.mark.parametrize("kind", QUANTIZATIONS[1:])
+@pytest.mark.parametrize("kind", FORMATS)
 def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
     if not (PIP / "draft" / "model.safetensors").is_file():
         pytest.skip("the embedded pair's weights are not here")

@@ -30,7 +30,7 @@ export class UserMessage {
         if (this.page.act({ action: "edit", message: this.id, text: area.value })) close();
       },
       keydown: (event) => {
-        if (event.key === "Escape") close();
+        if (event.key === "Escape") (event.stopPropagation(), close()); // it would stop the reply too
         if (event.key === "Enter" && !event.shiftKey && !event.isComposing) (event.preventDefault(), form.requestSubmit());
       },
     } }, area, h("div", { class: "editing-buttons" },
