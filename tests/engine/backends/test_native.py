@@ -202,6 +202,20 @@ def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
     assert bool((some[:, left_out] == float("-inf")).all())
 
 
+def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_path: Path) -> None:
+    name, sizes = next(iter(MODELS)), {**WIDTHS, "vocab_size": 330}
+    write_family(tmp_path, name, **sizes)
+    model = compiled(tmp_path, "fp32")
+    among = TokenMap.of(2, {20})
+    text = tokens(20)
+    whole = model.forward(text, model.new_cache(64), last=1)
+    kept = [*range(32), *range(320, 330)]
+    some = model.forward_among(text, model.new_cache(64), among)
+    assert torch.equal(some[:, kept], whole[:, kept])
+    chosen, _ = model.write_on(text, model.new_cache(64), 1, 330, None, 0.0, among)
+    assert chosen == [kept[int(whole[0, kept].argmax())]]
+
+
 @pytest.mark.parametrize("draws", [None, Draws(1.3, tuple(range(50, 59)))])
 @pytest.mark.parametrize("limit", [900, 1025, 4096])
 def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
