@@ -16,7 +16,7 @@ from engine.models.base import Model, WritingModel
 from engine.models.token_map import GROUP, TokenMap
 
 FREQUENT = 32_768
-"""The first tokens of a vocabulary, which are always kept; measured in docs/log/drafting.md."""
+"""The first tokens of a vocabulary, always kept; their share of texts is in docs/log/drafting.md."""
 LARGE = 2 * FREQUENT
 """A smaller vocabulary is not cut: there is too little to save."""
 WINDOW, MISSES = 128, 16
