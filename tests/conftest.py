@@ -20,6 +20,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Before torch is imported. Processes side by side compute with one thread each: theirs would fight.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 pytest_plugins = ["tests.support.fixtures"]
 
 LONG = (
@@ -35,9 +39,6 @@ WORKERS = 4
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Test processes side by side compute with one thread each: theirs would fight for the cores."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
     if _for_gpu(config):  # its machine may have other versions, which warn of other things
         config.addinivalue_line("filterwarnings", "default")
 

@@ -115,7 +115,7 @@ def test_every_event_says_its_type() -> None:
 )
 def test_what_is_no_event_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="no event of a trace") as caught:
-        trace.from_json(value)
+        trace.Reader().event(value)
     assert caught.value.field == "trace"
 
 
@@ -127,7 +127,7 @@ def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
 
 def test_a_newer_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(InvalidRequest, match="Update Foretoken"):
-        trace.from_json({"v": trace.VERSION + 1, "type": "queued", "ahead": 1})
+        trace.Reader().event({"v": trace.VERSION + 1, "type": "queued", "ahead": 1})
 
 
 def test_a_trace_from_before_controllers_decided_is_still_read() -> None:

@@ -25,6 +25,7 @@ from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
+from engine.models.activations import by_rows
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Cache, ModelInfo
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
@@ -183,7 +184,7 @@ class NativeDecoder:
 
     def _capped(self, logits: Tensor) -> Tensor:
         cap = self.architecture.logit_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
 
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
         """See ``Model.forward``."""

@@ -13,7 +13,7 @@ from engine.backends.support import Support
 from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
 from engine.kernels.cpu.factory import PLAIN, Kernels
 from engine.kernels.formats import FORMATS
-from engine.models.activations import ACTIVATIONS, activation
+from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.base import Cache, ModelInfo
 from engine.models.cache import KVCache
@@ -68,7 +68,7 @@ class Decoder:
     ) -> None:
         self.architecture = architecture
         self._info = info
-        self.activation = activation(architecture.activation)
+        self.activation = by_rows(activation(architecture.activation))
         norm = tensor(names.norm)
         self.norm = make_norm(architecture, norm)
         self.dtype, self.device = norm.dtype, norm.device
@@ -136,7 +136,7 @@ class Decoder:
         """See ``Backbone``."""
         logits = self.head(normed.to(self.dtype)).float()
         cap = self.architecture.logit_cap
-        return logits if cap is None else cap * torch.tanh(logits / cap)
+        return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,12 @@ from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import write_model
 from tests.support.recital import reciting_engine
 from tests.support.vocabularies import write_sentencepiece
+
+
+def shown(pickers: Pickers) -> list[SimpleNamespace]:
+    """What the page is told to show: target, draft and the load button."""
+    target, draft, load = picker_updates(pickers)
+    return [SimpleNamespace(**target), SimpleNamespace(**draft), load]
 
 
 @pytest.fixture
@@ -60,13 +67,13 @@ def test_an_opened_folder_stands_in_the_target_picker_with_what_fits(
     folder = write_model(tmp_path / "mine", hidden=16)
     small = write_model(tmp_path / "small", hidden=8)
     assert opened(pickers, folder=str(folder)) is LoadState.READY
-    target, draft, load = picker_updates(pickers)
+    target, draft, load = shown(pickers)
     assert target.choices[0] == ("mine", str(folder))
     assert target.value == str(folder)
     assert (draft.choices, draft.value) == ([(Words.NO_DRAFT, "")], "")
     assert load == Words.LOAD
     assert opened(pickers, folder=str(folder), draft=str(small)) is LoadState.READY
-    target, draft, _ = picker_updates(pickers)
+    target, draft, _ = shown(pickers)
     assert target.value == str(folder)
     assert draft.choices == [("small", str(small)), (Words.NO_DRAFT, "")]
     assert draft.value == str(small)
@@ -81,7 +88,7 @@ def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
     folder = write_model(tmp_path / "mine")
     opened(pickers, folder=str(folder))
     opened(pickers, pair="pip")
-    target, draft, _ = picker_updates(pickers)
+    target, draft, _ = shown(pickers)
     pip = pickers.runtime.catalog.pair("pip")
     assert pip.draft is not None
     assert (target.value, draft.value) == (pip.target.id, pip.draft.id)
@@ -135,7 +142,7 @@ def test_the_loaded_models_held_in_another_way_keep_their_heads(
     (head / "config.json").write_text(json.dumps({"medusa_num_heads": 2}))
     with_head = LoadRequest(target="pip", heads=(str(head),), threads=2)
     runtime.engine.load(with_head)
-    target, draft = (update.value for update in picker_updates(pickers)[:2])
+    target, draft = (update.value for update in shown(pickers)[:2])
     request = chosen(runtime, target, draft, "fp32", "auto")
     assert request == replace(with_head, quantization="fp32")
     assert chosen(runtime, target, "", "fp32", "auto").heads == ()
@@ -149,14 +156,14 @@ def test_after_a_failure_the_pickers_show_what_is_still_loaded(
     assert isinstance(pickers.runtime.engine, FakeEngine)
     pickers.runtime.engine.load_error = ZeroDivisionError("a bug")
     assert opened(pickers, pair="pip") is LoadState.FAILED
-    assert picker_updates(pickers)[0].value == str(folder)
+    assert shown(pickers)[0].value == str(folder)
 
 
 def test_a_folder_that_is_gone_is_shown_no_more(pickers: Pickers, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "mine")
     opened(pickers, folder=str(folder))
     (folder / "config.json").unlink()
-    target, *_ = picker_updates(pickers)
+    target, *_ = shown(pickers)
     assert target.value == pickers.targets()[0][1] != str(folder)
     assert pickers.load_label(str(folder), "") == Words.LOAD
 

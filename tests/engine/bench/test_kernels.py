@@ -10,12 +10,12 @@ import torch
 from engine.bench import kernels
 from engine.bench.kernels import KERNELS, Memory, Step, Timing
 from engine.kernels.cpu.linear import is_row_independent
+from engine.kernels.formats import FORMATS
 from engine.loading.loader import load_model
-from engine.models.checkpoints.checkpoint import QUANTIZATIONS
 
 
 def test_every_quantisation_has_a_kernel_to_time() -> None:
-    assert {*KERNELS, "auto"} == set(QUANTIZATIONS)
+    assert set(KERNELS) == set(FORMATS)
 
 
 def test_what_is_timed_is_what_runs() -> None:
