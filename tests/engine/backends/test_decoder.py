@@ -219,12 +219,12 @@ def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> N
 
 
 def test_threads_share_out_what_rows_compute_and_leave_their_bits(tmp_path: Path) -> None:
-    """Tests run on one thread each; where there are three, the last numbers of a thread's share are
+    """Tests run on one thread each; where there are two, the last numbers of a thread's share are
     computed by other code than the rest, and a share ends wherever the number of rows has it."""
     write_family(tmp_path, "qwen2", **WIDE)
     model = load_model(tmp_path, quantization="nf4", native=False)
     before = torch.get_num_threads()
-    torch.set_num_threads(3)
+    torch.set_num_threads(2)
     try:
         check_rollback(model, tokens(270), [tokens(15, seed) for seed in range(3)])
     finally:
