@@ -116,8 +116,8 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
 @pytest.mark.parametrize(
     ("role", "broken", "said"),
     [
-        (0, {"rms_norm_eps": "small"}, "'rms_norm_eps' expected float, got str (value: 'small')"),
-        (0, {"hidden_size": 31}, "not a multiple of the number of attention heads"),
+        (0, {"rms_norm_eps": "small"}, "'small'"),
+        (0, {"hidden_size": 31}, "by config.json it should have (32, 31)"),
         (0, {"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "'big'"),
         (1, {"rms_norm_eps": "small"}, "'small'"),
         (1, {"rope_parameters": "none"}, "config.json holds a value that cannot be used"),
@@ -138,7 +138,8 @@ def test_a_broken_configuration_is_named_and_not_the_tokenizer(
     with pytest.raises(ModelError) as caught:
         engine.load(request_for(*folders))
     engine.close()
-    assert str(folder / "config.json") in str(caught.value)
+    assert str(folder) in str(caught.value)
+    assert "config.json" in str(caught.value)
     assert said in str(caught.value)
     assert "tokenizer" not in str(caught.value)
 
