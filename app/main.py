@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
+from app.gradio_stubs import without_stubs
 from app.listen import Listener, is_loopback, listen
 from app.switch import ApiSwitch
 from engine.loading.request import LoadRequest
+from engine.machine.interpreter import importing
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -64,18 +66,29 @@ def serve(settings: Settings) -> NoReturn:
     listener = listen(settings.host, settings.port)
     announce_start(listener)
 
-    from app.runtime import create_runtime
-
     with (
         contextlib.closing(listener.socket),
         using(data_dir) if settings.pages else contextlib.nullcontext(),
-        contextlib.closing(create_runtime(data_dir, settings.load)) as runtime,
     ):
-        runtime.catalog.named(settings.load)  # a misspelt pair is told now, not in the page
-        app = create_app(runtime, switch, settings)
-        run_server(app, listener, lambda: when_up(runtime, listener, settings))
-        runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
-        leave()
+        with importing():
+            runtime, app = prepare(data_dir, switch, settings)
+        with contextlib.closing(runtime):
+            run_server(app, listener, lambda: when_up(runtime, listener, settings))
+            runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
+            leave()
+
+
+def prepare(data_dir: Path, switch: ApiSwitch, settings: Settings) -> tuple[Runtime, FastAPI]:
+    """The engine without a model, and what will be served. Raises ForetokenError for a misspelt pair."""
+    from app.runtime import create_runtime
+
+    runtime = create_runtime(data_dir, settings.load)
+    try:
+        runtime.catalog.named(settings.load)  # told now, not in the page
+        return runtime, create_app(runtime, switch, settings)
+    except BaseException:
+        runtime.close()
+        raise
 
 
 def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
@@ -116,7 +129,8 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
 
 def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
     """Put the Gradio pages at the root of ``app``."""
-    import gradio as gr
+    with without_stubs():
+        import gradio as gr
 
     from app import ui
 
@@ -151,15 +165,16 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     say("Stopped.")
 
 
-def leave() -> NoReturn:
+def leave(status: int = 0) -> NoReturn:
     """End the process at once, after everything has been shut down that holds anything.
 
-    What people keep is in SQLite by now. The interpreter's own end would wait for a model that is
-    still being loaded, and then look through every object of torch and Gradio: many seconds.
+    What people keep is on the disk by now. The interpreter's own end would wait for a model that is
+    still being loaded, and then take every object of torch and Gradio apart: up to seconds.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # a pipe whose reader left
+            stream.flush()
+    os._exit(status)
 
 
 @contextlib.contextmanager

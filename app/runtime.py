@@ -14,6 +14,7 @@ from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
+from engine.local.engine import LocalEngine
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,6 @@ def read_catalog(data_dir: Path) -> Catalog:
 
 def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
     """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``."""
-    from engine.local.engine import LocalEngine  # it brings torch
 
     def catalog() -> Catalog:
         return runtime.catalog

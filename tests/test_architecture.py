@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.local", "engine.fake", "engine.fake_rounds"),
     ("engine.train", "engine.bench"),
     (
+        "app.gradio_stubs",
         "app.history",
         "app.listen",
         "app.model_folders",
@@ -69,6 +70,7 @@ FEATURES_OF = ("app.cli.", "app.drafters", "app.training")
 """Where training and benches are features that people start."""
 
 BEHIND_THE_DOOR = {
+    "app.main": ("engine.machine.interpreter",),  # imports Gradio as the engine imports torch
     "app.runtime": ("engine.local.engine",),  # chooses the engine
     "app.cli.loading": (
         "engine.local.engine",  # chooses the engine

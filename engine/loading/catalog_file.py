@@ -32,6 +32,8 @@ _REPOSITORY_NEEDS = (
 )  # fmt: skip
 _PAIR_NEEDS = ("id", "name", "target")
 _SECTIONS = ("models", "pairs")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's parser where PyYAML has it: the catalog is read by every command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def read_catalog_file(file: Path) -> tuple[list[Entry], list[Entry]]:
 def _compose(file: Path) -> Node | None:
     try:
         text = file.read_text(encoding="utf-8")
-        return yaml.compose(text, Loader=yaml.SafeLoader)
+        return yaml.compose(text, Loader=_LOADER)
     except OSError as error:
         raise CatalogError(f"{file} cannot be read: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
 from engine.machine import devices, threads
-from engine.models.checkpoints.checkpoint import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
+from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 
 __all__ = ["AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest"]
 

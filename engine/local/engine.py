@@ -1,24 +1,29 @@
-"""The engine of this machine: one thread owns the device; everybody else asks and hears events."""
+"""The engine of this machine: one thread owns the device; everybody else asks and hears events.
+
+Torch, and what needs it, is imported by the first load: an app answers before that.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.api import Generation, Loaded, LoadRequest, Watcher, check_offered
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event
-from engine.kernels.native import library as native
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
-from engine.loading.plan import LoadPlan, plan_loading
-from engine.local.pair import LoadedPair, load_pair
 from engine.machine import device_memory
-from engine.models.base import Model
+from engine.machine.interpreter import importing
 from engine.request import Request
 from engine.turns import Publish, Turns
+
+if TYPE_CHECKING:
+    from engine.loading.plan import LoadPlan
+    from engine.local.pair import LoadedPair
+    from engine.models.base import Model
 
 T = TypeVar("T")
 
@@ -134,11 +139,17 @@ class LocalEngine:
 
     def _load(self, files: PairFiles, request: LoadRequest) -> tuple[LoadPlan, Loaded]:
         """On the thread."""
+        with importing():
+            from engine.loading.plan import plan_loading
+            from engine.local.pair import load_pair  # noqa: F401  # for what follows
+
         plan = plan_loading(files, request)
         return plan, self._replace(plan, request)
 
     def _replace(self, plan: LoadPlan, request: LoadRequest) -> Loaded:
         """Loads what is planned, then drops what was loaded before; on the thread."""
+        from engine.local.pair import load_pair
+
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
         pair = device_memory.within_memory(
@@ -155,6 +166,7 @@ class LocalEngine:
         Requests go on meanwhile; the change waits its turn among them. Nothing here refers to the pair
         itself: it may be unloaded before the build ends, and its memory is wanted then.
         """
+        from engine.kernels.native import library as native
 
         def swap() -> None:
             try:
@@ -168,6 +180,8 @@ class LocalEngine:
         """``loaded`` once more, compiled, if it is still there; on the thread."""
         if self.loaded is not loaded:
             return
+        from engine.loading.plan import plan_loading
+
         plan = plan_loading(earlier.files, loaded.request, earlier)
         if plan.target.library is not None:  # this processor may lack instructions for the format
             self._replace(plan, loaded.request)

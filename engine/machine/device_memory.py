@@ -1,20 +1,23 @@
 """The memory of the device that models are loaded to: what is free, and what to do when it runs out.
 
-``devices.py`` knows how torch, Triton, CUDA and the CPU's allocator say that there is no more.
+``devices.py`` knows how torch, Triton, CUDA and the CPU's allocator say that there is no more. Imports
+torch only for a GPU.
 """
 
 from __future__ import annotations
 
 import gc
+import sys
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
-
-import torch
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.errors import OutOfMemory
 from engine.machine.devices import is_lost, ran_out
 from engine.machine.failures import device_errors
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -27,6 +30,8 @@ def gpu_free_bytes(device: torch.device) -> int | None:
     _give_back()
     if device.type != "cuda":
         return None
+    import torch
+
     with device_errors(device):
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + kept
@@ -40,6 +45,10 @@ def release() -> None:
 
 def _give_back() -> None:
     """What torch keeps of freed memory for later. A GPU that is lost refuses this call too."""
+    if "torch" not in sys.modules:
+        return
+    import torch
+
     usable = torch.cuda.is_available() and not is_lost("cuda")
     if usable and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

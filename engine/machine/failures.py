@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
+from typing import TYPE_CHECKING
 
 from engine.errors import DeviceLost
 from engine.machine import devices
+
+if TYPE_CHECKING:
+    import torch
 
 _LOST = "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS"
 """In RuntimeErrors of Triton and cuBLAS that pass the driver's words on."""
@@ -34,4 +36,6 @@ def device_errors(device: torch.device) -> Iterator[None]:
 
 
 def _is_lost(error: RuntimeError) -> bool:
+    import torch
+
     return isinstance(error, torch.AcceleratorError) or any(said in str(error) for said in _LOST)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.checkpoint import read_config
+from engine.models.checkpoints.config_file import read_config
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.drafting.heads.base import Head, HeadPlan, TargetShape

@@ -6,14 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import Timeout
-from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]  # re-exported implicitly
-
 from engine.errors import DownloadError
-from engine.loading.hub.explain import explained
 from engine.loading.hub.places import folder_for, locate
 from engine.loading.hub.progress import Progress
-from engine.loading.hub.transfer import Transfer
 from engine.loading.specs import ModelSpec
 
 
@@ -40,6 +35,10 @@ def download(
         )
     if models is None:
         raise DownloadError(f"{spec.name} is not on disk, and no folder for downloads was given.")
+    # The hub's client: most models are on disk, and a reply from one should not wait for it.
+    from engine.loading.hub.explain import explained
+    from engine.loading.hub.transfer import Transfer
+
     destination = folder_for(spec, models)
     with explained(spec, destination), _only_one(destination, spec):
         return Transfer(spec, destination, on_progress, cancelled).run()
@@ -48,6 +47,11 @@ def download(
 @contextmanager
 def _only_one(destination: Path, spec: ModelSpec) -> Iterator[None]:
     """Two downloads of one model would write into the same file."""
+    from filelock import Timeout
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
+        WeakFileLock,
+    )
+
     try:
         destination.mkdir(parents=True, exist_ok=True)
         lock = WeakFileLock(destination / ".lock", timeout=0.2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub import constants
 
 from engine.errors import DownloadError
 from engine.loading.specs import ModelSpec
@@ -41,7 +41,16 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
         return spec.path if spec.path.exists() else None
     if models is not None and weights_complete(own := folder_for(spec, models)):
         return own
-    cached = try_to_load_from_cache(repository_of(spec), "config.json", revision=spec.revision)
+    return _in_cache(repository_of(spec), spec.revision)
+
+
+def _in_cache(repository: str, revision: str) -> Path | None:
+    """The folder of huggingface_hub's own cache, complete."""
+    if not Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir():
+        return None
+    from huggingface_hub import try_to_load_from_cache  # brings the client for HTTP
+
+    cached = try_to_load_from_cache(repository, "config.json", revision=revision)
     if isinstance(cached, str) and weights_complete(Path(cached).parent):
         return Path(cached).parent
     return None

@@ -6,8 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.errors import DownloadError
+
 _REPORT_S = 0.1
 _SPEED_WINDOW_S = 5.0
+
+
+class DownloadCancelled(DownloadError):
+    """The caller asked to stop. What has arrived is kept for the next try."""
 
 
 @dataclass(frozen=True, slots=True)

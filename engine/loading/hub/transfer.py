@@ -28,7 +28,7 @@ from engine.errors import DownloadError
 from engine.loading.fit import human
 from engine.loading.hub.explain import is_connection_trouble
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
-from engine.loading.hub.progress import Meter, Progress
+from engine.loading.hub.progress import DownloadCancelled, Meter, Progress
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
@@ -41,10 +41,6 @@ _SMALL_FILES = (
 _SPARE_SPACE = 512_000_000  # left free on the disk, so that the machine stays usable
 _CHUNK = 1 << 20
 _ATTEMPTS = 5
-
-
-class DownloadCancelled(DownloadError):
-    """The caller asked to stop. What has arrived is kept for the next try."""
 
 
 @dataclass(frozen=True, slots=True)

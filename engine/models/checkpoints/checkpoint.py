@@ -16,11 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.kernels.formats import AS_STORED, FORMATS
+from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.tokenizer import special_tokens, template_of
 from engine.models.checkpoints.gguf.types import is_blocks
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
+from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
 
@@ -28,13 +29,6 @@ __all__ = [
     "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
     "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
 ]  # fmt: skip
-
-QUANTIZATIONS = ("auto", *FORMATS, AS_STORED)
-"""What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
-AUTO = QUANTIZATIONS[0]
-KV_CACHE_DTYPES = ("auto", "fp8")
-"""What the setting ``kv_cache_dtype`` may be, everywhere; auto is what the model computes in."""
-FP8 = KV_CACHE_DTYPES[1]
 
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 
@@ -221,35 +215,6 @@ def fingerprint(path: Path) -> str:
 
 
 # -- JSON files
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json says; ``ModelError`` that tells what the folder holds instead."""
-    if not folder.exists():
-        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
-    if not folder.is_dir():
-        raise ModelError(
-            f"{folder} is a file. Give the folder that holds config.json and model.safetensors, or a "
-            "GGUF file."
-        )
-    file = folder / "config.json"
-    if not file.is_file():
-        raise ModelError(
-            f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
-        )
-    return read_json(file)
-
-
-def _instead_of_config(folder: Path) -> str:
-    if (folder / "adapter_config.json").is_file():
-        return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
-    files = sorted(file.name for file in folder.glob("*.gguf"))
-    if files:
-        return f"It holds GGUF files: give one of them ({', '.join(files[:4])})."
-    inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
-    if inside:
-        return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"
-    return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
 
 
 def _is_tied(config: Mapping[str, Any]) -> bool:

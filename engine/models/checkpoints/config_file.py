@@ -1,0 +1,38 @@
+"""A folder's config.json, and what to say of a folder that has none. Torch-free, and quick to import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ModelError
+from engine.models.checkpoints.weight_files import read_json
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What config.json says; ``ModelError`` that tells what the folder holds instead."""
+    if not folder.exists():
+        raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
+    if not folder.is_dir():
+        raise ModelError(
+            f"{folder} is a file. Give the folder that holds config.json and model.safetensors, or a "
+            "GGUF file."
+        )
+    file = folder / "config.json"
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} is no model: it has no config.json. {_instead_of_config(folder)}"
+        )
+    return read_json(file)
+
+
+def _instead_of_config(folder: Path) -> str:
+    if (folder / "adapter_config.json").is_file():
+        return "It holds a PEFT adapter: merge it into its base model and give the merged folder."
+    files = sorted(file.name for file in folder.glob("*.gguf"))
+    if files:
+        return f"It holds GGUF files: give one of them ({', '.join(files[:4])})."
+    inside = sorted(child.name for child in folder.iterdir() if (child / "config.json").is_file())
+    if inside:
+        return f"Did you mean a folder inside it ({', '.join(inside[:4])})?"
+    return "Give a folder in transformers' layout: config.json, tokenizer.json, model.safetensors."
