@@ -18,7 +18,7 @@ from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
 from engine.kernels.formats import FORMATS
 from engine.local.engine import LocalEngine
-from engine.request import MAX_DEPTH, Message
+from engine.request import MAX_DEPTH, PLAIN, Message
 from engine.train.prompts import read
 from tests.support.heads import write_heads
 from tests.support.loading import request_for
@@ -47,10 +47,10 @@ def test_the_embedded_pair_never_diverges(kind: str, tmp_path: Path) -> None:
         (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
     ]
     assert {(row.quantization, row.prompts, row.tokens) for row in rows} == {(kind, 4, 64)}
-    drafted = {
-        name: sum(r.drafted for r in rows if r.proposer == name) for name in ("none", "draft")
-    }
-    assert drafted["none"] == 0 < drafted["draft"]
+    for name in proposers.names():
+        own = [row for row in rows if row.proposer == name]
+        drafted, accepted = sum(row.drafted for row in own), sum(row.accepted for row in own)
+        assert 0 < accepted < drafted if name != PLAIN else drafted == 0, name
 
 
 def test_a_random_pair_never_diverges(engine: LocalEngine) -> None:
