@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app import store_schema
-from app.store_schema import StoreError
+from app.store_schema import REPLY_FORM, StoreError
 
 __all__ = ["Chat", "Store", "StoreError", "StoredMessage", "shorten"]
 
@@ -36,7 +36,8 @@ class Chat:
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message. ``marks`` are a reply's origin marks (see ``app.ui.view``); ``status`` is
-    running, done, length, cancelled, failed or interrupted."""
+    running, done, length, cancelled, failed or interrupted. ``form`` is that of these and of
+    ``statistics``, see ``app.store_schema.REPLY_FORM``."""
 
     id: int
     chat: int
@@ -46,6 +47,7 @@ class StoredMessage:
     status: str = "done"
     error: str | None = None
     statistics: dict[str, Any] | None = None
+    form: int = REPLY_FORM
 
 
 class Store:
@@ -116,7 +118,7 @@ class Store:
     def messages(self, chat: int) -> tuple[StoredMessage, ...]:
         """In order."""
         rows = self._rows(
-            "select id, chat, role, text, marks, status, error, statistics "
+            "select id, chat, role, text, marks, status, error, statistics, form "
             "from messages where chat = ? order by id",
             [chat],
         )
@@ -200,8 +202,8 @@ def shorten(title: str) -> str:
 
 def _insert(db: Any, chat: int, role: str, text: str, status: str, now: float) -> int:
     cursor = db.execute(
-        "insert into messages (chat, role, text, status, created) values (?, ?, ?, ?, ?)",
-        [chat, role, text, status, now],
+        "insert into messages (chat, role, text, status, created, form) values (?, ?, ?, ?, ?, ?)",
+        [chat, role, text, status, now, REPLY_FORM],
     )
     return int(cursor.lastrowid)
 

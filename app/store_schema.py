@@ -16,6 +16,13 @@ from sqlite_utils import Database, Migrations
 from engine.errors import ForetokenError
 
 steps = Migrations("foretoken")
+REPLY_FORM = 1
+"""In what form ``app.ui.view`` tells a reply's marks, status and statistics; each message has its number.
+
+A change of that form raises it, and takes a step here whose name ends in ``reply_form_N``: by that step
+older versions refuse the file. Rows keep the form that they were written in, and can be read for ever.
+A figure that is added is no such change: older rows do without it.
+"""
 
 
 class StoreError(ForetokenError):
@@ -44,6 +51,12 @@ def _first(db: Any) -> None:
         "create table if not exists settings (name text primary key, value text not null)",
     ):
         db.execute(statement)
+
+
+@steps(name="0002_reply_form_1")
+def _number_forms(db: Any) -> None:
+    """The form of each message; what was written before is of the first."""
+    db.execute("alter table messages add column form integer not null default 1")
 
 
 def open_database(path: Path) -> Database:

@@ -169,6 +169,7 @@ class Generation:
         self.request = request
         self._cancel = cancel
         self._cancelled = threading.Event()
+        self._cancelling = threading.Lock()
         self._lock = threading.Lock()
         self._events: list[Event] = []
         self._listeners: list[Listener] = []
@@ -199,9 +200,9 @@ class Generation:
     def cancel(self) -> None:
         """Ends the generation: at once while it waits, else before its next round.
 
-        The stream still finishes properly.
+        The stream still finishes properly. Does not wait for listeners.
         """
-        with self._lock:
+        with self._cancelling:
             first = not self._cancelled.is_set()
             self._cancelled.set()
         if first:

@@ -20,6 +20,7 @@ from engine.api import (
     Watcher,
     check_offered,
 )
+from engine.drafting import proposers
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
 from engine.events import (
     Finished,
@@ -31,29 +32,34 @@ from engine.fake_rounds import VOCABULARY, as_shown, recited, split, token_id
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
-from engine.request import FIXED_DEPTH, AcceptanceRule, Request, Sampling, Speculation
+from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
 from engine.turns import Publish, Turns
 
 CONTEXT = 4096
 
+DRAFT = "draft"
+"""The proposer that needs a draft model."""
+
+
+def _offered(name: str, *options: OptionInfo) -> ProposerInfo:
+    entry = proposers.entry_of(name)
+    return ProposerInfo(name, options, entry.forgetful, entry.depth, entry.about)
+
+
 CAPABILITIES = Capabilities(
     proposers=(
-        ProposerInfo("none"),
-        ProposerInfo(
-            "draft",
-            (OptionInfo("cross_vocabulary", str, "auto", "", choices=("auto", "tli", "slem")),),
+        _offered(PLAIN),
+        _offered(
+            DRAFT, OptionInfo("cross_vocabulary", str, "auto", "", choices=("auto", "tli", "slem"))
         ),
-        ProposerInfo(
+        _offered(
             "ngram",
-            (
-                OptionInfo("prompt_lookup_min", int, 2, ""),
-                OptionInfo("prompt_lookup_max", int, 5, ""),
-                OptionInfo("remember", bool, False, ""),
-            ),
-            depth=7,
+            OptionInfo("prompt_lookup_min", int, 2, ""),
+            OptionInfo("prompt_lookup_max", int, 5, ""),
+            OptionInfo("remember", bool, False, ""),
         ),
     ),
-    preferred="draft",
+    preferred=DRAFT,
     rules=tuple(AcceptanceRule),
     sampling=frozenset(each.name for each in fields(Sampling)),
 )
@@ -169,8 +175,10 @@ class FakeEngine:
         target, draft = pairing.target, pairing.draft
         capabilities = self.capabilities
         if draft is None:
-            left = tuple(each for each in capabilities.proposers if each.name != "draft")
-            preferred = "ngram" if capabilities.preferred == "draft" else capabilities.preferred
+            left = tuple(each for each in capabilities.proposers if each.name != DRAFT)
+            preferred = capabilities.preferred
+            if preferred == DRAFT:
+                preferred = proposers.preferred([each.name for each in left])
             capabilities = replace(capabilities, proposers=left, preferred=preferred)
         return Loaded(
             request=request,

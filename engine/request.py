@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from engine.errors import InvalidRequest
 
@@ -74,21 +75,30 @@ def _check(condition: bool, name: str, message: str) -> None:
         raise InvalidRequest(name, f"{name} {message}")
 
 
+def _field(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class SamplingValues:
+    """The fields of ``Sampling``, unchecked. API, command line and settings take them from here."""
+
+    temperature: float = _field(0.0, "0: always the likeliest token.")
+    top_k: int = _field(0, "0: off.")
+    top_p: float = _field(1.0, "1: off.")
+    min_p: float = _field(0.0, "0: off.")
+    repetition_penalty: float = _field(1.0, "1: off.")
+    presence_penalty: float = _field(0.0, "0: off.")
+    frequency_penalty: float = _field(0.0, "0: off.")
+    seed: int | None = _field(None, "The same seed, the same words.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling(SamplingValues):
     """How the next token is chosen from the logits.
 
     ``top_k`` 0, ``top_p`` 1 and ``min_p`` 0 switch the truncations off. ``seed`` None draws one.
     """
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    seed: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty"):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from app.cli import cli
+from engine.request import Sampling
 from tests.support.places import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,13 +37,53 @@ def test_every_name_is_found_in_the_file_beside_it(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
     pairs = re.findall(r"`([\w.]+)`\s+(?:in|of|\()\s*`?([\w/.]+\.(?:py|js))`", text)
     assert len(pairs) > 5
-    missing = [
-        f"{name} in {path}"
-        for name, path in pairs
-        for part in name.split(".")
-        if not re.search(rf"\b{part}\b", (ROOT / path).read_text(encoding="utf-8"))
-    ]
-    assert not missing
+    assert not [f"{name} in {path}" for name, path in pairs if missing(name, defined(ROOT / path))]
+
+
+@pytest.mark.parametrize("page", ["architecture", "contributing"])
+def test_every_name_that_stands_alone_is_one(page: str) -> None:
+    """Of something in the code, or a value that it compares with, as proposers' names are."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`([A-Za-z_][\w.]*)`", text) if name not in PLACEHOLDERS}
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*")]
+    known = {file.name for file in (*files, *ROOT.iterdir())}
+    for file in files:
+        if file.suffix in (".py", ".js"):
+            known |= defined(file) | strings(file)
+    assert not [name for name in named if name not in known and missing(name, known)]
+
+
+def missing(name: str, known: set[str]) -> bool:
+    return not set(name.split(".")) <= known
+
+
+@functools.cache
+def defined(file: Path) -> set[str]:
+    """What a file defines by name: functions, classes, variables and fields."""
+    text = file.read_text(encoding="utf-8")
+    if file.suffix == ".js":
+        return set(re.findall(r"(?:function\*?|const|let|class)\s+(\w+)", text))
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
+@functools.cache
+def strings(file: Path) -> set[str]:
+    """The words that a file compares with, offers, and the like."""
+    if file.suffix != ".py":
+        return set()
+    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+
+
+def test_the_api_names_every_sampling_parameter() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert not [each.name for each in fields(Sampling) if f"`{each.name}`" not in text]
 
 
 GUIDE = sorted((ROOT / "tools" / "pip" / "corpora" / "guide").glob("*.yaml"))

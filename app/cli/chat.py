@@ -28,7 +28,10 @@ from engine.request import AcceptanceRule, Sampling, Speculation, rule_named
 if TYPE_CHECKING:
     from engine.api import Engine
 
+GREEDY = Sampling()
 
+
+@options.with_sampling
 def chat(
     prompt: Annotated[
         str | None,
@@ -60,14 +63,7 @@ def chat(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the proposer. Repeatable."),
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="1: off.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="0: off.")] = 0,
-    min_p: Annotated[float, typer.Option(help="0: off.")] = 0.0,
-    repetition_penalty: Annotated[float, typer.Option(help="1: off.")] = 1.0,
-    presence_penalty: Annotated[float, typer.Option(help="0: off.")] = 0.0,
-    frequency_penalty: Annotated[float, typer.Option(help="0: off.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="The same seed, the same words.")] = None,
+    sampling: Sampling = GREEDY,
     max_tokens: Annotated[int | None, typer.Option(help="The longest reply.")] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="Text that ends the reply. Repeatable.")
@@ -106,16 +102,6 @@ def chat(
         threads=threads,
     )
     conversations = prompts.collect(prompt, prompts_file)
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        seed=seed,
-    )
     rule = rule_named(acceptance)
     # Mistakes are told before any model is loaded.
     control = options.control(controller)

@@ -204,8 +204,8 @@ def why(
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
-    across = found.cross_vocabulary
-    how = f", {across}." if across else ": they share a vocabulary, and it is smaller."
+    shared = ": they share a vocabulary, and it is smaller."
+    how = f", {found.cross_vocabulary}." if found.cross_vocabulary else shared
     print(f"{theirs.name} can draft for {ours.name}{how}")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from engine.request import AcceptanceRule, Control, controller_named
+from engine.request import AcceptanceRule, Control, Sampling, controller_named
 
 PairOption = Annotated[
     str,
@@ -98,3 +102,32 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 def control(text: str | None) -> Control | None:
     """The controller of that name, if one is named."""
     return None if text is None else controller_named(text)
+
+
+def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with an option for each field of ``Sampling`` where it has a parameter ``sampling``.
+
+    The options' values come to it as that parameter. Raises InvalidRequest for one that cannot be.
+    """
+    kinds = get_type_hints(Sampling)
+    own = {
+        each.name: inspect.Parameter(
+            each.name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=each.default,
+            annotation=Annotated[kinds[each.name], typer.Option(help=each.metadata["help"])],
+        )
+        for each in fields(Sampling)
+    }
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in own}
+        command(**given, sampling=Sampling(**chosen))
+
+    written = inspect.signature(command, eval_str=True)
+    offered: list[inspect.Parameter] = []
+    for name, parameter in written.parameters.items():
+        offered += own.values() if name == "sampling" else (parameter,)
+    called.__signature__ = written.replace(parameters=offered)  # type: ignore[attr-defined]
+    return called

@@ -86,7 +86,7 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
             async for event in events:
                 if isinstance(event, Queued):
                     yield comment(f"waiting, {event.ahead} ahead")
-                for choice in _told(event, answers[-1], job):
+                for choice in _choices(event, answers[-1], job):
                     last = index == len(ticket.generations) - 1 and choice["finish_reason"]
                     extra = metrics.measured(answers) if last else {}
                     choices = [{"index": index, **choice}]
@@ -96,8 +96,8 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})
 
 
-def _told(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
-    """Adds ``event`` to ``answer``; what a stream's reader is told of it."""
+def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
+    """Adds ``event`` to ``answer``; the choices that a stream says of it, without their index."""
     answer.add(event)
     match event:
         case Started():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import ApiError
@@ -39,15 +39,6 @@ class Drafting:
     default: Speculation
 
 
-_SAMPLING = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
 _TOP = "the probabilities of tokens that were not chosen"
 _ANY = -1
 """What local servers' clients send for "a random seed", "no limit" and "no top-k"."""
@@ -118,11 +109,11 @@ def _common(body: GenerationBody, pair: Drafting, limit: int | None) -> dict[str
 
 
 def _sampling(body: GenerationBody) -> Sampling:
-    given = {name: getattr(body, name) for name in _SAMPLING}
-    if given["top_k"] == _ANY:
-        given["top_k"] = 0
-    seed = None if body.seed == _ANY else body.seed
-    return Sampling(**{k: v for k, v in given.items() if v is not None}, seed=seed)
+    given = {each.name: getattr(body, each.name) for each in fields(Sampling)}
+    for name, neutral in (("top_k", 0), ("seed", None)):
+        if given[name] == _ANY:
+            given[name] = neutral
+    return Sampling(**{name: value for name, value in given.items() if value is not None})
 
 
 def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:

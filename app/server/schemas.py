@@ -6,11 +6,13 @@ and of the command line: temperature 0, and no limit but the context on the repl
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from app.server.errors import ApiError
+from engine.request import Sampling
 
 MAX_CHOICES = 128
 """Most replies one request may ask for: prompts times ``n``."""
@@ -68,7 +70,13 @@ class StreamOptions(_Body):
     include_usage: bool | None = None
 
 
-class GenerationBody(_Body):
+_SAMPLING: Mapping[str, Any] = {
+    name: (kind | None, None) for name, kind in get_type_hints(Sampling).items()
+}
+_SamplingBody = create_model("_SamplingBody", __base__=_Body, **_SAMPLING)
+
+
+class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  # made of fields
     """What both kinds of completion have in common."""
 
     model: str | None = None
@@ -77,14 +85,6 @@ class GenerationBody(_Body):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     stop: Annotated[list[str] | None, BeforeValidator(_stops)] = None
     max_tokens: int | None = None
-    seed: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
     ignore_eos: bool | None = None
     speculation: SpeculationBody | None = None
     proposer: str | None = None

@@ -74,4 +74,4 @@ class Pickers:
 
     def _draft_label(self, choice: DraftChoice) -> str:
         label = self._label(choice.spec)
-        return Words.across(label) if choice.cross_vocabulary else label
+        return Words.other_vocabulary(label) if choice.cross_vocabulary else label

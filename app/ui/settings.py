@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
 from app.ui.offered import options_of
@@ -19,6 +19,7 @@ from engine.request import (
     OptionValue,
     Request,
     Sampling,
+    SamplingValues,
     Speculation,
     controller_named,
     rule_named,
@@ -32,7 +33,7 @@ _RENAMED_OPTIONS: Mapping[tuple[str, str], str] = {("draft", "across"): "cross_v
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(SamplingValues):
     """How replies are made. ``depth`` counts for the controller ``fixed``; ``stop`` is one stop string
     a line; ``options`` holds, for each proposer, its own options."""
 
@@ -40,14 +41,6 @@ class Settings:
     controller: str = "auto"
     depth: int = 4
     acceptance: str = "auto"
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    seed: int | None = None
     max_tokens: int | None = 512
     stop: str = ""
     system: str = ""
@@ -64,16 +57,7 @@ class Settings:
         )
 
     def sampling(self) -> Sampling:
-        return Sampling(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            seed=self.seed,
-        )
+        return Sampling(**{each.name: getattr(self, each.name) for each in fields(Sampling)})
 
     def speculation(self) -> Speculation:
         control = Control.OFF if self.proposer == PLAIN else controller_named(self.controller)

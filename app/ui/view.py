@@ -19,6 +19,9 @@ A fate is ``a`` accepted, ``x`` accepted behind the end of the reply, ``r`` reje
 drafted, ``c`` correction, ``b`` bonus, ``n`` not told. They leave out no token that has text, so each
 begins where the lengths before it end. Lengths are in UTF-16 units, as JavaScript counts; events count
 characters, and this is where the one becomes the other.
+
+The store keeps ``marks``, ``status`` and ``numbers``: a change of these is one of ``REPLY_FORM`` in
+``app/store_schema.py``.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ class Words:
         return f"{name}, {download} to download" if download else f"{name}, files missing"
 
     @staticmethod
-    def across(name: str) -> str:
+    def other_vocabulary(name: str) -> str:
         return f"{name}, another vocabulary"
 
     @staticmethod

@@ -175,7 +175,7 @@ class _Bench:
                 proposer=setting.proposer,
                 depth=setting.depth,
                 controller=Control.AUTO if auto else None,
-                options=proposers.forgetful_options(setting.proposer),
+                options=dict(proposers.entry_of(setting.proposer).forgetful),
             ),
             max_tokens=self._tokens,
             reuse_cache=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +24,13 @@ class Judgement:
     acceptance: Acceptance
     p: tuple[float | None, ...]
     next_p: float
+
+
+_WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
+    AcceptanceRule.REJECTION: reject,
+    AcceptanceRule.BLOCK: verify_block,
+}
+"""Every rule that weighs q; their arguments are those of ``reject``."""
 
 
 class Judge:
@@ -51,7 +58,6 @@ class Judge:
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
-        judge = verify_block if self.sampler.rule is AcceptanceRule.BLOCK else reject
 
         def accept(node: int) -> float:
             return uniform(seed, Stream.ACCEPT, position + node)
@@ -60,7 +66,8 @@ class Judge:
             stream = Stream.RESIDUAL if is_residual else Stream.CHOICE
             return self.sampler.draw(weights[None], (position + row,), stream)[0]
 
-        return judge(p, proposal.q, proposal.tree, accept, draw)
+        weigh = _WEIGHING[self.sampler.rule]
+        return weigh(p, proposal.q, proposal.tree, accept, draw)
 
 
 def _ancestries(tree: Tree) -> list[Sequence[int]]:

@@ -84,7 +84,6 @@ class Catalog:
         kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
         return Pairing(
-            id=request.text,
             name=" + ".join(names),
             target=target,
             draft=draft,

@@ -42,9 +42,12 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """A target and what drafts for it: a draft model, heads (folders), or neither."""
+    """A target and what drafts for it: a draft model, heads (folders), or neither.
 
-    id: str
+    ``id`` is the catalog's; one that is put together has none.
+    """
+
+    id: str = ""
     name: str
     target: ModelSpec
     draft: ModelSpec | None = None

@@ -32,10 +32,5 @@ def proposer_info(name: str) -> ProposerInfo:
         named = tuple(choices() if callable(choices) else choices)
         text = each.metadata.get("help", "")
         found.append(OptionInfo(each.name, kinds[each.name], each.default, text, named))
-    return ProposerInfo(
-        name,
-        tuple(found),
-        proposers.forgetful_options(name),
-        proposers.suggested_depth(name),
-        proposers.about(name),
-    )
+    entry = proposers.entry_of(name)
+    return ProposerInfo(name, tuple(found), entry.forgetful, entry.depth, entry.about)

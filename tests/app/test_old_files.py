@@ -13,6 +13,7 @@ import pytest
 
 from app.defaults import Defaults, Winner
 from app.store import Store, StoreError
+from app.store_schema import REPLY_FORM
 from app.ui import view
 from app.ui.settings import Settings
 from engine import trace
@@ -23,7 +24,10 @@ from tests.support.places import ROOT
 DATA = ROOT / "tests" / "data"
 
 
-@pytest.fixture(params=["v1", "v2"])
+VERSIONS = ("v1", "v2")
+
+
+@pytest.fixture(params=VERSIONS)
 def written(request: pytest.FixtureRequest) -> Path:
     """What one version wrote."""
     return DATA / str(request.param)
@@ -114,11 +118,13 @@ def old(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("version", [*VERSIONS, "v3"])
 def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
-    written: Path, tmp_path: Path
+    version: str, tmp_path: Path
 ) -> None:
+    written = DATA / version
     old = Path(shutil.copy(written / "chats.db", tmp_path)).parent
-    temperature = {"v1": 0.0, "v2": 0.5}[written.name]  # nothing was chosen in the first
+    temperature = 0.0 if version == "v1" else 0.5  # nothing was chosen in the first
     for _ in range(2):  # the second time nothing is to be done
         with closing(Store(old)) as store:
             assert store.setting("panel") == {"depth": 4}
@@ -132,6 +138,7 @@ def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
                     cut = was["status"] == "running"
                     assert message.status == ("interrupted" if cut else was["status"])
                     assert message.statistics == was["statistics"]
+                    assert message.form == 1
                     if message.role == "assistant" and not cut:
                         reply = folded(list(trace.read(store.trace(message.id))))
                         assert reply.text == message.text
@@ -140,6 +147,14 @@ def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
     with closing(Store(old)) as store:
         chat = store.new_chat()
         assert chat == 3
+
+
+def test_the_form_of_replies_has_a_step_by_which_older_versions_refuse_it(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as made:
+        steps = [name for (name,) in made.execute("select name from _sqlite_migrations")]
+    numbers = [int(step.rpartition("_")[2]) for step in steps if "_reply_form_" in step]
+    assert numbers == [*range(1, REPLY_FORM + 1)]
 
 
 def test_an_old_default_is_still_the_default(old: Path) -> None:

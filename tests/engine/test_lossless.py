@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from engine.decoding import judge
+from engine.decoding.acceptance import Acceptance, reject, verify_block
 from engine.drafting import controllers, proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.cpu.attention import KV_BLOCK
@@ -139,10 +142,21 @@ def test_rules_that_weigh_q_leave_the_targets_distribution(
     )
 
 
-def test_rules_that_weigh_q_accept_at_least_as_often_as_coupled() -> None:
-    """The reason to offer them: sampled drafts stand more often, most of all judged together."""
+def test_rules_that_weigh_q_accept_more_than_coupled_and_not_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reason to offer them. Which of the two keeps more is no matter of 30 prompts, but of
+    ``test_acceptance.py``; here they are seen to be two, on the same drafts and coins."""
+    differ: Counter[bool] = Counter()
+
+    def weigh(*round: Any) -> Acceptance:
+        one, other = reject(*round), verify_block(*round)
+        differ[one.path != other.path] += 1
+        return other
+
+    monkeypatch.setitem(judge._WEIGHING, AcceptanceRule.BLOCK, weigh)  # type: ignore[arg-type]
     rates = {}
-    for rule in (AcceptanceRule.COUPLED, AcceptanceRule.REJECTION, AcceptanceRule.BLOCK):
+    for rule in (AcceptanceRule.COUPLED, REJECTION, AcceptanceRule.BLOCK):
         drafted = accepted = 0
         for seed, prompt in enumerate(PROMPTS[:30]):
             wanted = Speculation(proposer="draft", depth=3, acceptance=rule)
@@ -150,8 +164,8 @@ def test_rules_that_weigh_q_accept_at_least_as_often_as_coupled() -> None:
             found = answer(embedded().speculative, asked(prompt, sampling, wanted, 8))
             drafted, accepted = drafted + found.drafted, accepted + found.accepted
         rates[rule] = accepted / drafted
-    assert rates[AcceptanceRule.REJECTION] > rates[AcceptanceRule.COUPLED] - 0.02
-    assert rates[AcceptanceRule.BLOCK] > rates[AcceptanceRule.REJECTION] - 0.02
+    assert min(rates[REJECTION], rates[AcceptanceRule.BLOCK]) > rates[AcceptanceRule.COUPLED]
+    assert differ[True]
 
 
 def test_a_round_shows_what_the_rule_decided_on() -> None:

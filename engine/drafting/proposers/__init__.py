@@ -7,7 +7,7 @@ command line by themselves.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,40 +19,49 @@ if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.decoding.proposer import Proposer
     from engine.drafting.resources import Resources
 
-_REGISTRY = {
-    "none": "engine.drafting.proposers.none:NoneProposer",
-    "draft": "engine.drafting.proposers.draft:DraftModelProposer",
-    "ngram": "engine.drafting.proposers.ngram:NgramProposer",
-    "suffix": "engine.drafting.proposers.suffix:SuffixProposer",
-    "medusa": "engine.drafting.proposers.medusa:MedusaProposer",
-    "eagle3": "engine.drafting.proposers.eagle3:Eagle3Proposer",
-    "block": "engine.drafting.proposers.block:BlockProposer",
-    "mlp": "engine.drafting.proposers.recurrent:MlpProposer",
-    "lstm": "engine.drafting.proposers.recurrent:LstmProposer",
-    "hybrid": "engine.drafting.proposers.hybrid:HybridProposer",
-    "best": "engine.drafting.proposers.best:BestProposer",
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a proposer's class is, and what everybody says of it: see ``engine.api.ProposerInfo``.
+
+    ``takes_all``: whether it drafts with whatever is loaded, and not only with what it needs.
+    """
+
+    place: str
+    about: str
+    depth: int = FIXED_DEPTH
+    forgetful: Mapping[str, OptionValue] = field(default_factory=dict)
+    takes_all: bool = False
+
+
+_HERE = "engine.drafting.proposers"
+_NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
+_REGISTRY: Mapping[str, Entry] = {
+    "none": Entry(f"{_HERE}.none:NoneProposer", "plain decoding"),
+    "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model"),
+    # N-grams cost nothing to draft, so they may look further; suffixes find their length themselves.
+    "ngram": Entry(f"{_HERE}.ngram:NgramProposer", "repeats from the text", depth=7),
+    "suffix": Entry(
+        f"{_HERE}.suffix:SuffixProposer",
+        "repeats from text and past replies",
+        depth=MAX_DEPTH,
+        forgetful=_NO_PAST,
+    ),
+    "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "heads beside the target's own"),
+    "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the target's hidden states"),
+    "block": Entry(f"{_HERE}.block:BlockProposer", "several tokens in one pass"),
+    "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small recurrence behind the target"),
+    "lstm": Entry(f"{_HERE}.recurrent:LstmProposer", "a small recurrence with memory cells"),
+    "hybrid": Entry(
+        f"{_HERE}.hybrid:HybridProposer",
+        "repeats, else a small model",
+        depth=MAX_DEPTH,
+        forgetful=_NO_PAST,
+    ),
+    "best": Entry(
+        f"{_HERE}.best:BestProposer", "the fastest just now", forgetful=_NO_PAST, takes_all=True
+    ),
 }
-_FORGETFUL: Mapping[str, Mapping[str, OptionValue]] = {
-    "suffix": {"max_cached_requests": 0},
-    "hybrid": {"max_cached_requests": 0},
-    "best": {"max_cached_requests": 0},
-}
-_ABOUT = {
-    "none": "plain decoding",
-    "draft": "a small model",
-    "ngram": "repeats from the text",
-    "suffix": "repeats from text and past replies",
-    "medusa": "heads beside the target's own",
-    "eagle3": "one layer on the target's hidden states",
-    "block": "several tokens in one pass",
-    "mlp": "a small recurrence behind the target",
-    "lstm": "a small recurrence with memory cells",
-    "hybrid": "repeats, else a small model",
-    "best": "the fastest just now",
-}
-"""What each drafts from, for pickers."""
-_SUGGESTED_DEPTH = {"ngram": 7, "suffix": MAX_DEPTH, "hybrid": MAX_DEPTH}
-"""N-grams cost nothing to draft, so they may look further; suffixes find their length themselves."""
 
 
 def names() -> tuple[str, ...]:
@@ -61,8 +70,11 @@ def names() -> tuple[str, ...]:
 
 
 def neural() -> tuple[str, ...]:
-    """Those that draft with a model of their own, which ``hybrid`` can combine with past text."""
-    return tuple(name for name in names() if name != "hybrid" and needs_of(name))
+    """Those that draft with a model of their own, which is named as they are.
+
+    They are what ``hybrid`` and ``best`` combine with past text.
+    """
+    return tuple(name for name in names() if needs_of(name) == {name})
 
 
 def available(resources: Resources) -> tuple[str, ...]:
@@ -75,23 +87,13 @@ def preferred(offered: Collection[str]) -> str:
     return next((name for name in ("draft", *kinds()) if name in offered), "ngram")
 
 
-def forgetful_options(name: str) -> dict[str, OptionValue]:
-    """Options with which a proposer uses nothing of earlier replies.
-
-    For benchmarks and races, which ask the same more than once: a proposer that remembers would be
-    measured on its own answer.
-    """
-    return dict(_FORGETFUL.get(name, {}))
-
-
-def suggested_depth(name: str) -> int:
-    """What suits a proposer where the depth is fixed and nobody chose one."""
-    return _SUGGESTED_DEPTH.get(name, FIXED_DEPTH)
-
-
-def about(name: str) -> str:
-    """What a proposer drafts from, in a few words; nothing where its name says enough."""
-    return _ABOUT.get(name, "")
+def entry_of(name: str) -> Entry:
+    """What the registry says of a proposer. Raises InvalidRequest."""
+    if name not in _REGISTRY:
+        raise InvalidRequest(
+            "proposer", f"There is no proposer {name!r}; choose one of {', '.join(names())}."
+        )
+    return _REGISTRY[name]
 
 
 def options_of(name: str) -> type[Any]:
@@ -108,7 +110,7 @@ def needs_of(name: str) -> frozenset[str]:
 
 def drafts_with(name: str, loaded: Collection[str]) -> frozenset[str]:
     """Of what is ``loaded`` (``draft``, kinds of heads), what a proposer runs. Raises InvalidRequest."""
-    return frozenset(loaded) if name == "best" else needs_of(name)
+    return frozenset(loaded) if entry_of(name).takes_all else needs_of(name)
 
 
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
@@ -127,11 +129,7 @@ def create(name: str, options: Mapping[str, Any], resources: Resources) -> Propo
 
 
 def _proposer(name: str) -> Any:
-    if name not in _REGISTRY:
-        raise InvalidRequest(
-            "proposer", f"There is no proposer {name!r}; choose one of {', '.join(names())}."
-        )
-    module, _, attribute = _REGISTRY[name].partition(":")
+    module, _, attribute = entry_of(name).place.partition(":")
     return getattr(import_module(module), attribute)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.bench import lossless
+from engine.drafting import proposers
+from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from tests.app.cli.conftest import Foretoken
 
@@ -21,7 +23,7 @@ def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, model: Path)
     assert value["divergences"] == []
     assert {(row["proposer"], row["rule"]) for row in value["results"]} == {
         (name, rule)
-        for name in ("none", "ngram", "suffix", "best")
+        for name in proposers.available(Resources())
         for rule in ("greedy", "coupled")
     }
     assert all(row["prompts"] == 2 and row["divergences"] == 0 for row in value["results"])

@@ -242,6 +242,21 @@ def judged(rule: AcceptanceRule, p: Tensor, drafted: list[int], q: Tensor | None
     return drafted[0] if acceptance.path else acceptance.next_token
 
 
+class Unwritten:
+    """A rule that weighs q, as far as is known."""
+
+    weighs_q = True
+
+
+def test_a_rule_that_nobody_wrote_is_not_taken_for_another() -> None:
+    p = torch.tensor([[0.5, 0.5]] * 2)
+    for rule in AcceptanceRule:
+        if rule.weighs_q:
+            assert judged(rule, p, [0], p[:1], 3) == 0, "p is q: what was drafted stands"
+    with pytest.raises(KeyError):
+        judged(Unwritten(), p, [0], p[:1], 3)  # type: ignore[arg-type]
+
+
 @settings(max_examples=40, deadline=None)
 @given(p=weights, drafted=st.integers(0, 2), seed=st.integers(0, 2**63))
 def test_coupled_output_is_the_targets_own_sample_for_every_draft_and_seed(

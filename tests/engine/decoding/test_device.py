@@ -34,7 +34,7 @@ DEPTHS = (0, 1, 2, 3, 5, 7, 15)
 
 @dataclass
 class Device:
-    """Says ``text`` whatever is drafted; its own draft agrees where ``agrees`` says.
+    """Says ``text`` whatever is drafted; what is drafted agrees where ``agrees`` says.
 
     ``valid`` counts the text's tokens in the draft's cache, as a real one would hold them.
     """
@@ -59,6 +59,10 @@ class Device:
     ) -> None:
         assert tokens == self.text[: self.at] and prompt_length == self.at
 
+    def drafted(self, at: int, depth: int) -> tuple[int, ...]:
+        places = range(at, at + depth)
+        return tuple((self.text[i] + (not self.agrees[i])) % VOCABULARY for i in places)
+
     def put(self, chain: Sequence[int], q: Any) -> None:
         self.chain = chain
 
@@ -70,8 +74,7 @@ class Device:
         chain = tuple(self.chain)
         if drafts:
             assert self.at >= 2 and self.valid >= self.at - 2, "the draft has not read the text"
-            places = range(self.at, self.at + depth)
-            chain = tuple((self.text[i] + (not self.agrees[i])) % VOCABULARY for i in places)
+            chain = self.drafted(self.at, depth)
         chain = chain[:depth]
         behind = self.text[self.at :]
         count = next((i for i, x in enumerate(chain) if x != behind[i]), depth)
@@ -152,6 +155,11 @@ class Wanting:
         self.seen += 1
 
 
+def right(device: Device, at: int, depth: int) -> int:
+    """How many of ``depth`` tokens drafted behind ``at`` of the text are right."""
+    return next((n for n in range(depth) if not device.agrees[at + n]), depth)
+
+
 texts = st.lists(st.integers(0, VOCABULARY - 1), min_size=90, max_size=90)
 depths = st.lists(st.sampled_from([0, 1, 2, 4, 6, MAX_DEPTH]), min_size=1, max_size=5)
 
@@ -178,16 +186,17 @@ def test_rounds_say_the_text_and_no_more(
     if who == "draft":
         proposer = OnDevice(device, draft_context)
     elif who == "host":
-        right = lambda tokens, depth: text[len(tokens) : len(tokens) + min(depth, 9)]  # noqa: E731
-        proposer = Scripted(right)
+        proposer = Scripted(lambda tokens, depth: device.drafted(len(tokens), min(depth, 9)))
     proposer.begin(context, sampler)
     list(proposer.prepare(context))
     target = There(device)
     launcher = DeviceLauncher(context, target, proposer, sampler)
     controller = Wanting(wanted)
     loop = decode(context, launcher, controller, Ending(limit, (EOS,) if eos else ()), who)
-    rounds = []
+    rounds: list[Round] = []
     for round in loop:
+        behind = len(context.tokens) - round.emitted
+        assert len(round.accepted_path) == right(device, behind, len(round.tree))
         rounds.append(round)
         if len(rounds) == stop_after:
             loop.close()
@@ -203,6 +212,24 @@ def test_rounds_say_the_text_and_no_more(
     assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last
     if who == "draft":
         assert proposer.tokens == context.tokens[: len(proposer.tokens)]
+
+
+@pytest.mark.parametrize("who", ["draft", "host"])
+def test_of_what_is_drafted_some_stands_and_some_falls(who: str) -> None:
+    """Else the test above, whose texts are drawn, might look at empty drafts alone."""
+    device = Device(list(range(7)) * 10, [True, True, False, True, True] * 16, 2)
+    context = Context(device.text[:2])
+    sampler = Sampler(Sampling(), AcceptanceRule.GREEDY, 0, context, VOCABULARY)
+    proposer: Any = OnDevice(device, 200)
+    if who == "host":
+        proposer = Scripted(lambda tokens, depth: device.drafted(len(tokens), depth))
+    proposer.begin(context, sampler)
+    list(proposer.prepare(context))
+    launcher = DeviceLauncher(context, There(device), proposer, sampler)
+    rounds = list(decode(context, launcher, Wanting([3]), Ending(30, ()), who))
+    drafted = sum(len(round.tree) for round in rounds)
+    assert 0 < sum(len(round.accepted_path) for round in rounds) < drafted
+    assert {round.origin for round in rounds} == {Origin.CORRECTION, Origin.BONUS}
 
 
 def test_a_round_tells_what_was_judged() -> None:

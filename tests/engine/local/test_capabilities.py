@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
+from engine.api import Capabilities, OptionInfo
 from engine.drafting import proposers
-from engine.local.capabilities import proposer_info
+from engine.drafting.resources import Resources
+from engine.local.capabilities import capabilities, proposer_info
+from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
+
+
+def told(value: Any) -> dict[str, Any]:
+    """Every field, so that one that joins has to be said below too."""
+    return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+
+
+def test_all_that_a_target_alone_can_do_is_told() -> None:
+    names = proposers.available(Resources())
+    assert told(capabilities(Resources())) == told(
+        Capabilities(
+            proposers=tuple(map(proposer_info, names)),
+            preferred="ngram",
+            rules=tuple(AcceptanceRule),
+            sampling=frozenset(told(Sampling())),
+            rounds=True,
+            probabilities=True,
+            tokens=True,
+        )
+    )
 
 
 @pytest.mark.parametrize("name", proposers.names())
-def test_every_option_of_every_proposer_is_told_with_its_help(name: str) -> None:
-    told = proposer_info(name)
+def test_all_of_every_proposer_is_told(name: str) -> None:
+    info, entry = told(proposer_info(name)), proposers.entry_of(name)
+    options = info.pop("options")
+    assert info == {
+        "name": name,
+        "forgetful": entry.forgetful,
+        "depth": entry.depth,
+        "about": entry.about,
+    }
+    assert entry.about and 1 <= entry.depth <= MAX_DEPTH
     own = dataclasses.fields(proposers.options_of(name))
-    assert [option.name for option in told.options] == [field.name for field in own]
-    assert all(option.help for option in told.options)
-    assert told.forgetful.keys() <= {option.name for option in told.options}
+    assert options == tuple(
+        OptionInfo(
+            each.name, type(each.default), each.default, each.metadata["help"], option.choices
+        )
+        for each, option in zip(own, options, strict=True)
+    )
+    assert entry.forgetful.keys() <= {option.name for option in options}
 
 
 def test_what_is_one_of_few_is_told_as_a_list_even_where_the_registry_says_which() -> None:

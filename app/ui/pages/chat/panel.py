@@ -4,7 +4,7 @@ add up to."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -24,16 +24,35 @@ Offered = Callable[[], Capabilities | None]
 
 WHOLE = ("depth", "top_k", "seed", "max_tokens")
 TEXT = ("proposer", "controller", "acceptance", "stop", "system")
-SAMPLING = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "seed",
-)
+SLIDERS: Mapping[str, dict[str, Any]] = {
+    "temperature": {
+        "minimum": 0,
+        "maximum": 2,
+        "step": 0.05,
+        "label": Words.TEMPERATURE,
+        "info": Words.TEMPERATURE_INFO,
+        "elem_id": "temperature",
+    },
+    "top_p": {"minimum": 0.01, "maximum": 1, "step": 0.01, "label": Words.TOP_P},
+    "top_k": {
+        "minimum": 0,
+        "maximum": 200,
+        "step": 1,
+        "label": Words.TOP_K,
+        "info": Words.TOP_K_INFO,
+    },
+    "min_p": {"minimum": 0, "maximum": 0.99, "step": 0.01, "label": Words.MIN_P},
+    "repetition_penalty": {
+        "minimum": 0.5,
+        "maximum": 2,
+        "step": 0.05,
+        "label": Words.REPETITION,
+    },
+    "presence_penalty": {"minimum": -2, "maximum": 2, "step": 0.1, "label": Words.PRESENCE},
+    "frequency_penalty": {"minimum": -2, "maximum": 2, "step": 0.1, "label": Words.FREQUENCY},
+}
+"""The fields of ``Sampling`` that are numbers on a scale, in their order."""
+SAMPLING = (*SLIDERS, "seed")
 _NEUTRAL = Sampling()
 
 
@@ -150,29 +169,8 @@ def panel(offered: Offered) -> Panel:
             elem_id="acceptance",
         )
     with gr.Accordion(Words.SAMPLING, open=True, elem_classes="ft-section"):
-        made["temperature"] = gr.Slider(
-            0,
-            2,
-            start.temperature,
-            step=0.05,
-            label=Words.TEMPERATURE,
-            info=Words.TEMPERATURE_INFO,
-            elem_id="temperature",
-        )
-        made["top_p"] = gr.Slider(0.01, 1, start.top_p, step=0.01, label=Words.TOP_P)
-        made["top_k"] = gr.Slider(
-            0, 200, start.top_k, step=1, label=Words.TOP_K, info=Words.TOP_K_INFO
-        )
-        made["min_p"] = gr.Slider(0, 0.99, start.min_p, step=0.01, label=Words.MIN_P)
-        made["repetition_penalty"] = gr.Slider(
-            0.5, 2, start.repetition_penalty, step=0.05, label=Words.REPETITION
-        )
-        made["presence_penalty"] = gr.Slider(
-            -2, 2, start.presence_penalty, step=0.1, label=Words.PRESENCE
-        )
-        made["frequency_penalty"] = gr.Slider(
-            -2, 2, start.frequency_penalty, step=0.1, label=Words.FREQUENCY
-        )
+        for name, scale in SLIDERS.items():
+            made[name] = gr.Slider(value=getattr(start, name), **scale)
         made["seed"] = gr.Number(start.seed, label=Words.SEED, info=Words.SEED_INFO, elem_id="seed")
     with gr.Accordion(Words.REPLY, open=True, elem_classes="ft-section"):
         made["max_tokens"] = gr.Number(

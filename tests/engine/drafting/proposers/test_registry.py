@@ -37,7 +37,7 @@ def test_every_file_of_a_method_is_registered() -> None:
         "drawing",
         "stateless",
     }
-    places = [place.partition(":")[0] for place in proposers._REGISTRY.values()]
+    places = [proposers.entry_of(name).place.partition(":")[0] for name in proposers.names()]
     assert files == {place.rpartition(".")[2] for place in places}
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import gradio as gr
 import pytest
 
 from app.ui.offered import proposer_update
-from app.ui.pages.chat.panel import Panel, panel
+from app.ui.pages.chat.panel import SAMPLING, Panel, panel
 from app.ui.settings import Settings
 from app.ui.words import Words
 from engine.api import Capabilities, ProposerInfo
 from engine.fake import CAPABILITIES
-from engine.request import AcceptanceRule
+from engine.request import AcceptanceRule, Sampling
 from tests.app.ui.conftest import awaited
 
 ELSEWHERE = replace(
@@ -39,6 +39,10 @@ def shown(capabilities: Capabilities | None, settings: Settings, *wanted: str) -
     built = made(capabilities)
     updates = built.shown(settings, frozenset(wanted))
     return dict(zip((*built.names, "options"), updates, strict=True))
+
+
+def test_every_sampling_parameter_has_a_control() -> None:
+    assert set(SAMPLING) == {each.name for each in fields(Sampling)} <= set(made(None).names)
 
 
 def test_only_what_the_pair_offers_can_be_chosen() -> None:
