@@ -11,7 +11,7 @@ Options of the app:
     --data-dir DIR   where chats and settings are kept
     --api            switch the OpenAI-compatible endpoint on from the start
     --pair PAIR      the models to load: pip, another pair of the catalog, or
-                     TARGET_FOLDER[::DRAFT_FOLDER]
+                     TARGET[::DRAFT], each a folder or a GGUF file
 """
 
 from __future__ import annotations

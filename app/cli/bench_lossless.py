@@ -29,7 +29,9 @@ def lossless(
     ] = 100,
     quantization: Annotated[
         list[str] | None,
-        typer.Option(help="fp32, bf16, int8 or nf4. Repeatable. Default: all that the pair has."),
+        typer.Option(
+            help="fp32, bf16, int8, nf4 or stored. Repeatable. Default: all that the pair has."
+        ),
     ] = None,
     kv_cache_dtype: options.KVCacheOption = "auto",
     seed: Annotated[int, typer.Option(help="Decides which prompts and depths are drawn.")] = 1,

@@ -146,7 +146,7 @@ def check(
 
     found = inspect(path)
     room = fit(ModelSize.of(found))
-    print(f"{found.folder}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
+    print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
     print(
         f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
         f"{found.context:,} tokens, {human(found.bytes)} of weights"
@@ -155,7 +155,7 @@ def check(
     print(room.sentence)
     if as_json:
         facts = {
-            "folder": str(found.folder),
+            "folder": str(found.path),
             "architecture": found.architecture,
             "parameters": found.parameters,
             "layers": found.layers,

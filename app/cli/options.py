@@ -52,7 +52,11 @@ OriginOption = Annotated[
     ),
 ]
 QuantizationOption = Annotated[
-    str, typer.Option(help="auto (what suits model and machine), fp32, bf16, int8 or nf4.")
+    str,
+    typer.Option(
+        help="auto (what suits model and machine), fp32, bf16, int8, nf4 or, for GGUF files, stored: "
+        "multiplied as the file has them."
+    ),
 ]
 KVCacheOption = Annotated[
     str,

@@ -7,10 +7,11 @@ from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading.drafts import DraftChoice, judge_draft
 from engine.loading.fit import human
+from engine.loading.request import AS_STORED
 from engine.loading.specs import ModelSpec
 
 Choice = tuple[str, str]
-"""What is shown, and the model's id."""
+"""What is shown, and the id of a model or the name of a quantization."""
 
 
 class Pickers:
@@ -47,6 +48,15 @@ class Pickers:
         paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
         chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
         return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
+
+    def quantizations_of(self, target: str | None) -> list[Choice]:
+        """How the target's weights can be asked for: ``stored`` where they come in a GGUF file."""
+        try:
+            from_gguf = bool(target) and self.runtime.catalog.spec(target or "").is_gguf
+        except ForetokenError:  # a file that is gone; Load says so
+            from_gguf = False
+        named = Words.QUANTIZATIONS.items()
+        return [(label, name) for name, label in named if from_gguf or name != AS_STORED]
 
     def load_label(self, target: str | None, draft: str | None) -> str:
         """The load button says beforehand whether something will be downloaded."""

@@ -41,6 +41,7 @@ class Words:
         "bf16": "16 bits (bf16)",
         "int8": "8 bits (int8)",
         "nf4": "4 bits (NF4)",
+        "stored": "As the GGUF file stores them",
     }
     KV_CACHE = "KV cache"
     KV_CACHE_INFO = "fp8 takes half the memory, on a GPU"

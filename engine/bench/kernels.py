@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.bench.verify_cost import ROWS, step_times
+from engine.bench.verify_cost import step_times
+from engine.drafting.controllers.warm_up import ROWS
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import kernels_for
 from engine.kernels.cpu.linear import Linear, make_linear

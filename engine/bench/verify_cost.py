@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 
+from engine.drafting.controllers.warm_up import ROWS
 from engine.models.base import Model
-from engine.request import MAX_ROWS
-
-ROWS = (1, 2, 4, 8, MAX_ROWS)
 
 
 def measure(

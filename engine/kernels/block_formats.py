@@ -46,7 +46,12 @@ MULTIPLIED = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs",
     "mxfp4",
 )  # fmt: skip
-"""Formats that the compiled step multiplies as they are stored; the others are widened at load."""
+"""Formats that the compiled step multiplies as they are."""
+
+ROUNDED = (
+    "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0", "tq2_0",
+)  # fmt: skip
+"""Formats that the compiled step rounds again, to int8, as it takes them."""
 
 SCALES = {
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),

@@ -1,4 +1,4 @@
-"""A matrix as a GGUF file stores it: codes of a few bits in blocks that share scales.
+"""A matrix as it lies in a GGUF file: codes of a few bits in blocks that share scales.
 
 Nothing here multiplies: the compiled step takes these bytes and rearranges them; where there is none,
 ``dequantise`` gives the numbers they stand for.
@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
-
-__all__ = ["LAYOUTS", "MULTIPLIED", "Blocks", "Stacked", "Weight", "stack", "widen"]
+from engine.kernels.block_formats import LAYOUTS
 
 _ROWS_AT_ONCE = 1024
 """Rows that are dequantised together, so that what is made on the way stays small."""
@@ -53,7 +51,7 @@ class Blocks:
 
     @property
     def nbytes(self) -> int:
-        """What the weights take as they are stored."""
+        """What the weights take."""
         return self.data.numel()
 
     def rows(self, index: Tensor | slice) -> Blocks:
@@ -73,22 +71,22 @@ class Blocks:
         return replace(self, shape=(len(rows), self.shape[1]), data=rows)
 
     def dequantise(self) -> Tensor:
-        """What is stored, as the package ``gguf`` widens it: float32 ``(outputs, inputs)``."""
+        """The numbers that they stand for, by the package ``gguf``: float32 ``(outputs, inputs)``."""
         # Imported here: a machine that never reads such a file need not have it.
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
 
         kind = GGMLQuantizationType[self.format.upper()]
         wide = torch.empty(self.shape)
-        for to, stored in zip(
+        for to, packed in zip(
             wide.split(_ROWS_AT_ONCE), self.data.split(_ROWS_AT_ONCE), strict=True
         ):
-            to.copy_(torch.from_numpy(dequantize(stored.numpy(), kind)))
+            to.copy_(torch.from_numpy(dequantize(packed.numpy(), kind)))
         return wide if self.scale == 1 else wide.mul_(self.scale)
 
 
 Weight = Tensor | Blocks
-"""A matrix (outputs, inputs) in any float dtype, or as a GGUF file stores it."""
+"""A matrix (outputs, inputs) in any float dtype, or as it lies in a GGUF file."""
 Stacked = Weight | tuple[Weight, ...]
 """A matrix, or parts of one, the outputs of the first above those of the next."""
 

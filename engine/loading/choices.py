@@ -9,11 +9,11 @@ import torch
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import decoder as native_step
 from engine.errors import InvalidRequest, ModelError
-from engine.kernels.block_formats import MULTIPLIED
 from engine.kernels.cpu import int8
 from engine.kernels.formats import AS_STORED, QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
+from engine.loading.fit import QUANTISED_WIDTHS
 from engine.machine.devices import Place
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import (
@@ -39,7 +39,8 @@ class Backend(StrEnum):
 
 
 def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
-    """Resolves ``auto`` to what suits model and machine: as stored in 4 bits, else unquantised.
+    """Resolves ``auto`` to what suits model and machine: as the files have the weights where
+    those are quantised, else unquantised.
 
     Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
     """
@@ -89,15 +90,10 @@ def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Place) -
     """Whether the compiled step would run the model with this quantization: as it is built, or as it
     may be once it is."""
     architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
-    if architecture is None:
-        return False
-    if quantization == AS_STORED:
-        # What is not in blocks is kept as numbers, and rarer blocks in int8.
-        both = (could_be_compiled(checkpoint, kind, place) for kind in ("fp32", "int8"))
-        parts = checkpoint.heads * checkpoint.head_dim, checkpoint.kv_heads * checkpoint.head_dim
-        whole = not any(size % native.LANES for size in parts)
-        return bool(checkpoint.block_formats) and whole and all(both)
-    return native_step.why_not(architecture, quantization, compiled_step(place)) is None
+    return (
+        architecture is not None
+        and _why_not_compiled(checkpoint, architecture, quantization, place) is None
+    )
 
 
 def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
@@ -135,9 +131,11 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
     if not checkpoint.block_formats:
         return None
     if quantization == AS_STORED:
-        rare = sorted(name.upper() for name in checkpoint.block_formats - set(MULTIPLIED))
+        rounded = sorted(checkpoint.block_formats & native_step.support(None).rounded)
         said = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
-        return said + (f" Those in {', '.join(rare)} are rounded again, to int8." if rare else "")
+        if not rounded:
+            return said
+        return f"{said} Those in {', '.join(rounded).upper()} are rounded again, to int8."
     again = "widened, then rounded again to" if quantization in QUANTISED else "widened to"
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 
@@ -192,12 +190,20 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
 def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
     """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
     if not checkpoint.block_formats:
-        return "only blocks of a GGUF file are. Choose auto."
+        return (
+            f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
+            f"are in {checkpoint.dtype}. Choose auto."
+        )
     if compiled_step(place) is None:
-        return "only the compiled step of a CPU multiplies them, and it is not there. Choose int8."
-    if not could_be_compiled(checkpoint, AS_STORED, place):
-        return "the compiled step cannot run this model. Choose int8."
-    return None
+        return (
+            "only the compiled step of a CPU multiplies weights as the file has them, and it is not "
+            "there. Choose int8."
+        )
+    architecture = _architecture(checkpoint)
+    if architecture is None:
+        return "nothing runs a model with its settings. Choose auto, which tells why."
+    reason = _why_not_compiled(checkpoint, architecture, AS_STORED, place)
+    return reason and f"the compiled step cannot run this model. {reason} Choose int8."
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Place) -> str:
@@ -242,8 +248,16 @@ def packs(checkpoint: Checkpoint, place: Place) -> bool:
 
 
 def quantizations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
-    """What this model can be shrunk to on this machine, from wide to narrow."""
-    return ("bf16", *QUANTISED) if why_not_quantised(checkpoint, place) is None else ("bf16",)
+    """What this model can be shrunk to on this machine, from wide to narrow.
+
+    Where blocks of a GGUF file can stay as they are, only what saves a third of them is worth rounding
+    them once more.
+    """
+    kinds = QUANTISED if why_not_quantised(checkpoint, place) is None else ()
+    if why_not_stored(checkpoint, place) is not None:
+        return ("bf16", *kinds)
+    limit = 2 / 3 * checkpoint.bytes / checkpoint.parameters
+    return ("bf16", AS_STORED, *(kind for kind in kinds if QUANTISED_WIDTHS[kind] <= limit))
 
 
 def _unquantised(checkpoint: Checkpoint, place: Place) -> str:
@@ -260,16 +274,24 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
 
 
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
-    """Whether the weights are stored in bf16, and the compiled step multiplies twice as many of such."""
-    stored = {dtype for _, _, dtype in checkpoint.tensors.values()}
+    """Whether the weights come in bf16, and the compiled step multiplies twice as many of such."""
+    dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
     library = compiled_step(place)
     pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
-    return pairs and stored == {"BF16"} and _compiled(checkpoint, "bf16", place)
+    return pairs and dtypes == {"BF16"} and _compiled(checkpoint, "bf16", place)
 
 
 def _compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
     """Whether the compiled step is built and would run the model in ``quantization``."""
     return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
+
+
+def _why_not_compiled(
+    checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Place
+) -> str | None:
+    """Why the compiled step, as it is built or may be once it is, cannot run the model so."""
+    library = compiled_step(place)
+    return native_step.why_not(architecture, quantization, library, checkpoint.block_formats)
 
 
 def _may_be_compiled(place: Place) -> bool:

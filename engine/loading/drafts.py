@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import ModelError
-from engine.loading.pairing import fit
+from engine.loading.pairing import compare
 from engine.loading.specs import Locate, ModelSpec, folder_of
 from engine.models.checkpoints import checkpoint
 
@@ -35,7 +35,7 @@ def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of)
     if folders[0] is None or folders[1] is None:
         return DraftChoice(draft, why_not_by_catalog(target, draft))
     try:
-        found = fit(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
+        found = compare(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
     except ModelError as error:
         return DraftChoice(draft, str(error))
     return DraftChoice(draft, found.reason, found.cross_vocabulary)

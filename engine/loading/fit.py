@@ -28,7 +28,7 @@ FLOAT8_SCALE = 4
 QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
-STORED_WIDTH = 1.05
+BLOCKS_WIDTH = 1.05
 """Bytes that blocks of a GGUF file take once they are rearranged, for each byte of the file."""
 
 LONGEST_CONTEXT = 32_768
@@ -67,7 +67,7 @@ class ModelSize:
     in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
-    what ``fit`` is given. ``stored``: bytes of a GGUF file whose weights are kept as they are, else 0.
+    what ``fit`` is given. ``file_bytes``: of a GGUF file whose weights are kept as they are, else 0.
     ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
     """
 
@@ -83,7 +83,7 @@ class ModelSize:
     cache: str | None = None
     heads: int = 0
     vocabulary: int = 0
-    stored: int = 0
+    file_bytes: int = 0
 
     @classmethod
     def of(
@@ -111,8 +111,8 @@ class ModelSize:
 
     def weight_bytes(self, dtype: str) -> int:
         """What all weights take, in ``dtype`` unless the model has its own."""
-        if self.stored:
-            return int(self.stored * STORED_WIDTH)
+        if self.file_bytes:
+            return int(self.file_bytes * BLOCKS_WIDTH)
         kind = self.weights or dtype
         width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
         return int((self.parameters + self.repeated) * width)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.native.decoder import NativeDecoder, is_row_independent, keeps_stored
+from engine.backends.native.decoder import NativeDecoder, is_row_independent, takes_file_dtype
 from engine.backends.torch import decoder as interpreted
 from engine.backends.torch.decoder import Decoder
 from engine.errors import ModelError
@@ -52,9 +52,7 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """How one model is loaded; whoever loads it decides nothing any more, but for one measurement:
-    where a trial finds rows of the native step dependent on each other, torch takes its place, and
-    ``note_on`` says so.
+    """How one model is loaded; whoever loads it decides nothing any more.
 
     ``quantization`` is what weights are held in: fp32, bf16, int8, nf4 or stored. ``compute`` is what is
     computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
@@ -75,14 +73,28 @@ class ModelPlan:
         """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
         return FP8 if self.kv_cache_dtype == FP8 else self.compute
 
-    def note_on(self, model: Model) -> str | None:
-        """What people should know of ``model``, loaded by this plan, that the plan could not."""
-        if self.library is None or model.info.compiled:
-            return None
-        return (
-            f"Compiled for this processor, {model.info.name} gives a token other numbers when others "
-            "stand beside it, so it runs as torch's own operations: slower."
+    def interpreted(self) -> ModelPlan:
+        """The plan for the same model without the compiled step, which failed its trial.
+
+        Blocks of a GGUF file, which no other backend multiplies, become what suits instead; any other
+        quantization stays.
+        """
+        kept = AUTO if self.quantization == AS_STORED else self.quantization
+        place = replace(self.place, native=False)
+        return plan_model(
+            self.checkpoint, place, kept, context=self.context, kv_cache_dtype=self.kv_cache_dtype
         )
+
+
+class FailedTrial(Exception):
+    """The compiled step gives a token of ``plan``'s model other bits when others stand beside it.
+
+    How a compiler fuses operations shows only once the weights are there; ``plan`` has to be made anew.
+    """
+
+    def __init__(self, plan: ModelPlan) -> None:
+        super().__init__(f"the compiled step is of no use for {plan.checkpoint.name}")
+        self.plan = plan
 
 
 def plan_model(
@@ -93,8 +105,8 @@ def plan_model(
     context: int | None = None,
     kv_cache_dtype: str = AUTO,
 ) -> ModelPlan:
-    """The plan for a model in ``place``. ``quantization``: auto, fp32, bf16, int8 or nf4; ``context``
-    bounds the model's own. Raises InvalidRequest for what this model or place lacks."""
+    """The plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``; ``context`` bounds
+    the model's own. Raises InvalidRequest for what this model or place lacks."""
     quantization = choose_quantization(checkpoint, quantization, place)
     backend = choose_backend(checkpoint, quantization, place)
     return ModelPlan(
@@ -110,8 +122,8 @@ def plan_model(
 
 
 def load_planned(plan: ModelPlan) -> Model:
-    """Loads a model. Raises ModelError, DeviceLost."""
-    folder = plan.checkpoint.folder
+    """Loads a model. Raises ModelError, DeviceLost, FailedTrial."""
+    checkpoint = plan.checkpoint
     try:
         with device_errors(plan.place.device):
             if plan.backend is Backend.TRANSFORMERS:
@@ -119,18 +131,18 @@ def load_planned(plan: ModelPlan) -> Model:
             return _load_own(plan)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
-            f"{folder / 'config.json'} holds a value that cannot be used: {error}. Correct it, or "
-            "use the config.json that was published with the weights."
+            f"{checkpoint.config_file} holds a value that cannot be used: {error}. "
+            f"{checkpoint.config_remedy}"
         ) from error
     except KeyError as error:
         raise ModelError(
-            f"{folder} has no tensor or setting {error}: the checkpoint is incomplete or of another "
-            "architecture than its config.json says. Download it again."
+            f"{checkpoint.path} has no tensor or setting {error}: the checkpoint is incomplete or of "
+            "another architecture than it says. Download it again."
         ) from error
 
 
 def load_model(
-    folder: Path,
+    path: Path,
     *,
     quantization: str = AUTO,
     context: int | None = None,
@@ -139,13 +151,23 @@ def load_model(
     native: bool = True,
     threads: int | None = None,
 ) -> Model:
-    """Loads the model in ``folder`` alone, as training and benches do. Raises as ``inspect``,
-    ``plan_model``, ``devices.choose`` and ``load_planned``, whose arguments these are."""
+    """Loads the model in ``path`` alone, as training and benches do. Raises as ``inspect``,
+    ``plan_model``, ``devices.choose`` and ``load_alone``, whose arguments these are."""
     place = devices.choose(device, native=native, threads=threads)
-    checkpoint = inspect(folder)
-    return load_planned(
+    checkpoint = inspect(path)
+    return load_alone(
         plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
     )
+
+
+def load_alone(plan: ModelPlan) -> Model:
+    """Loads a model that nobody plans for again: by ``plan.interpreted()`` where the trial of the
+    compiled step fails. Raises ModelError, DeviceLost."""
+    try:
+        return load_planned(plan)
+    except FailedTrial:
+        pass  # not here: the error holds what was loaded
+    return load_planned(plan.interpreted())
 
 
 def _info(plan: ModelPlan, context: int) -> ModelInfo:
@@ -172,9 +194,7 @@ def _load_own(plan: ModelPlan) -> Model:
     if plan.backend is Backend.CUDA:
         return _load_cuda(plan, architecture, names)
     if plan.library is not None:
-        model = _load_native(plan, architecture, names, plan.library)
-        if model is not None:
-            return model
+        return _load_native(plan, architecture, names, plan.library)
     return _load_torch(plan, architecture, names)
 
 
@@ -186,8 +206,8 @@ def _load_cuda(plan: ModelPlan, architecture: Architecture, names: Names) -> Mod
 
 def _load_native(
     plan: ModelPlan, architecture: Architecture, names: Names, library: Library
-) -> Model | None:
-    """None, and a warning in the log, where the compiled step may not be used after all."""
+) -> Model:
+    """Raises FailedTrial, and warns in the log, where the compiled step may not be used after all."""
     info = replace(_info(plan, plan.context), compiled=True)
     source, kind = _native_weights(plan, architecture)
     model = NativeDecoder(architecture, names, source, info, library, kind, DTYPES[plan.compute])
@@ -196,29 +216,25 @@ def _load_native(
     log.warning(
         "The compiled step gives a token other bits when others stand beside it. It is not used."
     )
-    return None
+    raise FailedTrial(plan)
 
 
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
-    """Vectors in float32, matrices as they are stored: the step widens bf16 as it multiplies. And what
+    """Vectors in float32, matrices in the file's dtype: the step widens bf16 as it multiplies. And what
     the compiled step holds tensors in."""
     checkpoint, device = plan.checkpoint, plan.place.device
     if plan.quantization == AS_STORED:
-        return GgufTensors(checkpoint, torch.float32, device, as_stored=True).weight, "fp32"
-    stored = keeps_stored(architecture, plan.quantization)
-    tensors = open_tensors(checkpoint, torch.float32, device, as_stored=stored)
+        return GgufTensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
+    whole = takes_file_dtype(architecture, plan.quantization)
+    tensors = open_tensors(checkpoint, torch.float32, device, in_file_dtype=whole)
     return tensors, plan.quantization
 
 
 def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
-    if (
-        plan.quantization == AS_STORED
-    ):  # planned for the compiled step, which is of no use after all
-        plan = replace(plan, quantization="int8")
     reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
-            f"{plan.checkpoint.folder} cannot run here. {reason} Left out, it would change what the "
+            f"{plan.checkpoint.path} cannot run here. {reason} Left out, it would change what the "
             "model says. Use a model without it."
         )
     kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
@@ -226,28 +242,28 @@ def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Mo
 
 
 def _tensors(plan: ModelPlan) -> TensorSource:
-    """The weights in what is computed in; as they are stored where they are quantised here."""
+    """The weights in what is computed in; in the file's dtype where they are quantised here."""
     return open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
-        as_stored=plan.quantization in QUANTISED,
+        in_file_dtype=plan.quantization in QUANTISED,
     )
 
 
 def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:
-    """Raises ModelError where config.json and the weights tell of different models."""
+    """Raises ModelError where configuration and weights tell of different models."""
     expected = tensor_shapes(architecture, names)
     for name, shape in expected.items():
-        _, found, stored = checkpoint.tensors[name]
+        _, found, dtype = checkpoint.tensors[name]
         if found != shape:
             raise ModelError(
-                f"In {checkpoint.folder}, {name} has the shape {found}; by config.json it should have "
-                f"{shape}. The two belong to different models: download the model again."
+                f"In {checkpoint.path}, {name} has the shape {found}; by {checkpoint.config_file.name} "
+                f"it should have {shape}. They belong to different models: download the model again."
             )
-        if stored not in FLOATS and not is_blocks(stored):
+        if dtype not in FLOATS and not is_blocks(dtype):
             raise ModelError(
-                f"In {checkpoint.folder}, {name} is stored in {stored}, which is not read here. Use the "
+                f"In {checkpoint.path}, {name} is stored in {dtype}, which is not read here. Use the "
                 "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."
             )
     layers = f"{names.root}layers."
@@ -255,17 +271,17 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
     count = len({name.removeprefix(layers).split(".")[0] for name in held})
     if count != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.folder} holds {count} layers, config.json says {checkpoint.layers}. "
-            "The two belong to different models: download the model again."
+            f"{checkpoint.path} holds {count} layers, {checkpoint.config_file.name} says "
+            f"{checkpoint.layers}. They belong to different models: download the model again."
         )
     unread = sorted(
         name for name in held if name not in expected and not name.endswith(IGNORED_TENSORS)
     )
     if unread:
         raise ModelError(
-            f"{checkpoint.folder} holds {len(unread)} tensors that no {checkpoint.architecture} has, "
+            f"{checkpoint.path} holds {len(unread)} tensors that no {checkpoint.architecture} has, "
             f"such as {unread[0]}. Left out, they would change what the model says. Use weights and "
-            "a config.json that were published together."
+            "a configuration that were published together."
         )
 
 
@@ -277,12 +293,12 @@ def _load_adapter(plan: ModelPlan) -> Model:
     checkpoint = plan.checkpoint
     if checkpoint.quantised:
         raise ModelError(
-            f"{checkpoint.folder} is quantised by bitsandbytes, and {checkpoint.architecture} runs "
+            f"{checkpoint.path} is quantised by bitsandbytes, and {checkpoint.architecture} runs "
             "through transformers, where that is not read. Use the original model in bf16."
         )
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(
-            checkpoint.folder,
+            checkpoint.path,
             dtype=DTYPES[plan.quantization],
             trust_remote_code=False,
             use_safetensors=True,
@@ -290,7 +306,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
         )
     except Exception as error:  # transformers raises what its parsers and validators raise
         raise ModelError(
-            f"transformers could not load {checkpoint.folder} ({checkpoint.architecture}): {error}"
+            f"transformers could not load {checkpoint.path} ({checkpoint.architecture}): {error}"
         ) from error
     if getattr(model, "_is_stateful", False):
         raise ModelError(
@@ -298,7 +314,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
             "rejected tokens. Choose a model whose memory is a KV cache."
         )
     for name, weight in model.named_parameters():
-        check_finite(checkpoint.folder, name, weight)
+        check_finite(checkpoint.path, name, weight)
     context = plan.context - plan.context % WINDOW  # windows are whole
     model.to(plan.place.device)
     return TransformersModel(model, _info(plan, context))

@@ -36,7 +36,7 @@ class Compatibility:
         return None if self.shared is None else _cross_vocabulary(self.shared)
 
 
-def fit(target: Checkpoint, draft: Checkpoint) -> Compatibility:
+def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
     """Compares two models on disk; the reason names the sizes that differ.
 
     Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
@@ -62,7 +62,7 @@ def fit(target: Checkpoint, draft: Checkpoint) -> Compatibility:
 
 def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
     """Why ``draft`` cannot draft for ``target``; None when it can."""
-    return fit(target, draft).reason
+    return compare(target, draft).reason
 
 
 def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
@@ -73,7 +73,7 @@ def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
     if _difference(target, draft) is None:
         return None
     found = read_map(
-        target.folder, draft.folder, target_rows=target.vocabulary, draft_rows=draft.vocabulary
+        target.path, draft.path, target_rows=target.vocabulary, draft_rows=draft.vocabulary
     )
     for lexicon in (found.target, found.draft):
         lexicon.encode("a")  # what parsing would find wrong is found now, not at the first request
@@ -105,7 +105,7 @@ _Named = tuple[Path, int, tuple[int, int] | None]
 
 
 def _named(checkpoint: Checkpoint) -> _Named:
-    return checkpoint.folder, checkpoint.vocabulary, version_of(checkpoint.folder)
+    return checkpoint.path, checkpoint.vocabulary, version_of(checkpoint.path)
 
 
 @lru_cache(maxsize=1024)
@@ -116,7 +116,7 @@ def _shared(target: _Named, draft: _Named) -> Shared:
 
 
 def _difference(target: Checkpoint, draft: Checkpoint) -> str | None:
-    ours, theirs = tokenizer_signature(target.folder), tokenizer_signature(draft.folder)
+    ours, theirs = tokenizer_signature(target.path), tokenizer_signature(draft.path)
     rows = min(target.vocabulary, draft.vocabulary)
     vital = frozenset(target.eos_ids) | frozenset(draft.eos_ids)
     difference = ours.difference(theirs, below=rows, vital=vital)

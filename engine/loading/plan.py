@@ -10,6 +10,7 @@ from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
+from engine.kernels.formats import AS_STORED
 from engine.loading import fit as memory
 from engine.loading.choices import (
     Backend,
@@ -21,13 +22,15 @@ from engine.loading.choices import (
 )
 from engine.loading.files import PairFiles
 from engine.loading.loader import ModelPlan, plan_model
-from engine.loading.pairing import Compatibility, caution, fit, vocabularies
+from engine.loading.pairing import Compatibility, caution, compare, vocabularies
 from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes
 from engine.loading.specs import ModelSpec
 from engine.machine import device_memory, devices
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
+
+TARGET, DRAFT = "target", "draft"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class LoadPlan:
     them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
     heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
     people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
+    ``interpreted``: what of ``target`` and ``draft`` failed the trial of the compiled step, by an earlier
+    plan, and is planned without it.
     """
 
     files: PairFiles
@@ -53,6 +58,7 @@ class LoadPlan:
     room: memory.MemoryFit
     notes: tuple[str, ...]
     waits_for_native: bool
+    interpreted: frozenset[str] = frozenset()
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -76,13 +82,19 @@ class LoadPlan:
         said = f"{where} ran out while {doing}. {found.sentence}"
         if not found.fits:
             return said
-        narrower = quantizations(target.checkpoint, self.place)[-1]
-        other = "" if narrower == target.quantization else f", in {narrower} if it comes back"
         return (
             f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
-            f"needed more than was reckoned. Load the pair again{other}; its context is chosen by "
-            "what is free then."
+            f"needed more than was reckoned. Load the pair again{self._smaller()}; its context is "
+            "chosen by what is free then."
         )
+
+    def _smaller(self) -> str:
+        """How the target would take less, told behind "Load the pair again"; "" where it could not."""
+        held = self.target.quantization
+        narrowest = quantizations(self.target.checkpoint, self.target.place)[-1]
+        if held != narrowest:
+            return f", in {narrowest} if it comes back"
+        return ", from a file in fewer bits if it comes back" if held == AS_STORED else ""
 
     def _kv(self) -> int:
         """Bytes of the caches as they were made."""
@@ -90,12 +102,15 @@ class LoadPlan:
 
 
 def plan_loading(
-    files: PairFiles, request: LoadRequest, earlier: LoadPlan | None = None
+    files: PairFiles,
+    request: LoadRequest,
+    earlier: LoadPlan | None = None,
+    interpreted: frozenset[str] = frozenset(),
 ) -> LoadPlan:
     """Checks everything that can be known before anything large is allocated.
 
-    ``earlier``: how the same was planned before; its quantization and its context stay. Raises
-    ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    ``earlier``: how the same was planned before; its quantization and its context stay.
+    ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
@@ -108,16 +123,19 @@ def plan_loading(
     )
     target = inspect(files.target)
     draft = None if files.draft is None else inspect(files.draft)
-    compatible = Compatibility() if draft is None else fit(target, draft)
+    compatible = Compatibility() if draft is None else compare(target, draft)
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
-    planned = _plan_target(target, place, files.pairing.target, request)
+    planned = asked_for = _plan_target(target, place, files.pairing.target, request)
+    if TARGET in interpreted:
+        planned = planned.interpreted()
+    draft_place = replace(place, native=False) if DRAFT in interpreted else place
     quantization, cached = planned.quantization, planned.kv_cache_dtype
     products = Products.choose(planned.compute, place)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
 
-    sizes = PairSizes(target, draft, heads, products, place)
+    sizes = PairSizes(target, draft, heads, products, place, draft_place)
     free = device_memory.gpu_free_bytes(place.device)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
@@ -129,7 +147,11 @@ def plan_loading(
     if context < least:
         raise OutOfMemory(room.sentence)
 
-    notes = [*place.notes, quantization_note(quantization, target, place)]
+    notes = [*place.notes, quantization_note(quantization, target, planned.place)]
+    if TARGET in interpreted:
+        notes.append(_trial_note(target, asked_for.quantization, quantization))
+    if draft is not None and DRAFT in interpreted:
+        notes.append(_trial_note(draft))
     notes.append(None if draft is None else caution(target, draft))
     notes.append(compatible.cross_vocabulary and f"The draft works {compatible.cross_vocabulary}.")
     notes += [head.note for head in heads]
@@ -148,7 +170,10 @@ def plan_loading(
         draft=None
         if draft is None
         else plan_model(
-            draft, place, draft_quantization(draft, quantization, place), context=context
+            draft,
+            draft_place,
+            draft_quantization(draft, quantization, draft_place),
+            context=context,
         ),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
@@ -158,8 +183,20 @@ def plan_loading(
         room=room,
         notes=tuple(note for note in notes if note),
         waits_for_native=planned.backend is Backend.TORCH
-        and could_be_compiled(target, quantization, place),
+        and could_be_compiled(target, quantization, planned.place),
+        interpreted=interpreted,
     )
+
+
+def plan_after(
+    failed: ModelPlan, plan: LoadPlan, request: LoadRequest, earlier: LoadPlan | None
+) -> LoadPlan:
+    """The plan after ``plan``, of whose models ``failed`` was no use in the compiled step.
+
+    ``request`` and ``earlier`` are what ``plan`` was made of. Raises as ``plan_loading``.
+    """
+    role = DRAFT if failed is plan.draft else TARGET
+    return plan_loading(plan.files, request, earlier, plan.interpreted | {role})
 
 
 def _plan_target(
@@ -172,6 +209,21 @@ def _plan_target(
     if narrower and why_no_fp8_cache(target, plan.quantization, place) is None:
         return replace(plan, kv_cache_dtype=FP8)
     return plan
+
+
+def _trial_note(checkpoint: Checkpoint, wanted: str = "", held: str = "") -> str:
+    """That a model runs without the compiled step; ``wanted`` and ``held``: quantizations of a target,
+    by the plan before and by this one."""
+    said = (
+        f"Compiled for this processor, {checkpoint.name} gives a token other numbers when others stand "
+        "beside it, so it runs as torch's own operations: slower."
+    )
+    if wanted != AS_STORED or held == AS_STORED:
+        return said
+    return (
+        f"{said} These multiply no blocks of a GGUF file, so its weights are held in {held}. Choose "
+        "fp32 to round none of them again, where memory allows it."
+    )
 
 
 def _check_kinds(heads: Sequence[HeadPlan]) -> None:

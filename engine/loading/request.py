@@ -9,10 +9,13 @@ from typing import Any
 
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
+from engine.kernels.formats import AS_STORED
 from engine.machine import devices, threads
 from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 
-__all__ = ["AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest"]
+__all__ = [
+    "AS_STORED", "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest",
+]  # fmt: skip
 
 SEPARATOR = "::"
 """Between target, draft and heads where people write all of it as one text."""
@@ -25,7 +28,8 @@ class LoadRequest:
     ``target`` is the id of a pair or of a model in the catalog, a folder or a GGUF file. ``draft`` is a
     model's id, a folder or a GGUF file, "" for none, and None for what the catalog pairs with the target.
     ``heads`` are folders: they replace the pair's own of their kind, and are added to the others.
-    ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest.
+    ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest;
+    ``quantization`` stored is how a GGUF file has its weights, and for no folder.
     ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
     compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
     ``threads`` that compute; None is one for each physical core.

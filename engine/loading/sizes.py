@@ -20,7 +20,7 @@ _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
-    """A target, what drafts for it and the place of both; ``products`` are for the heads.
+    """A target, what drafts for it and the places of both; ``products`` are for the heads.
 
     ``quantization``, of its methods, is what the target's weights are held in, ``cached`` its KV cache:
     auto or fp8.
@@ -31,6 +31,7 @@ class PairSizes:
     heads: Sequence[HeadPlan]
     products: Products
     place: Place
+    draft_place: Place
 
     def fit(
         self, quantization: str, cached: str, context: int, free: int | None
@@ -63,7 +64,7 @@ class PairSizes:
         draft = self.draft
         drafting = []
         if draft is not None:
-            held = draft_quantization(draft, quantization, self.place)
+            held = draft_quantization(draft, quantization, self.draft_place)
             drafting.append(self._size(draft, held))
         taps = joined(tap for head in self.heads for tap in head.taps)
         target = replace(
@@ -91,5 +92,5 @@ class PairSizes:
         weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
         size = memory.ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
-            return replace(size, stored=checkpoint.bytes, repeated=0)
+            return replace(size, file_bytes=checkpoint.bytes, repeated=0)
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)

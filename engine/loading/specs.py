@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.models.checkpoints.checkpoint import AUTO, Checkpoint
+from engine.models.checkpoints.gguf.description import is_gguf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,11 @@ class ModelSpec:
     quantization: str = AUTO
     kv_cache_dtype: str = AUTO
     note: str = ""
+
+    @property
+    def is_gguf(self) -> bool:
+        """Whether it is a GGUF file; what is downloaded is not."""
+        return self.path is not None and is_gguf(self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -146,16 +146,29 @@ class LocalEngine:
         plan = plan_loading(files, request)
         return plan, self._replace(plan, request)
 
-    def _replace(self, plan: LoadPlan, request: LoadRequest) -> Loaded:
-        """Loads what is planned, then drops what was loaded before; on the thread."""
+    def _replace(
+        self, plan: LoadPlan, request: LoadRequest, earlier: LoadPlan | None = None
+    ) -> Loaded:
+        """Loads what is planned, then drops what was loaded before; on the thread.
+
+        Where the compiled step fails a trial, the pair is planned anew and loaded by that.
+        """
+        from engine.loading.loader import FailedTrial
+        from engine.loading.plan import plan_after
         from engine.local.pair import load_pair
 
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
-        pair = device_memory.within_memory(
-            lambda: load_pair(plan, request, self._remembered),
-            lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
-        )
+        failed = None
+        try:
+            pair = device_memory.within_memory(
+                lambda: load_pair(plan, request, self._remembered),
+                lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
+            )
+        except FailedTrial as error:
+            failed = error.plan  # planned for below, once the error no longer holds what was loaded
+        if failed is not None:
+            return self._replace(plan_after(failed, plan, request, earlier), request, earlier)
         self._unload()
         self._pair = pair
         return pair.loaded
@@ -184,7 +197,7 @@ class LocalEngine:
 
         plan = plan_loading(earlier.files, loaded.request, earlier)
         if plan.target.library is not None:  # this processor may lack instructions for the format
-            self._replace(plan, loaded.request)
+            self._replace(plan, loaded.request, earlier)
 
     def _unload(self) -> None:
         if self._pair is not None:

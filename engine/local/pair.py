@@ -35,7 +35,7 @@ def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> 
     """Loads what is planned. ``request`` is what was asked for, and is shown.
 
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
-    DeviceLost, and what ``ran_out`` knows where memory runs out.
+    DeviceLost, FailedTrial, and what ``ran_out`` knows where memory runs out.
     """
     threads.use(plan.place.threads)  # each thread has its own setting, so it is made in this one
     codec = TextCodec(plan.files.target)
@@ -54,12 +54,8 @@ def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> 
     return LoadedPair(plan, session, _describe(plan, request, codec, model, resources))
 
 
-def _notes(plan: LoadPlan, codec: TextCodec, model: Model, draft: Model | None) -> Iterator[str]:
+def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
     yield from plan.notes
-    for planned, loaded in ((plan.target, model), (plan.draft, draft)):
-        note = None if planned is None or loaded is None else planned.note_on(loaded)
-        if note is not None:
-            yield note
     cut = None if draft is None or plan.vocabularies is not None else kept_tokens.note_on(draft)
     if cut is not None:
         yield cut
@@ -90,6 +86,6 @@ def _describe(
         kv_cache_dtype=plan.target.cached,
         device=info.device,
         capabilities=capabilities(resources),
-        notes=tuple(_notes(plan, codec, model, draft)),
+        notes=tuple(_notes(plan, codec, draft)),
         compiled=info.compiled,
     )

@@ -22,7 +22,7 @@ class Described(Protocol):
     """What tells how positions turn; a ``Checkpoint`` is one. ``context``: max_position_embeddings."""
 
     @property
-    def folder(self) -> Path: ...
+    def path(self) -> Path: ...
     @property
     def text_config(self) -> Settings: ...
     @property
@@ -69,7 +69,7 @@ def read_rope(
     if kind not in SCALINGS:
         known = ", ".join(SCALINGS)
         raise ModelError(
-            f"{checkpoint.folder} scales its rotary positions by {kind!r} (config.json, rope_type); "
+            f"{checkpoint.path} scales its rotary positions by {kind!r} (its setting rope_type); "
             f"known here are {known}. Another formula would give other words. Use a model with one "
             "of these."
         )

@@ -40,9 +40,9 @@ class Names:
     head: str = _HEAD
 
     @classmethod
-    def among(cls, stored: Iterable[str]) -> Names:
+    def among(cls, tensors: Iterable[str]) -> Names:
         root, head = cls().root, cls().head
-        for name in stored:
+        for name in tensors:
             if name.endswith(_EMBEDDING):
                 root = name.removesuffix(_EMBEDDING)
             elif name.endswith(_HEAD):

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.models.hidden_states import NORMED, Tap
-from engine.train.block_network import BlockNetwork, Blocks
+from engine.train.block_network import AnchoredBlocks, BlockNetwork
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
 from engine.train.schema import need
@@ -106,7 +106,7 @@ class BlockTrainer:
             count += len(pairs.labels)
         return Loss(total, count)
 
-    def states(self, window: Window, blocks: Blocks) -> Tensor:
+    def states(self, window: Window, blocks: AnchoredBlocks) -> Tensor:
         """(rows, anchors, block, hidden) behind the last norm."""
         ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
         ids += self._mask
@@ -129,7 +129,7 @@ class BlockTrainer:
         }
         save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
 
-    def _blocks(self, window: Window) -> Blocks:
+    def _blocks(self, window: Window) -> AnchoredBlocks:
         """Anchors whose next token the target chose. The window decides them, run or resumed."""
         rows, length = window.tokens.shape
         generator = torch.Generator().manual_seed(int(window.tokens.sum()) * length + rows)
@@ -139,7 +139,7 @@ class BlockTrainer:
         fits[:, 1:-1] = window.known[:, 1:-1] & window.spoken[:, 2:]
         taken = min(self._shape.anchors, length)
         ranked = chance.masked_fill(~fits, -1.0).topk(taken, dim=1)
-        return Blocks(ranked.indices, ranked.values >= 0)
+        return AnchoredBlocks(ranked.indices, ranked.values >= 0)
 
     def _head(self) -> Tensor:
         """(vocabulary, hidden + rank): one product with it is logits and the Markov head's bias."""
@@ -185,7 +185,7 @@ class BlockTrainer:
         return {**config, **own, **markov}
 
 
-def _pairs(window: Window, blocks: Blocks, ahead: int) -> Pairs:
+def _pairs(window: Window, blocks: AnchoredBlocks, ahead: int) -> Pairs:
     """Blocks (flattened) with the position ``ahead`` of their anchor, and the token behind that."""
     length = window.tokens.shape[1]
     goal = blocks.anchors + ahead

@@ -39,7 +39,7 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class AnchoredBlocks:
     """``anchors`` (rows, count): positions of the pending tokens; ``real``: not there as filling."""
 
     anchors: Tensor

@@ -13,7 +13,7 @@ from engine.drafting import heads
 from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
-from engine.loading.loader import load_planned, plan_model
+from engine.loading.loader import load_alone, plan_model
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.models.base import Model, TappableModel
@@ -92,7 +92,7 @@ def distil(
 
 
 def _load(folder: Path, place: Place) -> Model:
-    return load_planned(plan_model(inspect(folder), place))
+    return load_alone(plan_model(inspect(folder), place))
 
 
 def _resources(kind: str, folder: Path, target: Path, place: Place) -> Resources:

@@ -48,7 +48,7 @@ class FakeShape:
     vocabulary: int
     layers: int
     context: int = 64
-    folder: Path = Path("fake")
+    path: Path = Path("fake")
 
 
 def write_heads(root: Path, target: Path) -> tuple[Path, ...]:
@@ -127,7 +127,7 @@ def medusa(
             tensors[f"{head}.{layer}.linear.bias"] = noise(generator, width)
         tensors[f"{head}.{layers}.weight"] = noise(generator, target.vocabulary, width)
     config = {
-        "base_model_name_or_path": target.folder.name,
+        "base_model_name_or_path": target.path.name,
         "medusa_num_heads": count,
         "medusa_num_layers": layers,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import torch
@@ -18,10 +18,12 @@ from torch import Tensor
 from engine.backends.native.cache import NativeCache
 from engine.backends.native.narrowed import Narrowed
 from engine.backends.support import Support
+from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.formats import AS_STORED
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
@@ -45,8 +47,8 @@ FEATURES = frozenset(
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 
-def keeps_stored(architecture: Architecture, quantization: str) -> bool:
-    """Whether matrices may be given as they are stored, with no rounding but that of ``quantization``.
+def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
+    """Whether matrices may be given in the file's dtype, with no rounding but that of ``quantization``.
 
     The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
     """
@@ -57,16 +59,26 @@ def keeps_stored(architecture: Architecture, quantization: str) -> bool:
 def support(library: Library | None) -> Support:
     """What the compiled step computes on this processor; without a ``library``, on any."""
     gates = {f"activation={name}" for name in native.GATES}
-    formats = native.KINDS if library is None else library.kinds
-    return Support("The compiled step", FEATURES | gates, tuple(formats))
+    formats = tuple(native.KINDS if library is None else library.kinds)
+    if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
+        formats = (*formats, AS_STORED)
+    return Support(
+        "The compiled step", FEATURES | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
+    )
 
 
-def why_not(architecture: Architecture, weights: str, library: Library | None) -> str | None:
+def why_not(
+    architecture: Architecture,
+    weights: str,
+    library: Library | None,
+    blocks: Collection[str] = (),
+) -> str | None:
     """Why the compiled step cannot run such a model; None where it can. A sentence for people.
 
-    Where it is not built yet, so that there is no ``library``: why it could not even then.
+    Where it is not built yet, so that there is no ``library``: why it could not even then. ``blocks``:
+    see ``Support.why_not``.
     """
-    reason = support(library).why_not(architecture, weights)
+    reason = support(library).why_not(architecture, weights, blocks)
     if reason is not None:
         return reason
     a = architecture
@@ -101,7 +113,7 @@ class NativeDecoder:
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
         make = partial(native.make_matrix, library, kind)
-        if kind == "fp32" and not keeps_stored(architecture, kind):
+        if kind == "fp32" and not takes_file_dtype(architecture, kind):
             tensor = partial(_with_wide_queries, tensor)
         table = tensor(names.embedding)
         embedding = make(table)

@@ -11,6 +11,7 @@ from engine.models.base import Model
 from engine.request import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, MAX_ROWS)
+"""Rows of a step for which its time is measured, here and by benches."""
 _PAST = 128
 _REPEATS = 5
 _LIMIT_S = 0.5

@@ -16,7 +16,7 @@ class TargetShape(Protocol):
     """What a head must fit; a ``Checkpoint`` is one."""
 
     @property
-    def folder(self) -> Path: ...
+    def path(self) -> Path: ...
     @property
     def hidden(self) -> int: ...
     @property
@@ -79,7 +79,7 @@ def check_fits(
 
     ``vocabulary``: rows of the head's own output; None for a head that uses the target's.
     """
-    name, ours = stored.folder.name, target.folder.name
+    name, ours = stored.folder.name, target.path.name
     if hidden != target.hidden:
         raise IncompatiblePair(
             f"The head {name} was made for another target: it reads hidden states of width {hidden:,}, "

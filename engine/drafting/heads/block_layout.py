@@ -173,8 +173,8 @@ def _taps(stored: Stored, target: TargetShape) -> tuple[Tap, ...]:
     if not all(-1 <= layer < target.layers for layer in layers):
         raise IncompatiblePair(
             f"The head {stored.folder.name} was made for another target: it reads layers "
-            f"{', '.join(map(str, layers))}, {target.folder.name} has {target.layers}. Choose a head "
-            f"that was trained for {target.folder.name}."
+            f"{', '.join(map(str, layers))}, {target.path.name} has {target.layers}. Choose a head "
+            f"that was trained for {target.path.name}."
         )
     return tuple(NORMED if layer + 1 == target.layers else Tap(layer + 1) for layer in layers)
 

@@ -111,8 +111,8 @@ def _check_taps(stored: Stored, read: Sequence[Tap], target: TargetShape) -> Non
     if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):
         raise IncompatiblePair(
             f"The head {stored.folder.name} was made for another target: it reads what enters layers "
-            f"{', '.join(map(str, layers))}, {target.folder.name} has {target.layers} layers. Choose "
-            f"a head that was trained for {target.folder.name}."
+            f"{', '.join(map(str, layers))}, {target.path.name} has {target.layers} layers. Choose "
+            f"a head that was trained for {target.path.name}."
         )
 
 

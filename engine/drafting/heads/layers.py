@@ -19,7 +19,7 @@ _EPSILON = 1e-6
 class _Positions:
     """What ``read_rope`` asks for."""
 
-    folder: Path
+    path: Path
     text_config: Mapping[str, Any]
     context: int
     head_dim: int

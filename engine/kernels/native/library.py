@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.blocks import MULTIPLIED, Blocks, Stacked, Weight
+from engine.kernels.block_formats import MULTIPLIED, ROUNDED
+from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.native import build
 from engine.kernels.native.structures import Op, Shape, Step
@@ -40,7 +41,7 @@ class Kind(IntEnum):
     """bf16 weights for rows that are rounded to bf16 too."""
     NF4 = 4
     FP16 = 5
-    """Only for tensors that are stored so."""
+    """Only for tensors that come so."""
 
 
 BLOCKS = {name: 16 + number for number, name in enumerate(MULTIPLIED)}
@@ -153,8 +154,9 @@ class Matrix:
         """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are held in ``kind``; one of 16 bits where that is fp32 stays so:
-        half the bytes, the same numbers. Blocks stay as they are; rarer formats are held in int8.
-        Raises ValueError where a row is not whole groups, or a part but the last not whole panels.
+        half the bytes, the same numbers. Blocks stay as they are; those of ``ROUNDED`` are held in int8.
+        Raises KeyError for other blocks, and ValueError where a row is not whole groups, or a part but
+        the last not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
         kinds = [_kind(kind, part) for part in parts]
@@ -181,7 +183,7 @@ class Matrix:
         weakref.finalize(self, library.free_matrix, self.pointer)
         first = 0
         for key, part in zip(kinds, parts, strict=True):
-            # What is made on the way stays small; what is stored as it is needs nothing on the way.
+            # What is made on the way stays small; blocks that stay as they are need nothing on the way.
             together = len(part) if key in BLOCKS.values() else int8.CHUNK_ROWS
             for start in range(0, len(part), together):
                 some = slice(start, start + together)
@@ -225,7 +227,7 @@ _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 def _kind(kind: Kind, part: Weight) -> int:
     """How ``part`` is held where tensors are held in ``kind``."""
     if isinstance(part, Blocks):
-        return BLOCKS.get(part.format, Kind.INT8)
+        return Kind.INT8 if part.format in ROUNDED else BLOCKS[part.format]
     return _NARROW.get(part.dtype, kind) if kind is Kind.FP32 else kind
 
 

@@ -58,14 +58,14 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
 class Checkpoint:
     """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is what all tensors take.
 
-    ``folder`` is what it lies in: a folder, or a GGUF file (of several, the first). ``dtype`` is what
+    ``path`` is a folder, or a GGUF file (of several, the first). ``dtype`` is what
     people call the whole: F32, BF16, Q4_K_M.
 
     ``parameters`` leaves out an output head that repeats the (tied) embedding. A multimodal model
     is described by its text part, but ``parameters`` and ``bytes`` count everything.
     """
 
-    folder: Path
+    path: Path
     config: Mapping[str, Any]
     architecture: str
     model_type: str
@@ -86,16 +86,26 @@ class Checkpoint:
     @property
     def name(self) -> str:
         """What people call it: the folder's name, the file's without its ending."""
-        return name_of(self.folder)
+        return name_of(self.path)
+
+    @property
+    def config_file(self) -> Path:
+        """Where ``config`` stands: config.json, or the GGUF file itself."""
+        return _config_file(self.path)
+
+    @property
+    def config_remedy(self) -> str:
+        """What to do where ``config`` is wrong, as a sentence."""
+        return _config_remedy(self.path)
 
     @property
     def is_gguf(self) -> bool:
         """Whether it is a GGUF file."""
-        return is_gguf(self.folder)
+        return is_gguf(self.path)
 
     @property
     def block_formats(self) -> frozenset[str]:
-        """The formats of ``kernels.blocks`` that matrices are stored in; none in a folder."""
+        """The formats of ``kernels.blocks`` that matrices are in; none in a folder."""
         return frozenset(
             info.dtype.lower() for info in self.tensors.values() if is_blocks(info.dtype)
         )
@@ -131,13 +141,13 @@ def _inspect_folder(folder: Path) -> Checkpoint:
     config = read_config(folder)
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
-    tensors, stored_bytes = read_tensors(folder)
+    tensors, tensor_bytes = read_tensors(folder)
     check_names(folder, tensors)
     return _checkpoint(
         folder,
         config,
         tensors,
-        bytes=stored_bytes,
+        bytes=tensor_bytes,
         dtype=_main_dtype(tensors),
         eos_ids=_eos_ids(folder, _text_part(config)),
         has_chat_template=_has_chat_template(folder),
@@ -148,7 +158,7 @@ def _inspect_folder(folder: Path) -> Checkpoint:
 def _of_file(found: GgufModel) -> Checkpoint:
     """Cached: lists of 150,000 tokens take a while to look through."""
     tensors = {
-        name: TensorInfo(placed.header.file, placed.stored.shape, placed.stored.dtype)
+        name: TensorInfo(placed.header.file, placed.entry.shape, placed.entry.dtype)
         for name, placed in found.tensors.items()
     }
     try:
@@ -180,7 +190,7 @@ def _checkpoint(
     text = _text_part(config)
     hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
     return Checkpoint(
-        folder=path,
+        path=path,
         config=MappingProxyType(config),
         architecture=_architecture(path, config),
         model_type=str(config.get("model_type", "")),
@@ -228,18 +238,28 @@ def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**_LEFT_OUT.get(str(part.get("model_type")), {}), **part}
 
 
-def _architecture(folder: Path, config: Mapping[str, Any]) -> str:
+def _config_file(path: Path) -> Path:
+    return path if is_gguf(path) else path / "config.json"
+
+
+def _config_remedy(path: Path) -> str:
+    if is_gguf(path):
+        return "Download the file again, or use another one of the model."
+    return "Use the config.json that was published with the weights."
+
+
+def _architecture(path: Path, config: Mapping[str, Any]) -> str:
     names = config.get("architectures")
     if isinstance(names, list) and names and isinstance(names[0], str):
         return names[0]
     raise ModelError(
-        f"{folder / 'config.json'} names no architecture (key 'architectures'), so nobody knows "
-        "how to run the weights. Use the config.json that was published with them."
+        f"{_config_file(path)} names no architecture (key 'architectures'), so nobody knows "
+        f"how to run the weights. {_config_remedy(path)}"
     )
 
 
 def _size(
-    folder: Path, config: Mapping[str, Any], keys: tuple[str, ...], default: int | None = None
+    path: Path, config: Mapping[str, Any], keys: tuple[str, ...], default: int | None = None
 ) -> int:
     for key in keys:
         value = config.get(key)
@@ -248,14 +268,14 @@ def _size(
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
         raise ModelError(
-            f"{folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number "
-            "above 0. Use the config.json that was published with the weights."
+            f"{_config_file(path)}: key '{key}' is {value!r}; it must be a whole number "
+            f"above 0. {_config_remedy(path)}"
         )
     if default is not None:
         return default
     raise ModelError(
-        f"{folder / 'config.json'} lacks the key '{keys[0]}'. It is no causal language model, or "
-        "the file is incomplete: use the config.json that was published with the weights."
+        f"{_config_file(path)} lacks the key '{keys[0]}'. It is no causal language model, or "
+        f"the file is incomplete. {_config_remedy(path)}"
     )
 
 
@@ -296,7 +316,7 @@ def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
     )
 
 
-def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:
+def _vocabulary(path: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:
     """The embedding's rows; they must be what the configuration says."""
     rows = next(
         (
@@ -306,12 +326,11 @@ def _vocabulary(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, T
         ),
         None,
     )
-    stated = _size(folder, config, ("vocab_size",), default=rows)
+    stated = _size(path, config, ("vocab_size",), default=rows)
     if rows is not None and rows != stated:
         raise ModelError(
-            f"{folder}: config.json says {stated:,} tokens (vocab_size), the "
-            f"embedding has {rows:,} rows. Configuration and weights come from different models: "
-            "download both again."
+            f"{_config_file(path)} says {stated:,} tokens (vocab_size), the embedding has {rows:,} "
+            "rows. Configuration and weights come from different models: download both again."
         )
     return stated
 
@@ -324,13 +343,13 @@ def _main_dtype(tensors: Mapping[str, TensorInfo]) -> str:
 
 def _check_tokenizer(checkpoint: Checkpoint) -> None:
     """A tokenizer that cannot belong to these weights; padding rows are usual and fine."""
-    signature = tokenizer_signature(checkpoint.folder)
+    signature = tokenizer_signature(checkpoint.path)
     rows, tokens = checkpoint.vocabulary, signature.tokens
     if signature.highest_id is None:
         return
     if signature.highest_id >= rows or 2 * tokens < rows:
         raise ModelError(
-            f"The tokenizer in {checkpoint.folder} does not match the model: "
+            f"The tokenizer in {checkpoint.path} does not match the model: "
             f"it knows {tokens:,} tokens, the model {rows:,}. Use the tokenizer.json that was "
             "published with the weights."
         )

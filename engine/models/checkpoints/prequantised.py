@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.safetensors_header import StoredTensor, read_bytes
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 NF4 = "NF4"
 """What ``TensorInfo.dtype`` says of a weight that is stored in bitsandbytes' 4 bits."""
@@ -79,10 +79,10 @@ def auxiliary(name: str, names: Mapping[str, Any]) -> bool:
     return any(name.endswith(end) and name.removesuffix(end) + STATE in names for end in _BESIDE)
 
 
-def nf4_state(file: Path, name: str, stored: StoredTensor) -> Nf4State:
-    """Reads the state of the weight ``name``, ``stored`` in ``file``. Raises ModelError."""
+def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
+    """Reads the state of the weight ``name``, ``entry`` of ``file``. Raises ModelError."""
     try:
-        state = json.loads(read_bytes(file, stored))
+        state = json.loads(read_bytes(file, entry))
         rows, width = (int(size) for size in state["shape"])
         block = int(state["blocksize"])
         nested = int(state.get("nested_blocksize") or 0)

@@ -26,7 +26,7 @@ _AGAIN = "The file is incomplete or damaged: delete it and download or copy it a
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTensor:
+class TensorEntry:
     """One tensor as its header describes it: its ``nbytes`` begin at ``start`` of the file."""
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class StoredTensor:
         return math.prod(self.shape)
 
 
-def read_header(file: Path) -> dict[str, StoredTensor]:
+def read_header(file: Path) -> dict[str, TensorEntry]:
     """The tensors of ``file`` by name; ``ModelError`` unless the file is whole."""
     try:
         size = file.stat().st_size
@@ -59,20 +59,20 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
     return tensors
 
 
-def read_bytes(file: Path, stored: StoredTensor) -> bytes:
+def read_bytes(file: Path, entry: TensorEntry) -> bytes:
     """A small tensor's bytes; ``ModelError`` if the file cannot be read."""
-    buffer = bytearray(stored.nbytes)
-    read_into(file, stored, memoryview(buffer))
+    buffer = bytearray(entry.nbytes)
+    read_into(file, entry, memoryview(buffer))
     return bytes(buffer)
 
 
-def read_into(file: Path, stored: StoredTensor, buffer: memoryview) -> None:
-    """Fills ``buffer``, of ``stored.nbytes`` bytes, with a tensor's bytes."""
+def read_into(file: Path, entry: TensorEntry, buffer: memoryview) -> None:
+    """Fills ``buffer``, of ``entry.nbytes`` bytes, with a tensor's bytes."""
     try:
         with file.open("rb", buffering=0) as stream:
-            stream.seek(stored.start)
+            stream.seek(entry.start)
             done = 0
-            while done < stored.nbytes:  # one read gives 2 GB at most
+            while done < entry.nbytes:  # one read gives 2 GB at most
                 count = stream.readinto(buffer[done:])
                 if not count:
                     raise ModelError(f"{file} is cut short. {_AGAIN}")
@@ -120,7 +120,7 @@ def _parse(file: Path, raw: bytes) -> dict[str, dict[str, Any]]:
     return header
 
 
-def _tensor(file: Path, name: str, entry: Any, data_start: int) -> StoredTensor:
+def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
     try:
         shape = tuple(int(size) for size in entry["shape"])
         dtype = str(entry["dtype"])
@@ -130,15 +130,15 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> StoredTensor:
             f"{file}: the header describes tensor {name!r} wrongly. {_AGAIN}"
         ) from error
     bits = _BITS.get(dtype)
-    stored = StoredTensor(shape, dtype, end - begin, data_start + begin)
+    found = TensorEntry(shape, dtype, end - begin, data_start + begin)
     if min((begin, end - begin, *shape)) < 0 or (
-        bits is not None and stored.elements * bits != stored.nbytes * 8
+        bits is not None and found.elements * bits != found.nbytes * 8
     ):
         raise ModelError(
             f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot take "
-            f"{stored.nbytes:,} bytes, as the header says. {_AGAIN}"
+            f"{found.nbytes:,} bytes, as the header says. {_AGAIN}"
         )
-    return stored
+    return found
 
 
 def _check_size(file: Path, entries: dict[str, dict[str, Any]], data_start: int, size: int) -> None:

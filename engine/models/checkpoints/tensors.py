@@ -17,7 +17,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.prequantised import NF4, STATE, nf4_state
-from engine.models.checkpoints.safetensors_header import StoredTensor, read_header, read_into
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_header, read_into
 
 TORCH_DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -31,7 +31,7 @@ FLOATS = ("F64", "F32", "F16", "BF16", NF4)
 class Tensors:
     """Fetches tensors from all shards; call it with a name.
 
-    Vectors come in ``dtype``. Matrices do too, or as they are stored with ``as_stored``: what quantises
+    Vectors come in ``dtype``. Matrices do too, or in the file's with ``in_file_dtype``: what quantises
     them then widens a part at a time. Every tensor is checked to be finite.
     """
 
@@ -41,20 +41,20 @@ class Tensors:
         dtype: torch.dtype,
         device: torch.device,
         *,
-        as_stored: bool = False,
+        in_file_dtype: bool = False,
     ) -> None:
-        self.folder = checkpoint.folder
-        self.dtype, self.device, self.as_stored = dtype, device, as_stored
+        self.folder = checkpoint.path
+        self.dtype, self.device, self.in_file_dtype = dtype, device, in_file_dtype
         files = sorted({info.file for info in checkpoint.tensors.values()})
-        self.places: dict[str, tuple[Path, StoredTensor]] = {
-            name: (file, stored) for file in files for name, stored in read_header(file).items()
+        self.places: dict[str, tuple[Path, TensorEntry]] = {
+            name: (file, entry) for file in files for name, entry in read_header(file).items()
         }
 
     def __call__(self, name: str) -> Tensor:
         """Raises KeyError for a tensor that is not there, ModelError for one that is no use."""
         tensor = self._nf4(name) if name + STATE in self.places else self._read(name)
         check_finite(self.folder, name, tensor)
-        if self.as_stored and tensor.dim() > 1:
+        if self.in_file_dtype and tensor.dim() > 1:
             return tensor.to(self.device)
         return tensor.to(self.device, self.dtype)
 
@@ -83,16 +83,16 @@ class Tensors:
         return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
 
 
-def read_tensor(file: Path, stored: StoredTensor) -> Tensor:
-    """A tensor as it is stored, on the CPU. Raises ModelError for a file that cannot be read."""
-    buffer = torch.empty(stored.nbytes, dtype=torch.uint8)
-    read_into(file, stored, buffer.numpy().data)
-    return buffer.view(TORCH_DTYPES[stored.dtype]).view(stored.shape)
+def read_tensor(file: Path, entry: TensorEntry) -> Tensor:
+    """A tensor in the file's dtype, on the CPU. Raises ModelError for a file that cannot be read."""
+    buffer = torch.empty(entry.nbytes, dtype=torch.uint8)
+    read_into(file, entry, buffer.numpy().data)
+    return buffer.view(TORCH_DTYPES[entry.dtype]).view(entry.shape)
 
 
 def open_tensors(
-    checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, *, as_stored: bool = False
+    checkpoint: Checkpoint, dtype: torch.dtype, device: torch.device, *, in_file_dtype: bool = False
 ) -> Tensors | GgufTensors:
     """The tensors of a folder or of a GGUF file; see ``Tensors``."""
     source = GgufTensors if checkpoint.is_gguf else Tensors
-    return source(checkpoint, dtype, device, as_stored=as_stored)
+    return source(checkpoint, dtype, device, in_file_dtype=in_file_dtype)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from engine.errors import ModelError
 from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
-from engine.models.checkpoints.safetensors_header import StoredTensor, read_header
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -44,7 +44,7 @@ def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
                 f"does not hold ({_some(absent)}). Index and shards come from different "
                 "downloads: get all of them again."
             )
-        stored_bytes += sum(stored.nbytes for stored in header.values())
+        stored_bytes += sum(entry.nbytes for entry in header.values())
         tensors |= {
             name: _info(file, name, header) for name in header if not auxiliary(name, header)
         }
@@ -53,7 +53,7 @@ def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
     return tensors, stored_bytes
 
 
-def _info(file: Path, name: str, header: Mapping[str, StoredTensor]) -> TensorInfo:
+def _info(file: Path, name: str, header: Mapping[str, TensorEntry]) -> TensorInfo:
     state = header.get(name + STATE)
     if state is None:
         return TensorInfo(file, header[name].shape, header[name].dtype)

@@ -40,10 +40,10 @@ def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> 
     unknown = sorted(set(names) - set(LAYER_TYPES))
     if unknown or len(names) != checkpoint.layers:
         raise ModelError(
-            f"{checkpoint.folder}: layer_types in config.json must name one of "
+            f"{checkpoint.config_file}: layer_types must name one of "
             f"{' and '.join(LAYER_TYPES)} for each of the {checkpoint.layers} layers; it has "
             f"{len(names)} entries{', among them ' + ', '.join(unknown) if unknown else ''}. "
-            "Use the config.json that was published with the weights."
+            f"{checkpoint.config_remedy}"
         )
     return [name == "sliding_attention" for name in names]
 

@@ -55,7 +55,7 @@ def _gemma(checkpoint: Checkpoint, layers: list[LayerSpec], **differences: Any) 
     config = checkpoint.text_config
     if config.get("use_bidirectional_attention"):
         raise ModelError(
-            f"{checkpoint.folder} looks at the tokens that follow too (config.json, "
+            f"{checkpoint.path} looks at the tokens that follow too (its setting "
             "use_bidirectional_attention): it is made for embeddings and cannot write. "
             "Use a Gemma without it."
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.checkpoints import write_random
 from tests.support.folders import write_model
+from tests.support.gguf_files import write_gguf
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -127,6 +129,42 @@ def test_a_local_folder_is_opened(page, app, tmp_path):
     page.get_by_role("tab", name="Chat").click()
     page.wait_for_selector(".badge:has-text('little')")
     assert "little is ready" in page.inner_text(".empty")
+    app.engine.loaded = before
+
+
+def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_file(
+    page, app, tmp_path
+):
+    """Whoever changes the target: a page that opens a file, or a hand."""
+
+    def as_stored(count: int) -> None:
+        page.locator("#quantization input").click()
+        page.get_by_role("option", name="8 bits").wait_for()
+        page.wait_for_function(
+            "(count) => [...document.querySelectorAll('[role=option]')]"
+            ".filter((option) => option.innerText.includes('GGUF')).length === count",
+            arg=count,
+        )
+
+    write_random(tmp_path / "folder")
+    file = write_gguf(tmp_path / "folder", tmp_path / "little.gguf")
+    before = app.engine.loaded
+    as_stored(0)
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Models").click()
+    page.fill(".folder [name=folder]", str(file))
+    page.click(".folder button")
+    page.wait_for_selector(".now-name:has-text('little')")
+    page.get_by_role("tab", name="Chat").click()
+    page.wait_for_function("() => document.querySelector('#target input').value === 'little'")
+    as_stored(1)
+    page.get_by_role("option", name="As the GGUF file stores them").click()
+    page.locator("#target input").click()
+    page.get_by_role("option", name="Pip", exact=True).click()
+    page.wait_for_function(
+        "() => document.querySelector('#quantization input').value === 'What suits the machine'"
+    )
+    as_stored(0)
     app.engine.loaded = before
 
 

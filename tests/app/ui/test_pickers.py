@@ -14,17 +14,18 @@ from app.loading import LoadState
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.training import Trainings
-from app.ui.pages.chat.pair import chosen, picker_updates
+from app.ui.pages.chat.pair import chosen, picker_updates, quantization_update
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
-from engine.loading.request import LoadRequest
+from engine.loading.request import QUANTIZATIONS, LoadRequest
 from tests.app.ui.runs import write_run
-from tests.support.checkpoints import write_tokenizer
+from tests.support.checkpoints import write_random, write_tokenizer
 from tests.support.folders import write_model
+from tests.support.gguf_files import write_gguf
 from tests.support.recital import reciting_engine
 from tests.support.vocabularies import write_sentencepiece
 
@@ -93,6 +94,24 @@ def test_a_pair_of_the_catalog_is_shown_when_it_was_opened_by_a_page(
     assert pip.draft is not None
     assert (target.value, draft.value) == (pip.target.id, pip.draft.id)
     assert str(folder) not in [value for _, value in target.choices]
+
+
+def test_weights_are_offered_as_the_file_stores_them_for_gguf_files_alone(
+    pickers: Pickers, tmp_path: Path
+) -> None:
+    write_random(tmp_path / "folder")
+    file = str(write_gguf(tmp_path / "folder", tmp_path / "m.gguf"))
+
+    def offered(target: str | None, held: str) -> tuple[set[str], str]:
+        update = quantization_update(pickers, target, held)
+        return {name for _, name in update["choices"]}, update["value"]
+
+    every = set(QUANTIZATIONS)
+    assert offered(file, "stored") == (every, "stored")
+    assert offered(file, "int8") == (every, "int8")
+    for target in (str(tmp_path / "folder"), "pip", str(tmp_path / "gone.gguf"), None):
+        assert offered(target, "stored") == (every - {"stored"}, "auto")
+    assert offered("pip", "nf4")[1] == "nf4"
 
 
 def asked_for(pickers: Pickers) -> LoadRequest:

@@ -12,7 +12,7 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.kernels.native import build, choices
 from engine.kernels.native.library import KINDS, Library
-from engine.loading.loader import load_model, load_planned, plan_model
+from engine.loading.loader import FailedTrial, load_alone, load_model, load_planned, plan_model
 from engine.machine.devices import Place
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
@@ -259,7 +259,7 @@ def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
 ) -> None:
     text = tokens(100)
     stored = compiled(PIP / "target", "fp32")
-    monkeypatch.setattr("engine.loading.loader.keeps_stored", lambda *_: False)
+    monkeypatch.setattr("engine.loading.loader.takes_file_dtype", lambda *_: False)
     wide = compiled(PIP / "target", "fp32")
     assert torch.equal(
         stored.forward(text, stored.new_cache(128), last=100),
@@ -281,12 +281,13 @@ def test_a_step_that_is_not_row_independent_is_not_used(
         return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
 
     plan = plan_model(inspect(PIP / "draft"), Place(torch.device("cpu")), "fp32")
-    compiled = load_planned(plan)
-    assert compiled.info.compiled and plan.note_on(compiled) is None
+    assert load_planned(plan).info.compiled
     monkeypatch.setattr(NativeDecoder, "forward", careless)
-    interpreted = load_planned(plan)
+    with pytest.raises(FailedTrial):
+        load_planned(plan)
+    interpreted = load_alone(plan)
     assert isinstance(interpreted, Decoder) and not interpreted.info.compiled
-    assert "as torch's own operations" in (plan.note_on(interpreted) or "")
+    assert interpreted.info.quantization == "fp32"
     assert "It is not used" in caplog.text
 
 

@@ -85,6 +85,17 @@ def test_a_format_is_refused_with_those_that_there_are(why_not: WhyNot) -> None:
     assert reason is not None and "fp4" in reason and "bf16" in reason
 
 
+def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
+    library: Library,
+) -> None:
+    assert native.why_not(PLAIN, "stored", library, {"q4_k", "iq2_s"}) is None
+    reason = native.why_not(PLAIN, "stored", library, {"q4_k", "q9_k"})
+    assert reason == "The compiled step cannot take blocks of Q9_K."
+    assert native.why_not(PLAIN, "int8", library, {"q9_k"}) is None  # they are widened before
+    for why_not in (interpreted.SUPPORT.why_not, cuda.why_not):
+        assert "cannot take weights in stored" in (why_not(PLAIN, "stored") or "")
+
+
 def test_what_is_not_listed_is_not_computed() -> None:
     nothing = Support("It", frozenset(), FORMATS)
     reason = nothing.why_not(replace(PLAIN, tied=True, score_cap=50.0), "bf16")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.kernels.blocks import LAYOUTS, MULTIPLIED
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
 from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks, rounded_rows

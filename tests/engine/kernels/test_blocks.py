@@ -1,4 +1,4 @@
-"""Matrices as they are stored: their layouts, rows and numbers."""
+"""Matrices as GGUF files have them: their layouts, rows and numbers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import quantize
 
-from engine.kernels.blocks import LAYOUTS, MULTIPLIED, Blocks
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
+from engine.kernels.blocks import Blocks
 
 
 def test_layouts_are_those_of_the_package_gguf() -> None:
     for name, layout in LAYOUTS.items():
         assert GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]] == (layout.inputs, layout.size)
-    assert set(MULTIPLIED) <= LAYOUTS.keys()
+    assert set(MULTIPLIED) | set(ROUNDED) <= LAYOUTS.keys()
+    assert not set(MULTIPLIED) & set(ROUNDED)
 
 
 def test_rows_are_those_of_the_matrix_in_any_order() -> None:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.kernels.blocks import LAYOUTS, MULTIPLIED
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
 from engine.kernels.cpu import int8
 from engine.kernels.native import build
 from engine.kernels.native.library import BLOCKS, ROWS, Kind, Matrix, Products

@@ -12,7 +12,12 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.drafting.heads.products import Products
 from engine.errors import InvalidRequest
 from engine.kernels.native import build
-from engine.loading.choices import choose_quantization, draft_quantization, quantization_note
+from engine.loading.choices import (
+    choose_quantization,
+    draft_quantization,
+    quantization_note,
+    quantizations,
+)
 from engine.loading.loader import load_model
 from engine.loading.sizes import PairSizes
 from engine.machine.devices import Place
@@ -61,10 +66,20 @@ def test_a_draft_in_blocks_is_not_rounded_again(found: Checkpoint, folder: Path)
 
 
 def test_only_blocks_can_stay_as_they_are(found: Checkpoint, folder: Path) -> None:
-    with pytest.raises(InvalidRequest, match="only blocks of a GGUF file are"):
+    with pytest.raises(InvalidRequest, match=r"for GGUF files with quantised weights.*F32"):
         choose_quantization(inspect(folder), "stored", PLACE)
     with pytest.raises(InvalidRequest, match="compiled step"):
         choose_quantization(found, "stored", INTERPRETED)
+
+
+def test_blocks_that_the_step_does_not_list_are_not_left_as_they_are(
+    found: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any that it could not multiply once became int8 in the step, whoever had said so."""
+    monkeypatch.setattr("engine.backends.native.decoder.MULTIPLIED", ("q4_0",))
+    assert choose_quantization(found, "auto", PLACE) == "int8"
+    with pytest.raises(InvalidRequest, match="cannot take blocks of Q8_0"):
+        choose_quantization(found, "stored", PLACE)
 
 
 def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -> None:
@@ -74,10 +89,21 @@ def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -
     assert "file" not in (quantization_note("int8", inspect(folder), PLACE) or "")
 
 
-def test_they_take_the_files_bytes_and_a_tenth_at_most(found: Checkpoint) -> None:
-    sizes = PairSizes(found, None, (), Products.choose("fp32", PLACE), PLACE)
-    (size,) = sizes.models("stored", "auto")
-    assert found.bytes <= size.weight_bytes("float32") <= 1.1 * found.bytes
+def test_memory_is_reckoned_by_the_files_bits(folder: Path, tmp_path: Path) -> None:
+    narrow = inspect(write_gguf(folder, tmp_path / "m.gguf", all_in("Q4_0")))
+    sizes = PairSizes(narrow, None, (), Products.choose("fp32", PLACE), PLACE, PLACE)
+    (stored,), (int8,) = (sizes.models(kind, "auto") for kind in ("stored", "int8"))
+    assert narrow.bytes <= stored.weight_bytes("float32") < int8.weight_bytes("float32")
+
+
+def test_nobody_is_told_to_round_again_what_would_hardly_be_smaller(
+    found: Checkpoint, folder: Path, tmp_path: Path
+) -> None:
+    """Four bits were to be rounded to other four bits where memory ran out."""
+    narrow = inspect(write_gguf(folder, tmp_path / "m.gguf", all_in("Q4_0")))
+    assert quantizations(narrow, PLACE) == ("bf16", "stored")
+    assert quantizations(found, PLACE) == ("bf16", "stored", "nf4")
+    assert quantizations(narrow, INTERPRETED) == ("bf16", "int8", "nf4")
 
 
 def test_the_compiled_step_runs_the_file(file: Path, folder: Path) -> None:

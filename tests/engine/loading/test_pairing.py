@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ModelError
-from engine.loading.pairing import caution, fit, vocabularies, why_not
+from engine.loading.pairing import caution, compare, vocabularies, why_not
 from engine.models.checkpoints.checkpoint import inspect, tokenizer_signature
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import tokenizer_json, write_files, write_model
@@ -69,7 +69,7 @@ def test_an_added_token_without_a_row_in_the_draft_does_not_matter(tmp_path: Pat
 
 
 def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, stories: Path) -> None:
-    found = fit(inspect(gptneo), inspect(stories))
+    found = compare(inspect(gptneo), inspect(stories))
     assert found.reason is None
     assert found.cross_vocabulary is not None
     assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
@@ -86,7 +86,7 @@ def written(folder: Path, hidden: int, **options: Any) -> Path:
 def test_two_kinds_of_tokenizers_fit_across(tmp_path: Path) -> None:
     target = inspect(written(tmp_path / "target", 16))
     draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
-    found = fit(target, draft)
+    found = compare(target, draft)
     assert found.reason is None and found.shared is not None
     assert "by rewritten text (slem), under rejection sampling by shared tokens (tli)" in str(
         found.cross_vocabulary
@@ -118,7 +118,7 @@ def test_a_tokenizer_that_cannot_be_parsed_is_told_when_the_pair_is_loaded(tmp_p
     """It was told in the midst of the first reply."""
     target = inspect(written(tmp_path / "target", 16))
     draft = inspect(written(tmp_path / "d", 8, vocabulary=400, tokenizer=write_sentencepiece))
-    file = draft.folder / "tokenizer.json"
+    file = draft.path / "tokenizer.json"
     content = json.loads(file.read_text())
     content["model"]["merges"].append(["no such", "tokens"])
     file.write_text(json.dumps(content))

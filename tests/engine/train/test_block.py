@@ -28,7 +28,7 @@ from engine.request import AcceptanceRule, Message, Sampling
 from engine.train import recipe as stages
 from engine.train.answers import record
 from engine.train.block import BlockShape, BlockTrainer
-from engine.train.block_network import Blocks
+from engine.train.block_network import AnchoredBlocks
 from engine.train.prompts import Prompts
 from engine.train.recipe import Recipe, RepliesStage
 from engine.train.recording import Recording, with_normed
@@ -131,7 +131,7 @@ def test_what_is_exported_drafts_what_was_trained(
     tokens = torch.randint(3, LLAMA["vocab_size"], (12,)).tolist()
     window = reading(model, trainer, tokens)
     anchors = [1, 5, 11]
-    blocks = Blocks(torch.tensor([anchors]), torch.ones(1, 3, dtype=torch.bool))
+    blocks = AnchoredBlocks(torch.tensor([anchors]), torch.ones(1, 3, dtype=torch.bool))
     with torch.no_grad():
         trained = trainer.states(window, blocks)[0, :, trainer.first :]
     for states, anchor in zip(trained, anchors, strict=True):
@@ -190,7 +190,7 @@ def test_blocks_stand_where_the_target_spoke_next(model: TappableModel) -> None:
 def test_a_block_sees_nothing_from_its_anchor_on(model: TappableModel) -> None:
     trainer = make(model)
     window = reading(model, trainer, list(range(3, 15)))
-    blocks = Blocks(torch.tensor([[6]]), torch.ones(1, 1, dtype=torch.bool))
+    blocks = AnchoredBlocks(torch.tensor([[6]]), torch.ones(1, 1, dtype=torch.bool))
     expected = trainer.states(window, blocks)
     for tap in trainer.taps:
         window.features[tap][:, 6:] = 7.0

@@ -10,10 +10,10 @@ import gradio as gr
 
 from app.runtime import Runtime
 from app.ui.components import AT_ONCE
-from app.ui.pickers import Pickers
+from app.ui.pickers import Choice, Pickers
 from app.ui.words import Words
 from engine.errors import ForetokenError
-from engine.loading.request import LoadRequest
+from engine.loading.request import AUTO, LoadRequest
 
 REFRESH = "() => window.Foretoken.refresh()"
 
@@ -38,9 +38,10 @@ def pair_picker(pickers: Pickers) -> PairPicker:
             pickers.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
         )
         draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
+        choices, value = _quantizations(pickers, start.target, start.quantization)
         quantization = gr.Dropdown(
-            [(label, name) for name, label in Words.QUANTIZATIONS.items()],
-            value=start.quantization,
+            choices,
+            value=value,
             label=Words.QUANTIZATION,
             info=Words.QUANTIZATION_INFO,
             elem_id="quantization",
@@ -74,6 +75,17 @@ def _wire(picker: PairPicker, pickers: Pickers) -> None:
         pickers.load_label,
         [picker.target, picker.draft],
         picker.load,
+        show_progress="hidden",
+        **AT_ONCE,
+    )
+
+    def show_quantizations(target: str | None, held: str) -> Any:
+        return quantization_update(pickers, target, held)
+
+    picker.target.change(  # by whomever: what it comes in decides
+        show_quantizations,
+        [picker.target, picker.quantization],
+        picker.quantization,
         show_progress="hidden",
         **AT_ONCE,
     )
@@ -130,3 +142,15 @@ def draft_update(pickers: Pickers, target: str | None) -> list[Any]:
     choices, chosen = pickers.drafts_of(target)
     draft = gr.update(choices=choices, value=chosen)
     return [draft, pickers.load_label(target, chosen)]
+
+
+def quantization_update(pickers: Pickers, target: str | None, held: str) -> Any:
+    """The picker of quantizations for a newly chosen target."""
+    choices, value = _quantizations(pickers, target, held)
+    return gr.update(choices=choices, value=value)
+
+
+def _quantizations(pickers: Pickers, target: str | None, held: str) -> tuple[list[Choice], str]:
+    """What is offered, and of that what was chosen, ``held``, or auto where that is gone."""
+    choices = pickers.quantizations_of(target)
+    return choices, held if held in {name for _, name in choices} else AUTO

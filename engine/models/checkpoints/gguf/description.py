@@ -26,7 +26,7 @@ from engine.models.checkpoints.gguf.names import (
     known_tensor,
 )
 from engine.models.checkpoints.gguf.types import FILE_TYPES
-from engine.models.checkpoints.safetensors_header import StoredTensor, read_bytes
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 SUFFIX = ".gguf"
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -38,7 +38,7 @@ class PlacedTensor:
     """Where a tensor lies, and what llama.cpp did to it."""
 
     header: GgufHeader
-    stored: StoredTensor
+    entry: TensorEntry
     known: Known
 
 
@@ -56,7 +56,7 @@ class GgufModel:
     @property
     def bytes(self) -> int:
         """What all tensors take."""
-        return sum(placed.stored.nbytes for placed in self.tensors.values())
+        return sum(placed.entry.nbytes for placed in self.tensors.values())
 
 
 def is_gguf(path: Path) -> bool:
@@ -65,7 +65,7 @@ def is_gguf(path: Path) -> bool:
 
 
 def name_of(path: Path) -> str:
-    """A model's name by the folder or the file that it lies in; what is stored under a hash, as Ollama
+    """A model's name by the folder or the file that it lies in; what lies under a hash, as Ollama
     does, says its name itself."""
     if not is_gguf(path):
         return path.name
@@ -113,7 +113,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
         raise ModelError(
             f"{first.file} holds no token_embd.weight, so it is no whole model. Download it again."
         )
-    config["vocab_size"] = embedding.stored.shape[0]
+    config["vocab_size"] = embedding.entry.shape[0]
     return GgufModel(
         first.file,
         parts,
@@ -163,7 +163,7 @@ def _check_parts(parts: Sequence[GgufHeader]) -> None:
 def _placed(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[str, PlacedTensor]]:
     seen: set[str] = set()
     for part in parts:
-        for name, stored in part.tensors.items():
+        for name, entry in part.tensors.items():
             if name in _FACTORS.values():
                 continue
             known = known_tensor(architecture, name)
@@ -178,13 +178,13 @@ def _placed(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[st
                     f"{part.file} holds {name}, as another part does. Download both again."
                 )
             seen.add(known.name)
-            yield known.name, PlacedTensor(part, stored, known)
+            yield known.name, PlacedTensor(part, entry, known)
 
 
-def _factors(part: GgufHeader, stored: StoredTensor) -> tuple[float, ...]:
-    if stored.dtype != "F32":
-        raise ModelError(f"{part.file} holds rotary factors in {stored.dtype}; they must be F32.")
-    return tuple(np.frombuffer(read_bytes(part.file, stored), "<f4").tolist())
+def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:
+    if entry.dtype != "F32":
+        raise ModelError(f"{part.file} holds rotary factors in {entry.dtype}; they must be F32.")
+    return tuple(np.frombuffer(read_bytes(part.file, entry), "<f4").tolist())
 
 
 def _by_length(
@@ -207,5 +207,5 @@ def _type_of(metadata: Mapping[str, Any], tensors: Mapping[str, PlacedTensor]) -
         return said
     sizes: dict[str, int] = {}
     for placed in tensors.values():
-        sizes[placed.stored.dtype] = sizes.get(placed.stored.dtype, 0) + placed.stored.nbytes
+        sizes[placed.entry.dtype] = sizes.get(placed.entry.dtype, 0) + placed.entry.nbytes
     return max(sizes, key=lambda name: sizes[name])

@@ -22,7 +22,7 @@ import numpy as np
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.types import TENSOR_TYPES, layout_of
-from engine.models.checkpoints.safetensors_header import StoredTensor
+from engine.models.checkpoints.safetensors_header import TensorEntry
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
@@ -48,7 +48,7 @@ class GgufHeader:
 
     file: Path
     metadata: Mapping[str, Any]
-    tensors: Mapping[str, StoredTensor]
+    tensors: Mapping[str, TensorEntry]
     digest: str
     size: int
     modified: int
@@ -158,7 +158,7 @@ class _Parser:
     def __init__(self, file: Path, start: bytes, size: int) -> None:
         self.file, self.start, self.size, self.at = file, start, size, 0
 
-    def header(self) -> tuple[dict[str, Any], dict[str, StoredTensor]]:
+    def header(self) -> tuple[dict[str, Any], dict[str, TensorEntry]]:
         self._check_magic()
         count, pairs = self._count(_LEAST_TENSOR, "tensors"), self._count(_LEAST_PAIR, "values")
         metadata: dict[str, Any] = {}
@@ -172,7 +172,7 @@ class _Parser:
         if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
             raise self._damaged(f"general.alignment is {alignment!r}, no power of two")
         data = self.at + -self.at % alignment
-        tensors: dict[str, StoredTensor] = {}
+        tensors: dict[str, TensorEntry] = {}
         for name, shape, dtype, nbytes, offset in described:
             if name in tensors:
                 raise self._damaged(f"the tensor {name!r} comes twice")
@@ -183,7 +183,7 @@ class _Parser:
                     f"{self.file} is cut short: tensor {name!r} ends at byte "
                     f"{data + offset + nbytes:,}, the file has {self.size:,}. {_AGAIN}"
                 )
-            tensors[name] = StoredTensor(shape, dtype, nbytes, data + offset)
+            tensors[name] = TensorEntry(shape, dtype, nbytes, data + offset)
         return metadata, tensors
 
     def _check_magic(self) -> None:

@@ -11,23 +11,15 @@ from torch import Tensor
 from engine.errors import ModelError
 from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.gguf.names import LAYER_PARTS, OUTER_PARTS
 from engine.models.rope import rope_settings
 from engine.models.weights import Names
 
 ARCHITECTURES = ("LlamaForCausalLM",)
 ROPES = ("default", "linear", "llama3")
 """Scalings of rotary positions that the file format can express."""
-_LAYER = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+_LAYER = {ours: theirs for theirs, ours in LAYER_PARTS["llama"].items()}
+_OUTER = {ours.removeprefix("model."): theirs for theirs, ours in OUTER_PARTS.items()}
 _COMPUTED = ".rotary_emb.inv_freq"
 """Early checkpoints store what follows from config.json."""
 
@@ -57,7 +49,7 @@ def check(checkpoint: Checkpoint) -> None:
         reason = f"its rotary positions ({scaling}, {part:.0%} of a head) have no place in the file"
     if reason is not None:
         raise ModelError(
-            f"{checkpoint.folder} cannot be exported: {reason}. llama.cpp's own "
+            f"{checkpoint.path} cannot be exported: {reason}. llama.cpp's own "
             "convert_hf_to_gguf.py knows more architectures."
         )
 
@@ -65,23 +57,20 @@ def check(checkpoint: Checkpoint) -> None:
 def places(checkpoint: Checkpoint) -> Iterator[Place]:
     """All tensors of the file. Raises ModelError for one that no Llama has."""
     names = Names.among(checkpoint.tensors)
-    fixed = {"embed_tokens": "token_embd", "norm": "output_norm"}
     heads = {"self_attn.q_proj": checkpoint.heads, "self_attn.k_proj": checkpoint.kv_heads}
     for source, info in checkpoint.tensors.items():
         if source.endswith(_COMPUTED) or (source == names.head and checkpoint.repeats_embedding):
             continue
         stem, _, suffix = source.rpartition(".")
-        inner = stem.removeprefix(names.root)
+        inner = "lm_head" if source == names.head else stem.removeprefix(names.root)
         layer, _, part = inner.removeprefix("layers.").partition(".")
-        if source == names.head:
-            target = "output"
-        elif inner in fixed:
-            target = fixed[inner]
+        if inner in _OUTER:
+            target = _OUTER[inner]
         elif part in _LAYER:
             target = f"blk.{layer}.{_LAYER[part]}"
         else:
             raise ModelError(
-                f"{checkpoint.folder} holds the tensor {source}, which has no place in a Llama of "
+                f"{checkpoint.path} holds the tensor {source}, which has no place in a Llama of "
                 "llama.cpp; left out, it would change what the model says. Export the model without it."
             )
         yield Place(source, f"{target}.{suffix}", info.shape, heads.get(part))

@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from engine.errors import ModelError
 
-EMBEDDING, NORM, HEAD = "token_embd", "output_norm", "output"
+OUTER_PARTS: Mapping[str, str] = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+"""Of every architecture: llama.cpp's names outside the layers -> transformers'."""
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = (
     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
 )  # fmt: skip
@@ -56,7 +61,7 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
 TURNED = ("llama", "smollm3")
 """Architectures whose queries and keys lie pair by pair."""
 CENTRED = ("gemma2", "gemma3")
-"""Architectures whose norms are stored as 1 + w."""
+"""Architectures whose norms are written as 1 + w."""
 
 
 class Known(NamedTuple):
@@ -74,10 +79,9 @@ def known_tensor(architecture: str, name: str) -> Known | None:
     stem, _, kind = name.rpartition(".")
     if kind not in ("weight", "bias"):
         return None
-    fixed = {EMBEDDING: "model.embed_tokens", NORM: "model.norm", HEAD: "lm_head"}
     centred = architecture in CENTRED and stem.endswith("norm")
-    if stem in fixed:
-        return Known(f"{fixed[stem]}.{kind}", centred=centred)
+    if stem in OUTER_PARTS:
+        return Known(f"{OUTER_PARTS[stem]}.{kind}", centred=centred)
     block, _, rest = stem.partition(".")
     number, _, part = rest.partition(".")
     found = LAYER_PARTS[architecture].get(part)

@@ -36,41 +36,41 @@ class GgufTensors:
         dtype: torch.dtype,
         device: torch.device,
         *,
-        as_stored: bool = False,
+        in_file_dtype: bool = False,
     ) -> None:
-        self.file = checkpoint.folder
-        self.dtype, self.device, self.as_stored = dtype, device, as_stored
+        self.file = checkpoint.path
+        self.dtype, self.device, self.in_file_dtype = dtype, device, in_file_dtype
         self._heads = {False: checkpoint.heads, True: checkpoint.kv_heads}
-        self._places = describe(checkpoint.folder).tensors
+        self._places = describe(checkpoint.path).tensors
 
     def __call__(self, name: str) -> Tensor:
-        """Floats, whatever they are stored as. Raises as ``Tensors``."""
-        found = self.stored(name)
+        """Floats, whatever they are in the file. Raises as ``Tensors``."""
+        found = self.original(name)
         tensor = found.dequantise() if isinstance(found, Blocks) else found
         return self._placed(name, tensor)
 
     def _placed(self, name: str, tensor: Tensor) -> Tensor:
         check_finite(self.file, name, tensor)
-        if self.as_stored and tensor.dim() > 1:
+        if self.in_file_dtype and tensor.dim() > 1:
             return tensor.to(self.device)
         return tensor.to(self.device, self.dtype)
 
     def weight(self, name: str) -> Tensor | Blocks:
         """Likewise, but blocks as they are, on the CPU, their scales checked to be finite."""
-        found = self.stored(name)
+        found = self.original(name)
         if not isinstance(found, Blocks):
             return self._placed(name, found)
         for scales in _scales(found):
             check_finite(self.file, name, scales)
         return found
 
-    def stored(self, name: str) -> Tensor | Blocks:
-        """A tensor as it is stored, its rows in transformers' order."""
+    def original(self, name: str) -> Tensor | Blocks:
+        """A tensor as the file has it, its rows in transformers' order."""
         placed = self._places[name]
         known = placed.known
         found = _read(name, placed)
         if known.turned:
-            order = _apart(placed.stored.shape[0], self._heads[known.keys])
+            order = _apart(placed.entry.shape[0], self._heads[known.keys])
             return found.rows(order) if isinstance(found, Blocks) else found[order]
         if known.centred:
             assert isinstance(found, Tensor)
@@ -80,20 +80,20 @@ class GgufTensors:
 
 
 def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
-    stored = placed.stored
+    entry = placed.entry
     _check_unchanged(placed.header)
-    data = torch.empty(stored.nbytes, dtype=torch.uint8)
-    read_into(placed.header.file, stored, data.numpy().data)
+    data = torch.empty(entry.nbytes, dtype=torch.uint8)
+    read_into(placed.header.file, entry, data.numpy().data)
     _check_unchanged(placed.header)
-    if not is_blocks(stored.dtype):
-        return data.view(_DTYPES[stored.dtype]).view(stored.shape)
-    if len(stored.shape) != 2:
+    if not is_blocks(entry.dtype):
+        return data.view(_DTYPES[entry.dtype]).view(entry.shape)
+    if len(entry.shape) != 2:
         raise ModelError(
-            f"In {placed.header.file}, {name} is stored in {stored.dtype}, but is no matrix: "
-            f"{list(stored.shape)}. The file is damaged: download it again."
+            f"In {placed.header.file}, {name} is stored in {entry.dtype}, but is no matrix: "
+            f"{list(entry.shape)}. The file is damaged: download it again."
         )
-    outputs, inputs = stored.shape
-    return Blocks(stored.dtype.lower(), (outputs, inputs), data.view(outputs, -1))
+    outputs, inputs = entry.shape
+    return Blocks(entry.dtype.lower(), (outputs, inputs), data.view(outputs, -1))
 
 
 def _scales(blocks: Blocks) -> Iterator[Tensor]:

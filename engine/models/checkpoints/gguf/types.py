@@ -1,4 +1,4 @@
-"""GGUF's numbers for how tensors are stored, and for what a file as a whole is called.
+"""GGUF's numbers for what tensors are in, and for what a file as a whole is called.
 
 Written down because the package ``gguf`` takes half a second to import; a test holds them against it.
 """

@@ -32,9 +32,9 @@ class Vocabulary:
 
 def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """Raises ModelError for a tokenizer of another kind."""
-    content = _json(checkpoint.folder / "tokenizer.json")
-    _check_kind(checkpoint.folder, content)
-    settings = _json(checkpoint.folder / "tokenizer_config.json", otherwise={})
+    content = _json(checkpoint.path / "tokenizer.json")
+    _check_kind(checkpoint.path, content)
+    settings = _json(checkpoint.path / "tokenizer_config.json", otherwise={})
     added = {int(token["id"]): token for token in content.get("added_tokens") or []}
     names = {int(number): str(token) for token, number in content["model"]["vocab"].items()}
     names |= {number: str(token["content"]) for number, token in added.items()}
@@ -55,7 +55,7 @@ def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
         kinds=tuple(_kind(row, row in names, added.get(row)) for row in rows),
         merges=tuple(_merge(pair) for pair in content["model"].get("merges") or []),
         splitting=splitting(content),
-        chat_template=_template(checkpoint.folder, settings),
+        chat_template=_template(checkpoint.path, settings),
         bos=special("bos"),
         eos=eos if eos is not None else next(iter(checkpoint.eos_ids), None),
         pad=special("pad"),

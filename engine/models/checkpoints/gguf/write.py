@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import gguf
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
-"""What matrices may be stored as; vectors stay in f32, as llama.cpp wants them."""
+"""What matrices may become; vectors stay in f32, as llama.cpp wants them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +95,20 @@ def _write(
             writer.add_tensor_info(
                 "rope_freqs.weight", tuple(factors.shape), factors.numpy().dtype, factors.nbytes
             )
-        kinds = [_stored_as(place, kind) for place in all_places]
-        for place, stored in zip(all_places, kinds, strict=True):
-            _announce(writer, place, stored)
+        kinds = [_type_of(place, kind) for place in all_places]
+        for place, held in zip(all_places, kinds, strict=True):
+            _announce(writer, place, held)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         if factors is not None:
             writer.write_tensor_data(factors.numpy())
         tensors = Tensors(checkpoint, torch.float32, torch.device("cpu"))
-        for place, stored in zip(all_places, kinds, strict=True):
+        for place, held in zip(all_places, kinds, strict=True):
             weight = tensors(place.source)
             if place.heads is not None:
                 weight = side_by_side(weight, place.heads, rope)
-            writer.write_tensor_data(gguf.quants.quantize(weight.contiguous().numpy(), stored))
+            writer.write_tensor_data(gguf.quants.quantize(weight.contiguous().numpy(), held))
         writer.close()
         part.replace(file)
     finally:
@@ -121,7 +121,7 @@ def _describe(writer: gguf.GGUFWriter, checkpoint: Checkpoint, kind: str) -> Non
 
     config = checkpoint.text_config
     writer.add_type(gguf.GGUFType.MODEL)
-    writer.add_name(checkpoint.folder.resolve().name)
+    writer.add_name(checkpoint.path.resolve().name)
     writer.add_file_type(_file_type(kind))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_vocab_size(checkpoint.vocabulary)
@@ -160,31 +160,31 @@ def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_chat_template(vocabulary.chat_template)
 
 
-def _stored_as(place: Place, kind: str) -> gguf.GGMLQuantizationType:
+def _type_of(place: Place, kind: str) -> gguf.GGMLQuantizationType:
     """``kind``, but f32 for vectors, and f16 for rows that do not divide into its blocks."""
     import gguf
 
-    stored = gguf.GGMLQuantizationType[kind.upper()]
+    held = gguf.GGMLQuantizationType[kind.upper()]
     if len(place.shape) == 1:
         return gguf.GGMLQuantizationType.F32
-    if place.shape[-1] % gguf.GGML_QUANT_SIZES[stored][0]:
+    if place.shape[-1] % gguf.GGML_QUANT_SIZES[held][0]:
         return gguf.GGMLQuantizationType.F16
-    return stored
+    return held
 
 
-def _announce(writer: gguf.GGUFWriter, place: Place, stored: gguf.GGMLQuantizationType) -> None:
+def _announce(writer: gguf.GGUFWriter, place: Place, held: gguf.GGMLQuantizationType) -> None:
     """Before any bytes the file lists every tensor with its size."""
     import gguf
     import numpy as np
 
-    block, size = gguf.GGML_QUANT_SIZES[stored]
+    block, size = gguf.GGML_QUANT_SIZES[held]
     count = math.prod(place.shape) // block * size
-    if stored in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
-        dtype: Any = np.float32 if stored == gguf.GGMLQuantizationType.F32 else np.float16
+    if held in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
+        dtype: Any = np.float32 if held == gguf.GGMLQuantizationType.F32 else np.float16
         writer.add_tensor_info(place.name, place.shape, np.dtype(dtype), count)
         return
     shape = (*place.shape[:-1], place.shape[-1] // block * size)
-    writer.add_tensor_info(place.name, shape, np.dtype(np.uint8), count, raw_dtype=stored)
+    writer.add_tensor_info(place.name, shape, np.dtype(np.uint8), count, raw_dtype=held)
 
 
 def _file_type(kind: str) -> int:

@@ -23,7 +23,7 @@ from tests.support.fakes import TableModel
 from tests.support.heads import BLOCK, EAGER, FakeShape, block, block_pass, write_head
 
 TARGET = FakeShape(
-    hidden=TableModel.HIDDEN, vocabulary=40, layers=TableModel.LAYERS, folder=Path("ours")
+    hidden=TableModel.HIDDEN, vocabulary=40, layers=TableModel.LAYERS, path=Path("ours")
 )
 CPU = torch.device("cpu")
 TEXT, PENDING = (3, 1, 4, 1, 5, 9, 2, 6), 7
@@ -218,11 +218,11 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
 def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path: Path) -> None:
     folder = write_head(tmp_path, *block(TARGET, read=READ))
     with pytest.raises(IncompatiblePair, match=r"width of 16|width 16, ours has a width of 24"):
-        heads.inspect(folder, FakeShape(24, 40, 8, folder=Path("ours")))
+        heads.inspect(folder, FakeShape(24, 40, 8, path=Path("ours")))
     with pytest.raises(IncompatiblePair, match=r"knows 40 tokens, ours 41"):
-        heads.inspect(folder, FakeShape(16, 41, 8, folder=Path("ours")))
+        heads.inspect(folder, FakeShape(16, 41, 8, path=Path("ours")))
     with pytest.raises(IncompatiblePair, match=r"reads layers -1, 2, 7, ours has 6"):
-        heads.inspect(folder, FakeShape(16, 40, 6, folder=Path("ours")))
+        heads.inspect(folder, FakeShape(16, 40, 6, path=Path("ours")))
 
 
 @pytest.mark.parametrize(

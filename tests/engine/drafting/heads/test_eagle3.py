@@ -23,7 +23,7 @@ from engine.kernels.native.program import Number, Rows
 from engine.models.hidden_states import Tap, entering
 from tests.support.heads import FakeShape, eagle3, write_head
 
-TARGET = FakeShape(hidden=32, vocabulary=90, layers=12, folder=Path("ours"))
+TARGET = FakeShape(hidden=32, vocabulary=90, layers=12, path=Path("ours"))
 CPU = torch.device("cpu")
 PLAIN = Products("fp32", CPU)
 TEXT = (7, 1, 64, 3, 3, 20, 89, 2)

@@ -20,7 +20,7 @@ from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED
 from tests.support.heads import EAGER, FakeShape, logits_behind, lstm, write_head
 
-TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, folder=Path("ours"))
+TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, path=Path("ours"))
 CPU = torch.device("cpu")
 TOKENS = (7, 3, 88)
 
@@ -134,9 +134,9 @@ def test_a_plan_tells_what_is_read_not_what_is_stored_twice(tmp_path: Path) -> N
 def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path: Path) -> None:
     folder = write_head(tmp_path, *lstm(TARGET))
     with pytest.raises(IncompatiblePair, match=r"width 48, other has a width of 64"):
-        heads.inspect(folder, FakeShape(64, 90, 6, folder=Path("other")))
+        heads.inspect(folder, FakeShape(64, 90, 6, path=Path("other")))
     with pytest.raises(IncompatiblePair, match=r"knows 90 tokens, other 91"):
-        heads.inspect(folder, FakeShape(48, 91, 6, folder=Path("other")))
+        heads.inspect(folder, FakeShape(48, 91, 6, path=Path("other")))
 
 
 def test_tensors_that_are_absent_or_misshapen_are_named(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
 from tests.support.heads import PICKLE, FakeShape, logits_behind, medusa, write_head
 
-TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, folder=Path("ours"))
+TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, path=Path("ours"))
 CPU = torch.device("cpu")
 
 
@@ -95,7 +95,7 @@ def test_a_head_of_another_target_is_refused_with_both_sizes(
     with pytest.raises(IncompatiblePair, match=r"width 48, target has a width of 32"):
         heads.inspect(folder, inspect(pair[0]))
     with pytest.raises(IncompatiblePair, match=r"knows 90 tokens, ours 91"):
-        heads.inspect(folder, FakeShape(48, 91, 6, folder=Path("ours")))
+        heads.inspect(folder, FakeShape(48, 91, 6, path=Path("ours")))
 
 
 def test_tensors_that_are_absent_or_misshapen_are_named(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_halves_come_as_they_are(folder: Path, tmp_path: Path, kind: str) -> Non
     name = "model.layers.1.mlp.up_proj.weight"
     plain = open_tensors(inspect(folder), torch.float32, CPU)(name)
     dtype = torch.float16 if kind == "F16" else torch.bfloat16
-    assert torch.equal(GgufTensors(found, torch.float32, CPU).stored(name), plain.to(dtype))
+    assert torch.equal(GgufTensors(found, torch.float32, CPU).original(name), plain.to(dtype))
 
 
 def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: Path) -> None:
@@ -147,9 +147,9 @@ def test_files_that_were_split_are_one_model(folder: Path, tmp_path: Path) -> No
     parts = sorted(tmp_path.glob("m-*.gguf"))
     assert len(parts) > 2
     whole = inspect(write_gguf(folder, tmp_path / "whole.gguf"))
-    assert torch.equal(logits(parts[0]), logits(whole.folder))
+    assert torch.equal(logits(parts[0]), logits(whole.path))
     found = inspect(parts[1])  # any of them will do
-    assert (found.folder, found.name, found.bytes) == (parts[0], "m", whole.bytes)
+    assert (found.path, found.name, found.bytes) == (parts[0], "m", whole.bytes)
 
 
 def test_names_of_types_are_ggmls() -> None:
