@@ -34,6 +34,7 @@ LONG = (
     "test_decoder.py",
     "test_loop.py",
     "test_main.py",
+    "test_launcher.py",
 )
 WORKERS = 4
 """More test processes than these would wait for each other's browsers."""
