@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ LONG = (
     "test_decoder.py",
     "test_loop.py",
     "test_main.py",
+    "test_launcher.py",
 )
 WORKERS = 4
 """More test processes than these would wait for each other's browsers."""
@@ -67,6 +69,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take minutes come first: begun last, they would leave all processes but one idle."""
     place = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.path.name, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays until the end, and the garbage collector need not look at it.
+
+    An engine collects whenever it loads: a second each time, with all modules and tests in memory.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

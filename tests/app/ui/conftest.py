@@ -23,6 +23,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # What Gradio's own client says of its stream when a page is reloaded during a reply.
 RELOADED = ("AbortError", "Connection errored out")
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+VIEWPORT = {"width": 1280, "height": 800}
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,47 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 
 
 @pytest.fixture
-def page(app: App, browser: object) -> Iterator[object]:
-    """A fresh page with an empty chat; what its scripts complain about fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
+def fresh_page(app: App, browser: object) -> Iterator[object]:
+    """A page of its own with an empty chat; what its scripts complain about fails the test."""
+    with open_page(app, browser) as (page, _):
+        yield page
+
+
+@pytest.fixture
+def page(fresh_page: object) -> object:
+    """Where tests do not hinder one another, their file puts ``same_page`` in its place."""
+    return fresh_page
+
+
+@pytest.fixture(scope="module")
+def only_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
+    """One page for all tests of a file, and what its scripts complained about."""
+    with open_page(app, browser) as found:
+        yield found
+
+
+@pytest.fixture
+def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]:
+    """That page with an empty chat, for tests that leave its settings as they were.
+
+    To load a page takes seconds of the processor: most of what such a test takes.
+    """
+    page, errors = only_page
+    app.engine.seconds_a_round = 0.01
+    page.set_viewport_size(VIEWPORT)
+    page.get_by_role("tab", name="Chat").click()
+    page.fill(".composer textarea", "")
+    page.click("[data-action=new]")
+    page.wait_for_selector(".empty")
+    yield page
+    told, errors[:] = errors[:], []
+    assert not told
+
+
+@contextmanager
+def open_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
+    """A page in a context of its own, and what its scripts complain about: nothing, at the end."""
+    context = browser.new_context(viewport=VIEWPORT)
     context.set_default_timeout(40_000)
     page = context.new_page()
     errors: list[str] = []
@@ -138,6 +177,6 @@ def page(app: App, browser: object) -> Iterator[object]:
     page.wait_for_selector(".composer textarea")
     page.wait_for_selector(".empty")
     page.wait_for_selector("body[data-controls=ready]")
-    yield page
+    yield page, errors
     context.close()
     assert not errors

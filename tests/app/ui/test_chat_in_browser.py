@@ -12,6 +12,11 @@ from tests.app.ui.chatting import DONE, ask, last_trace, send
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
 def test_a_message_is_answered_with_its_statistics_below(page):
     ask(page, "What is it?")
     body = page.locator(".msg.assistant .body")

@@ -11,6 +11,11 @@ from tests.support.gguf_files import write_gguf
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
 def race(page, prompt: str) -> None:
     page.get_by_role("tab", name="Race").click()
     page.locator("#race-prompt textarea").fill(prompt)
@@ -36,15 +41,15 @@ def test_a_race_names_the_first_differing_token(page):
     assert "otherwise" in told
 
 
-def test_under_rejection_a_difference_is_expected_and_said(page):
-    page.get_by_role("tab", name="Race").click()
-    page.locator("#race-acceptance input").click()
-    page.get_by_role("option", name="rejection").click()
-    page.locator("#race-temperature input[type=number]").fill("1")
-    page.locator("#race-temperature input[type=number]").press("Tab")
-    race(page, "differ please")
-    page.wait_for_selector("[data-identical=false]")
-    assert "is expected" in page.inner_text(".race-result")
+def test_under_rejection_a_difference_is_expected_and_said(fresh_page):
+    fresh_page.get_by_role("tab", name="Race").click()
+    fresh_page.locator("#race-acceptance input").click()
+    fresh_page.get_by_role("option", name="rejection").click()
+    fresh_page.locator("#race-temperature input[type=number]").fill("1")
+    fresh_page.locator("#race-temperature input[type=number]").press("Tab")
+    race(fresh_page, "differ please")
+    fresh_page.wait_for_selector("[data-identical=false]")
+    assert "is expected" in fresh_page.inner_text(".race-result")
 
 
 def test_a_race_can_be_stopped_and_run_again(page, app):
@@ -86,11 +91,11 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
     app.switch.needs_key = False
 
 
-def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
-    page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector(".card")
-    assert page.locator(".card").count() >= 9
-    card = page.locator(".card").nth(1)
+def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
+    fresh_page.get_by_role("tab", name="Models").click()
+    fresh_page.wait_for_selector(".card")
+    assert fresh_page.locator(".card").count() >= 9
+    card = fresh_page.locator(".card").nth(1)
     asked = []
 
     def refuse_once(route):
@@ -99,9 +104,9 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(page):
         asked.append(route.request)
         return route.fulfill(json={"refused": "It failed, this once."})
 
-    page.route("**/component_server/", refuse_once)
+    fresh_page.route("**/component_server/", refuse_once)
     card.locator("summary").click()
-    page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
+    fresh_page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
     card.locator("summary").click()
     card.locator("summary").click()
     reason = card.locator(".why li.no").first

@@ -9,6 +9,11 @@ from tests.app.ui.chatting import ask, last_trace
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
 def test_markdown_code_tables_and_latex_are_drawn(page):
     ask(page, "markdown please")
     body = page.locator(".msg.assistant .body")
@@ -29,6 +34,8 @@ def test_lines_of_a_reply_stay_lines_and_bare_json_is_code(page):
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert body.locator("pre code").inner_text().rstrip("\n") == record
     assert body.locator("pre .mark").count() > 0
+    page.get_by_label("Mark origins in the message").uncheck()
+    page.wait_for_function("!document.body.classList.contains('show-marks')")
 
 
 def test_nothing_in_a_reply_can_run_or_load(page):

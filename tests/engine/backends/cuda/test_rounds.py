@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ def words(*asked: Any, **more: Any) -> tuple[int, ...]:
 
 
 NONE = Speculation(proposer="none")
+Plain = Callable[[Sampling], tuple[int, ...]]
+
+
+@pytest.fixture(scope="module")
+def plain(session: Session) -> Plain:
+    """What is said without drafts, computed once; shorter replies are the beginning of it."""
+    return functools.cache(functools.partial(words, session, NONE))
 
 
 def draft(depth: int, **more: Any) -> Speculation:
@@ -70,8 +78,10 @@ def draft(depth: int, **more: Any) -> Speculation:
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN, PENALISED], ids=str)
-def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling) -> None:
-    alone = words(session, NONE, sampling)
+def test_words_do_not_depend_on_who_drafts(
+    session: Session, plain: Plain, sampling: Sampling
+) -> None:
+    alone = plain(sampling)
     assert len(alone) == LENGTH
     rounds, done = run(session, draft(2), sampling)
     assert done.token_ids == alone
@@ -83,13 +93,13 @@ def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling)
         assert words(session, draft(7, controller=Control.AUTO), sampling) == alone
 
 
-def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path]) -> None:
+def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], plain: Plain) -> None:
     """The target drafts for itself: every token stands, and the bonus comes on top."""
     target, _ = folders
     session = Session(load(target), TextCodec(target), Resources(draft=load(target)))
     rounds, done = run(session, draft(2))
     assert [round.accepted_path for round in rounds[:-1]] == [(0, 1)] * (len(rounds) - 1)
-    assert done.token_ids == words(session, NONE)
+    assert done.token_ids == plain(GREEDY)
     assert all(p == pytest.approx(q) for p, q in zip(rounds[0].p, rounds[0].q, strict=True))
 
 
@@ -138,12 +148,11 @@ def test_a_stop_string_ends_the_reply(session: Session) -> None:
     assert (ends[0].text, ends[0].token_ids) == (ends[1].text, ends[1].token_ids)
 
 
-def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path]) -> None:
+def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path], plain: Plain) -> None:
     """Near it a round may reach beyond; what it computes there nobody takes."""
     target, own = folders
     session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
-    wide = Session(load(target, context=CONTEXT), TextCodec(target), Resources())
-    assert words(session, draft(3), max_tokens=None) == words(wide, NONE, max_tokens=4)
+    assert words(session, draft(3), max_tokens=None) == plain(GREEDY)[:4]
 
 
 def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None:
@@ -164,19 +173,19 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
 
 
 def test_a_draft_that_is_elsewhere_changes_no_words(
-    session: Session, folders: tuple[Path, Path]
+    folders: tuple[Path, Path], plain: Plain
 ) -> None:
     """On the CPU, in torch: it drafts on the host, and is judged on the device like any other."""
     target, own = folders
     beside = Session(load(target), TextCodec(target), Resources(draft=load_reference(own, CONTEXT)))
     rounds, done = run(beside, draft(2), DRAWN, max_tokens=4)
-    assert done.token_ids == words(session, NONE, DRAWN, max_tokens=4)
+    assert done.token_ids == plain(DRAWN)[:4]
     assert all(round.q and None not in round.q for round in rounds if round.tree.tokens)
 
 
-def test_who_drafted_is_told_and_may_be_chosen(session: Session) -> None:
+def test_who_drafted_is_told_and_may_be_chosen(session: Session, plain: Plain) -> None:
     """``best`` has its choice on a device too, where the first round tells what verifying takes."""
-    alone = words(session, NONE, max_tokens=5)
+    alone = plain(GREEDY)[:5]
     for control in (Control.FIXED, Control.AUTO):
         asked = Speculation(proposer="best", depth=2, controller=control)
         rounds, done = run(session, asked, max_tokens=5)
