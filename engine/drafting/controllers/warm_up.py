@@ -18,21 +18,28 @@ _LIMIT_S = 0.5
 
 
 def warm_up(model: Model, verify: Times, clock: Callable[[], float] = perf_counter) -> None:
-    """Teaches ``verify`` seconds by rows behind 128 cached tokens, for about half a second at most.
+    """Teaches ``verify`` seconds by rows behind some cached tokens: for half a second, or as long as it
+    takes to measure every row count once.
 
     Row counts alternate, so that a drifting machine slows all alike, and medians count. The first
-    pass builds what later ones reuse. Every row count is measured once, however slow the model is.
+    pass builds what later ones reuse; it counts only where there is no time for another.
     """
     past = min(_PAST, model.info.context - max(ROWS))
     if past < 1:
         return
     cache = model.new_cache(past + max(ROWS))
     tokens = [index % model.info.vocabulary for index in range(past + max(ROWS))]
-    model.forward(tokens[:past], cache, last=0)
+    began, first = clock(), min(past, MAX_ROWS)
+    model.forward(tokens[:first], cache, last=0)
+    if (clock() - began) * past / first > _LIMIT_S:
+        past = first  # so large a model is busy with its weights, and hardly looks back
+    elif past > first:
+        model.forward(tokens[first:past], cache, last=0)
     seconds: dict[int, list[float]] = {rows: [] for rows in ROWS}
     began = clock()
     for repeat in range(_REPEATS + 1):
-        if repeat > 1 and clock() - began > _LIMIT_S:
+        taken = clock() - began
+        if repeat and taken + taken / repeat > _LIMIT_S:
             break
         for rows in ROWS:
             started = clock()
@@ -41,4 +48,4 @@ def warm_up(model: Model, verify: Times, clock: Callable[[], float] = perf_count
             seconds[rows].append(clock() - started)
             cache.crop(past)
     for rows, measured in seconds.items():
-        verify.learn(rows, median(measured[1:]))
+        verify.learn(rows, median(measured[1:] or measured))

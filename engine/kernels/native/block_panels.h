@@ -113,10 +113,10 @@ public:
     }
 
     // `rows`: of whole blocks, one behind the other. `scales`: a float a row that multiplies all of it; null: 1.
-    void pack(const void* rows, const void* scales, int row, int n) override {
+    void pack(const void* rows, const void* scales, int row, int count, int panel) override {
         const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
-        rearrange(static_cast<const uint8_t*>(rows) + row * size, n / LANES, n % LANES);
-        if (scales) scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
+        rearrange(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
+        if (scales) std::memcpy(scales_.as<float>() + panel * LANES, static_cast<const float*>(scales) + row, count * sizeof(float));
     }
 
     void row(int n, float* to) const override {
@@ -172,20 +172,24 @@ private:
         format_.unpack(words, words + size_t(blocks) * format_.words * 4 * LANES, blocks, to);
     }
 
-    void rearrange(const uint8_t* from, int panel, int lane) {
+    // `count` rows of so many bytes: word by word of all of them, so that a line of the cache is written at once.
+    void rearrange(const uint8_t* from, size_t size, int count, int panel) {
         for (int unit = 0; unit < units_; ++unit) {
             const int blocks = blocks_of(unit);
-            uint8_t* words = at(panel, unit);
-            uint8_t* rest = words + size_t(blocks) * format_.words * 4 * LANES;
+            uint8_t* to = at(panel, unit);
+            uint8_t* rest = to + size_t(blocks) * format_.words * 4 * LANES;
             for (int block = 0; block < blocks; ++block, from += format_.bytes) {
-                for (int word = 0; word < format_.words; ++word) {
-                    uint32_t value;
-                    std::memcpy(&value, from + format_.words_at + word * 4, sizeof value);
-                    if (word == format_.fifth_bits) value = unpacking::by_quads(value);
-                    std::memcpy(words + (size_t(block * format_.words + word) * LANES + lane) * 4, &value, sizeof value);
+                for (int word = 0; word < format_.words; ++word, to += 4 * LANES) {
+                    const uint8_t* first = from + format_.words_at + word * 4;
+                    uint32_t side_by_side[LANES] = {};
+                    for (int lane = 0; lane < count; ++lane) std::memcpy(side_by_side + lane, first + lane * size, 4);
+                    if (word == format_.fifth_bits)
+                        for (uint32_t& bits : side_by_side) bits = unpacking::by_quads(bits);
+                    std::memcpy(to, side_by_side, sizeof side_by_side);
                 }
-                for (int byte = 0; byte < format_.rest; ++byte)
-                    rest[(size_t(block) * LANES + lane) * format_.rest + byte] = from[format_.rest_at + byte];
+                for (int lane = 0; lane < count; ++lane, rest += format_.rest)
+                    std::memcpy(rest, from + lane * size + format_.rest_at, format_.rest);
+                rest += (LANES - count) * format_.rest;
             }
         }
     }

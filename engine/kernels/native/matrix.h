@@ -22,7 +22,10 @@ public:
     // Outputs first .. first + count - 1, which lie in one part and begin a panel: those of some panels, as Part takes them.
     void pack(const void* rows, const void* scales, int first, int count, Range panels) {
         Part& part = holding(first);
-        for (int row = panels.first * LANES; row < std::min(count, panels.end * LANES); ++row) part.pack(rows, scales, row, first + row);
+        for (int panel = panels.first; panel < panels.end; ++panel) {
+            const int row = panel * LANES;
+            part.pack(rows, scales, row, std::min(LANES, count - row), first / LANES + panel);
+        }
     }
 
     void set_bias(const float* bias) {

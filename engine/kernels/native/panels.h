@@ -72,35 +72,8 @@ public:
 
     // `rows` of `inputs` numbers; `scales`: for INT8 a float a row; for NF4, whose rows are bytes of two numbers,
     // the first in the upper half, a bf16 a group.
-    void pack(const void* rows, const void* scales, int row, int n) override {
-        const size_t start = (size_t(n / LANES) * depth) * LANES;
-        const int lane = n % LANES;
-        if (kind == Kind::INT8) {
-            auto from = static_cast<const int8_t*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<int8_t>() + start;
-            int32_t sum = 0;
-            for (int k = 0; k < inputs; ++k) {
-                to[place(k, lane)] = from[k];
-                sum += from[k];
-            }
-            sums_.as<int32_t>()[n] = sum;
-            scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
-        } else if (kind == Kind::NF4) {
-            auto from = static_cast<const uint8_t*>(rows) + size_t(row) * inputs / 2;
-            auto to = weights_.as<uint8_t>() + start / 2;
-            for (int k = 0; k < inputs / 2; ++k) to[size_t(k) * LANES + lane] = uint8_t(from[k] << 4 | from[k] >> 4);
-            const int groups = inputs / GROUP;
-            auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * groups;
-            for (int g = 0; g < groups; ++g) *peak(n / LANES, g, lane) = peaks[g];
-        } else if (kind == Kind::FP32) {
-            auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<float>() + start;
-            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
-        } else {
-            auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<uint16_t>() + start;
-            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
-        }
+    void pack(const void* rows, const void* scales, int row, int count, int panel) override {
+        for (int lane = 0; lane < count; ++lane) pack_row(rows, scales, row + lane, panel * LANES + lane);
     }
 
     void row(int n, float* to) const override {
@@ -132,6 +105,37 @@ public:
     }
 
 private:
+    void pack_row(const void* rows, const void* scales, int row, int n) {
+        const size_t start = (size_t(n / LANES) * depth) * LANES;
+        const int lane = n % LANES;
+        if (kind == Kind::INT8) {
+            auto from = static_cast<const int8_t*>(rows) + size_t(row) * inputs;
+            auto to = weights_.as<int8_t>() + start;
+            int32_t sum = 0;
+            for (int k = 0; k < inputs; ++k) {
+                to[place(k, lane)] = from[k];
+                sum += from[k];
+            }
+            sums_.as<int32_t>()[n] = sum;
+            scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
+        } else if (kind == Kind::NF4) {
+            auto from = static_cast<const uint8_t*>(rows) + size_t(row) * inputs / 2;
+            auto to = weights_.as<uint8_t>() + start / 2;
+            for (int k = 0; k < inputs / 2; ++k) to[size_t(k) * LANES + lane] = uint8_t(from[k] << 4 | from[k] >> 4);
+            const int groups = inputs / GROUP;
+            auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * groups;
+            for (int g = 0; g < groups; ++g) *peak(n / LANES, g, lane) = peaks[g];
+        } else if (kind == Kind::FP32) {
+            auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
+            auto to = weights_.as<float>() + start;
+            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
+        } else {
+            auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
+            auto to = weights_.as<uint16_t>() + start;
+            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
+        }
+    }
+
     // The scale, in bf16, of a group of inputs of one output.
     uint16_t* peak(int panel, int group, int lane) const {
         return scales_.as<uint16_t>() + (size_t(panel) * (inputs / GROUP) + group) * LANES + lane;

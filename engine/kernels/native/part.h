@@ -17,8 +17,8 @@ public:
     }
     virtual ~Part() = default;
 
-    // Output n becomes row number `row` of what is given; what rows and scales are is each kind's own affair.
-    virtual void pack(const void* rows, const void* scales, int row, int n) = 0;
+    // A panel's outputs become the `count` rows from number `row` on; what rows and scales are is each kind's own affair.
+    virtual void pack(const void* rows, const void* scales, int row, int count, int panel) = 0;
     // The weights of one output, as an embedding is looked up.
     virtual void row(int n, float* to) const = 0;
     // Outputs of panels first .. end - 1 for all rows, to to[row * stride + output].
