@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.bench.real.llama_cpp import SERVER, VARIABLE, find, known_flags
+from engine.bench.real.server import HOST, Server
 from engine.errors import ModelError, PeerFailed
 from engine.models.checkpoints.gguf.write import export, why_not_installed
 from engine.request import FIXED_DEPTH
@@ -21,12 +22,10 @@ from tools.peers.base import (
     Source,
 )
 from tools.peers.llama_steps import LlamaSteps
-from tools.peers.server import HOST, Server
 
-VARIABLE = "FORETOKEN_LLAMA_CPP"
 TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0"}
 """What comes nearest to how our engine holds the weights: as many bits."""
-SERVER, BATCHED_BENCH = "llama-server", "llama-batched-bench"
+BATCHED_BENCH = "llama-batched-bench"
 _HOW = (
     f"Give the folder where it was built with --llama-cpp or {VARIABLE}. To build it: git clone "
     "https://github.com/ggml-org/llama.cpp, then in there cmake -B build "
@@ -133,26 +132,6 @@ class LlamaContender:
 
     def close(self) -> None:
         self.server.close()
-
-
-def find(folder: Path, program: str) -> Path | None:
-    """A program of llama.cpp in the folder where it was built or installed."""
-    for inner in ("bin", ".", "build/bin"):
-        for name in (program, f"{program}.exe"):
-            if (folder / inner / name).is_file():
-                return folder / inner / name
-    return None
-
-
-def known_flags(server: Path) -> str:
-    """What ``--help`` tells: the flags of speculation have changed their names. Raises PeerFailed."""
-    try:
-        done = subprocess.run(
-            [str(server), "--help"], capture_output=True, text=True, timeout=120, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerFailed(f"{server} cannot be run: {error}. Build llama.cpp again.") from error
-    return done.stdout + done.stderr
 
 
 def _settings(flags: str, files: Files, case: Case) -> list[tuple[str, list[str], str, Source]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.bench.real.server import HOST, Server
 from engine.errors import PeerFailed
 from tools.peers.base import PLAIN, Case, Contender, Entrant, Reply
-from tools.peers.server import HOST, Server
 
 VARIABLE = "FORETOKEN_VLLM"
 DTYPES = {"fp32": "float32"}

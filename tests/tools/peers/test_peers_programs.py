@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.prompts import Prompt
+from engine.bench.real.server import Server
 from engine.errors import PeerFailed
 from tests.support.places import PIP
 from tools.peers import cases
@@ -19,7 +20,6 @@ from tools.peers.base import DRAFT, NGRAM, PLAIN, Case, Source
 from tools.peers.field import line_up
 from tools.peers.llama_cpp import VARIABLE, LlamaCpp
 from tools.peers.own import Own
-from tools.peers.server import Server
 from tools.peers.steps import best_pace
 from tools.peers.turns import run
 from tools.peers.vllm import Vllm

@@ -92,7 +92,7 @@ class Server:
             raise PeerFailed(f"{self.name} answered {error.code}: {said}") from error
         except OSError as error:
             raise PeerFailed(
-                f"{self.name} does not answer: {error}. {self._last_words()}"
+                f"{self.name} does not answer: {error}. {last_words(self.log)}"
             ) from error
 
     def _wait(self, patience_s: float) -> None:
@@ -101,7 +101,7 @@ class Server:
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 status = self.process.returncode
-                raise PeerFailed(f"{self.name} ended with status {status}. {self._last_words()}")
+                raise PeerFailed(f"{self.name} ended with status {status}. {last_words(self.log)}")
             try:
                 self._open("/health").close()
             except PeerFailed:
@@ -109,12 +109,14 @@ class Server:
             else:
                 return
         raise PeerFailed(
-            f"{self.name} was not ready after {patience_s:.0f} seconds. {self._last_words()}"
+            f"{self.name} was not ready after {patience_s:.0f} seconds. {last_words(self.log)}"
         )
 
-    def _last_words(self) -> str:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-        return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
+
+def last_words(log: Path) -> str:
+    """The end of a log, as a message quotes it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+    return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
 
 
 def free_port() -> int:
