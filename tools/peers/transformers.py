@@ -60,7 +60,7 @@ class Generate:
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
         ids = torch.tensor([list(prompt)], device=self.model.device)
-        clock = _Clock()
+        clock = Clock()
         with torch.inference_mode():
             output = self.model.generate(
                 ids,
@@ -87,7 +87,7 @@ class Generate:
         )
 
 
-class _Clock:
+class Clock:
     """A streamer: it is given the prompt, then the tokens of each step."""
 
     def __init__(self) -> None:
@@ -97,6 +97,10 @@ class _Clock:
         self.steps.append((value.numel(), perf_counter()))
 
     def end(self) -> None: ...
+
+    def first(self, began: float) -> float:
+        """Seconds from ``began`` to the first token."""
+        return self.steps[1][1] - began if len(self.steps) > 1 else 0.0
 
     def decoding(self) -> tuple[int, float]:
         """Tokens and seconds after the step that took in the prompt."""
