@@ -1,4 +1,4 @@
-"""llama.cpp: its server on the same weights, exported to GGUF for the run."""
+"""llama.cpp: its server on the same weights, exported to GGUF for the run where they are none yet."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from engine.bench.real.llama_cpp import SERVER, VARIABLE, find, known_flags
 from engine.bench.real.server import HOST, Server
 from engine.errors import ModelError, PeerFailed
+from engine.kernels.formats import AS_STORED
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.checkpoints.gguf.write import export, why_not_installed
 from engine.request import FIXED_DEPTH
 from tools.peers.base import (
@@ -23,8 +26,8 @@ from tools.peers.base import (
 )
 from tools.peers.llama_steps import LlamaSteps
 
-TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0"}
-"""What comes nearest to how our engine holds the weights: as many bits."""
+TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0", AS_STORED: "q8_0"}
+"""What comes nearest to how our engine holds the weights: as many bits. A GGUF file stays what it is."""
 BATCHED_BENCH = "llama-batched-bench"
 _HOW = (
     f"Give the folder where it was built with --llama-cpp or {VARIABLE}. To build it: git clone "
@@ -58,13 +61,7 @@ class LlamaCpp:
         return why_not_installed()
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
-        kind = TYPES[case.quantization]
-        try:
-            target = export(case.target, workspace / "target.gguf", kind).file
-            draft = case.draft and export(case.draft, workspace / "draft.gguf", kind).file
-        except ModelError as error:
-            raise PeerFailed(f"llama.cpp cannot be given these weights. {error}") from error
-        files = Files(target, draft, kind)
+        files = _files(case, workspace)
         assert self.folder is not None
         server = find(self.folder, SERVER)
         assert server is not None
@@ -72,12 +69,12 @@ class LlamaCpp:
         made: list[Contender] = []
         try:
             for setting, extra, detail, source in _settings(flags, files, case):
-                entrant = Entrant(self.name, setting, kind, detail, source)
+                entrant = Entrant(self.name, setting, files.kind, detail, source)
                 log = workspace / f"llama-server-{len(made)}.log"
                 made.append(LlamaContender(server, entrant, files, case, extra, log))
             program = find(self.folder, BATCHED_BENCH)
-            if case.acceptance is not None and draft is not None and program is not None:
-                made.append(LlamaSteps(program, target, draft, kind, case))
+            if case.acceptance is not None and files.draft is not None and program is not None:
+                made.append(LlamaSteps(program, files.target, files.draft, files.kind, case))
         except BaseException:
             for contender in made:
                 contender.close()
@@ -132,6 +129,22 @@ class LlamaContender:
 
     def close(self) -> None:
         self.server.close()
+
+
+def _files(case: Case, workspace: Path) -> Files:
+    """GGUF files as they are, folders exported. Raises PeerFailed."""
+    kind = TYPES[case.quantization]
+
+    def file(model: Path, name: str) -> Path:
+        return model if is_gguf(model) else export(model, workspace / name, kind).file
+
+    try:
+        target = file(case.target, "target.gguf")
+        draft = case.draft and file(case.draft, "draft.gguf")
+    except ModelError as error:
+        raise PeerFailed(f"llama.cpp cannot be given these weights. {error}") from error
+    stored = inspect(case.target).dtype.lower() if is_gguf(case.target) else kind
+    return Files(target, draft, stored)
 
 
 def _settings(flags: str, files: Files, case: Case) -> list[tuple[str, list[str], str, Source]]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.machine import devices
+from engine.models.checkpoints.gguf.description import is_gguf
 from tools.peers.base import DRAFT, NGRAM, PLAIN, Case, Contender, Entrant, Reply
 
 DTYPES = {"fp32": torch.float32}
@@ -110,14 +111,24 @@ class Clock:
         return sum(count for count, _ in after[1:]), after[-1][1] - after[0][1]
 
 
-def _load(folder: Path, case: Case) -> Any:
+def load(path: Path, dtype: torch.dtype) -> Any:
+    """A folder, or a GGUF file, which transformers widens to ``dtype``."""
     from transformers import AutoModelForCausalLM
 
-    dtype = DTYPES.get(case.quantization, torch.bfloat16)
+    file = {"gguf_file": path.name} if is_gguf(path) else {}
     model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, trust_remote_code=False
+        str(path.parent if file else path),
+        dtype=dtype,
+        local_files_only=True,
+        trust_remote_code=False,
+        **file,
     )
-    return model.to(devices.choose(case.device).device).eval()
+    return model.eval()
+
+
+def _load(path: Path, case: Case) -> Any:
+    model = load(path, DTYPES.get(case.quantization, torch.bfloat16))
+    return model.to(devices.choose(case.device).device)
 
 
 def _at(count: int | None) -> str:

@@ -13,7 +13,7 @@ import torch
 
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Method
-from tools.peers.transformers import Clock
+from tools.peers.transformers import Clock, load
 
 _CONSTANT = 4
 """Tokens drafted a round, beside what it finds by itself."""
@@ -26,10 +26,10 @@ class Generate:
     def __init__(self, told: Mapping[str, Any]) -> None:
         torch.set_num_threads(told["threads"])
         self.eos: list[int] = told["eos"]
-        self.target = load(Path(told["target"]))
+        self.target = load(Path(told["target"]), fast_dtype())
         self.settings: dict[str, tuple[Method, dict[str, Any]]] = {"plain": (Method.PLAIN, {})}
         if told["draft"]:
-            draft = load(Path(told["draft"]))
+            draft = load(Path(told["draft"]), fast_dtype())
             name = f"assistant, {_CONSTANT}"
             self.settings["assistant"] = Method.DRAFT, {"assistant_model": draft}
             self.settings[name] = Method.DRAFT, {"assistant_model": draft, "num": _CONSTANT}
@@ -86,23 +86,8 @@ class Generate:
         )
 
 
-def load(path: Path) -> Any:
-    """A folder or a GGUF file, in bf16 where the processor multiplies it, else in fp32."""
-    from transformers import AutoModelForCausalLM
-
-    place = {"gguf_file": path.name} if path.is_file() else {}
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(path.parent if place else path),
-        dtype=fast_dtype(),
-        local_files_only=True,
-        trust_remote_code=False,
-        **place,
-    )
-    return model.eval()
-
-
 def fast_dtype() -> torch.dtype:
-    """bf16 is half of the bytes, but on processors without it the arithmetic is emulated."""
+    """bf16 where the processor multiplies it: elsewhere it is half of the bytes, but emulated."""
     has = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.bfloat16 if has() else torch.float32
 
