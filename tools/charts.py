@@ -2,7 +2,7 @@
 
 The file is one JSON object: `peers` and `peers 1b` as ``python -m tools.peers --json`` prints them, and
 `kernels` as ``foretoken bench kernels --json`` does; what is absent is not drawn. That needs the extra
-``docs`` (matplotlib). Of a file that ``foretoken bench real --out`` or ``python -m tools.peers.real --out``
+``docs`` (matplotlib). What ``foretoken bench real --out`` or ``python -m tools.peers.real --out``
 wrote it is real.svg, README's first, and needs nothing. Backgrounds are transparent and the ink is grey:
 one picture for day and night.
 """
