@@ -184,12 +184,12 @@ def run(
     left = [program for program in programs if absent[program.name] is None]
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
-    total = done = rounds * len(left)
+    total, done = rounds * len(left), 0
     for round in range(rounds):
         turned = round % max(len(left), 1)
         for program in (*left[turned:], *left[:turned]):
-            on_progress(total - done, total)
-            done -= 1
+            on_progress(done, total)
+            done += 1
             try:
                 with contextlib.closing(_started(program, case, logs)) as started:
                     answered, start = started.turn(round, prompts, case)
@@ -200,8 +200,7 @@ def run(
         left = [program for program in left if absent[program.name] is None]
         if round == 0:
             left = _worth_another_round(left, records)
-            done = (rounds - 1) * len(left)
-            total = total if done == 0 else done * rounds // (rounds - 1)
+            total = done + (rounds - 1) * len(left)
     on_progress(total, total)
     counted = [name for name in records if absent[name] is None]
     return Result(

@@ -33,7 +33,7 @@ def settings(
     capabilities: Capabilities, depths: Sequence[int]
 ) -> dict[Setting, tuple[str, int | None]]:
     """Proposer and depth of every setting, plain decoding first; without a depth it is ``auto``."""
-    made: dict[Setting, tuple[str, int | None]] = {Setting(PLAIN, Method.PLAIN): (PLAIN, None)}
+    made: dict[Setting, tuple[str, int | None]] = {Setting("plain", Method.PLAIN): (PLAIN, None)}
     for name in capabilities.names:
         method = _METHODS.get(name, Method.SEVERAL)
         if name == PLAIN:

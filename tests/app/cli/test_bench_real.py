@@ -33,7 +33,7 @@ def test_a_pair_is_measured_and_written_down(
     assert value["absent"] == []
     ours = [row for row in value["results"] if row["engine"] == "foretoken"]
     settings = [row["setting"]["name"] for row in ours]
-    assert settings[:3] == ["none", "draft, auto", "draft, depth 2"]
+    assert settings[:3] == ["plain", "draft, auto", "draft, depth 2"]
     assert {"ngram, auto", "suffix, auto", "best, auto"} <= set(settings)
     assert all(row["differ"] == 0 and row["tokens_per_s"]["all"]["median"] > 0 for row in ours)
     assert {"1", "2", "4", "8", "16"} == set(value["steps"]["verify"])
@@ -50,6 +50,6 @@ def test_what_cannot_be_is_told_before_anything_starts(
     foretoken: Foretoken, gguf_pair: tuple[Path, Path], prompts: Path
 ) -> None:
     asked = ("bench", "real", gguf_pair[0], "--prompts", prompts)
-    assert "max_tokens" in foretoken(*asked, "--max-tokens", 100_000).err
+    assert "with --max-tokens" in foretoken(*asked, "--max-tokens", 100_000).err
     assert "depth" in foretoken(*asked, "--depth", 99).err
     assert foretoken("bench", "real", "missing.gguf").status == 2
