@@ -1,10 +1,8 @@
 """Draws README's charts from a file of results: ``python -m tools.charts docs/results/cpu-....json``.
 
 The file is one JSON object: `peers` and `peers 1b` as ``python -m tools.peers --json`` prints them, and
-`kernels` as ``foretoken bench kernels --json`` does; what is absent is not drawn. That needs the extra
-``docs`` (matplotlib). What ``foretoken bench real --out`` or ``python -m tools.peers.real --out``
-wrote it is real.svg, README's first, and needs nothing. Backgrounds are transparent and the ink is grey:
-one picture for day and night.
+`kernels` as ``foretoken bench kernels --json`` does; what is absent is not drawn. Needs the extra
+``docs`` (matplotlib). Backgrounds are transparent and the ink is grey: one picture for day and night.
 """
 
 from __future__ import annotations
@@ -13,13 +11,10 @@ import json
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.bench.real.chart import chart
-from engine.bench.real.own import NAME
-
-if TYPE_CHECKING:
-    from matplotlib import pyplot as plt
+import matplotlib as mpl
+from matplotlib import pyplot as plt
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 INK, OURS, THEIRS = "#808080", "#3b82f6", "#9ca3af"
@@ -34,13 +29,6 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit("usage: python -m tools.charts RESULTS.json")
     results = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if "records" in results:
-        IMAGES.mkdir(exist_ok=True)
-        (IMAGES / "real.svg").write_text(chart(results, results["title"], NAME), encoding="utf-8")
-        print(IMAGES / "real.svg")
-        return
-    import matplotlib as mpl
-
     mpl.rcParams.update(
         {"font.size": 10, "svg.fonttype": "none", "svg.hashsalt": "foretoken"}
         | dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK)
@@ -55,8 +43,6 @@ def main() -> None:
 
 def bars(title: str, rows: list[dict[str, Any]]) -> plt.Figure:
     """Every engine's speed, ours in colour, on a scale by powers of ten."""
-    from matplotlib import pyplot as plt
-
     figure, axes = plt.subplots(figsize=(7, 0.7 + 0.3 * len(rows)))
     names = [f"{row['engine']}, {row['setting']} ({row['quantization']})" for row in rows]
     speeds = [row["tokens_per_s"] for row in rows]
@@ -71,8 +57,6 @@ def bars(title: str, rows: list[dict[str, Any]]) -> plt.Figure:
 
 def verify_cost(steps: list[dict[str, Any]]) -> plt.Figure:
     """How much longer a step takes for more rows, for every quantisation of the target."""
-    from matplotlib import pyplot as plt
-
     found: dict[str, dict[int, float]] = defaultdict(dict)
     for step in steps:
         if step["model"] == "target":
@@ -96,8 +80,6 @@ def verify_cost(steps: list[dict[str, Any]]) -> plt.Figure:
 
 def keep(name: str, figure: plt.Figure) -> None:
     """Writes docs/images/NAME.svg."""
-    from matplotlib import pyplot as plt
-
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

@@ -6,8 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.bench.real.llama_cpp import SERVER, VARIABLE, find, known_flags
-from engine.bench.real.server import HOST, Server
+from engine.bench.real.llama_cpp import (
+    SERVER,
+    SPEC_TYPE,
+    VARIABLE,
+    command,
+    complete,
+    drafting,
+    find,
+    known_flags,
+)
+from engine.bench.real.server import Server
 from engine.errors import ModelError, PeerFailed
 from engine.kernels.formats import AS_STORED
 from engine.models.checkpoints.checkpoint import inspect
@@ -95,37 +104,14 @@ class LlamaContender:
         log: Path,
     ) -> None:
         self.entrant, self.case = entrant, case
-        command = [
-            str(program), "--model", str(files.target), "--host", HOST, "--port", "{port}",
-            "--ctx-size", str(case.longest), "--parallel", "1", "--threads", str(case.threads),
-            *extra,
-        ]  # fmt: skip
-        self.server = Server("llama-server", command, log)
+        words = command(program, files.target, case.longest, case.threads, extra)
+        self.server = Server(SERVER, words, log)
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
-        body = {
-            "prompt": list(prompt),
-            "n_predict": limit,
-            "temperature": 0,
-            "repeat_penalty": 1.0,
-            "seed": self.case.seed,
-            "ignore_eos": not self.case.eos,
-            "cache_prompt": False,
-            "return_tokens": True,
-        }
-        answer = self.server.post("/completion", body)
-        try:
-            timings = answer["timings"]
-            # The clock starts when the first token is there.
-            count, seconds = int(timings["predicted_n"]) - 1, timings["predicted_ms"] / 1e3
-            tokens = tuple(int(token) for token in answer["tokens"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise PeerFailed(
-                f"llama-server answered without tokens or timings ({error!r}). Use a version that "
-                "knows return_tokens."
-            ) from error
+        seed, ignore_eos = self.case.seed, not self.case.eos
+        reply = complete(self.server, prompt, limit, ignore_eos=ignore_eos, seed=seed)
         simulated = self.entrant.source is Source.SIMULATED
-        return Reply(None if simulated else tokens, max(count, 0), seconds if count > 0 else 0.0)
+        return Reply(None if simulated else reply.tokens, reply.decoded, reply.decode_s)
 
     def close(self) -> None:
         self.server.close()
@@ -147,25 +133,25 @@ def _files(case: Case, workspace: Path) -> Files:
     return Files(target, draft, stored)
 
 
-def _settings(flags: str, files: Files, case: Case) -> list[tuple[str, list[str], str, Source]]:
+def _settings(
+    flags: str, files: Files, case: Case
+) -> list[tuple[str, tuple[str, ...], str, Source]]:
     """Setting, arguments, detail and source of every server to start."""
-    made: list[tuple[str, list[str], str, Source]] = [(PLAIN, [], "", Source.MEASURED)]
-    newer = "--spec-type" in flags
-    if files.draft is not None:
-        loads = ["--model-draft", str(files.draft)]
-        loads += ["--spec-type", "draft-simple"] if newer else []
-        count = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
-        if case.acceptance is None:
-            depth = [] if case.depth is None else [count, str(case.depth)]
-            detail = " ".join(["--model-draft", *depth])
-            made.append((DRAFT, [*loads, *depth], detail, Source.MEASURED))
-        elif "--spec-synth-rates" in flags:
-            depth = [count, str(case.depth or FIXED_DEPTH)]
-            rates = [case.acceptance**place for place in range(1, int(depth[1]) + 1)]
-            listed = ",".join(f"{rate:.6f}" for rate in rates)
-            detail = f"--spec-synth-rates, {' '.join(depth)}, {case.acceptance:g} right"
-            synthetic = [*loads, *depth, "--spec-synth-rates", listed]
-            made.append((DRAFT, synthetic, detail, Source.SIMULATED))
-    if case.acceptance is None and newer and "ngram-simple" in flags:
-        made.append((NGRAM, ["--spec-type", "ngram-simple"], "ngram-simple", Source.MEASURED))
+    made: list[tuple[str, tuple[str, ...], str, Source]] = [(PLAIN, (), "", Source.MEASURED)]
+    if case.acceptance is None:
+        if files.draft is not None:
+            words = drafting(flags, files.draft, case.depth)
+            made.append((DRAFT, words, _without(words, files.draft), Source.MEASURED))
+        if SPEC_TYPE in flags and "ngram-simple" in flags:
+            made.append((NGRAM, (SPEC_TYPE, "ngram-simple"), "ngram-simple", Source.MEASURED))
+    elif files.draft is not None and "--spec-synth-rates" in flags:
+        depth = case.depth or FIXED_DEPTH
+        words = drafting(flags, files.draft, depth)
+        rates = ",".join(f"{case.acceptance**place:.6f}" for place in range(1, depth + 1))
+        detail = f"--spec-synth-rates, {_without(words, files.draft)}, {case.acceptance:g} right"
+        made.append((DRAFT, (*words, "--spec-synth-rates", rates), detail, Source.SIMULATED))
     return made
+
+
+def _without(words: Sequence[str], file: Path) -> str:
+    return " ".join(word for word in words if word != str(file))

@@ -16,9 +16,9 @@ from typing import Annotated
 import typer
 
 from app.cli import run
+from engine.bench.real.openvino import FORMATS, VARIABLE, converted, python_of
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
-from tools.peers.openvino import FORMATS, VARIABLE, python_of
 
 _WORDS = {"int4": ("--group-size", "64", "--ratio", "1.0"), "int8": ()}
 
@@ -30,9 +30,9 @@ def export(
     openvino: Annotated[Path, typer.Option(envvar=VARIABLE, help="Its virtual environment.")],
     out: Annotated[Path, typer.Option(help="The folder for the models; not in the repository.")],
 ) -> None:
-    """Make what ``python -m tools.peers.real --openvino-models OUT`` reads. What is there stays."""
+    """Make what ``foretoken bench real --openvino-models OUT`` reads. What is there stays."""
     for model in filter(None, (target, draft)):
-        missing = [kind for kind in FORMATS if not (out / f"{model.stem}-{kind}").is_dir()]
+        missing = [kind for kind in FORMATS if not converted(out, model, kind).is_dir()]
         if not missing:
             continue
         folder = model
@@ -41,24 +41,23 @@ def export(
             if not folder.is_dir():
                 widen(model, folder)
         for kind in missing:
-            _convert(openvino, folder, out / f"{model.stem}-{kind}", kind)
+            _convert(openvino, folder, converted(out, model, kind), kind)
 
 
 def widen(file: Path, folder: Path) -> None:
     """The GGUF file in transformers' layout, in bf16, whole or not at all."""
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from engine.bench.real.transformers import load
 
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
-    place, name = str(file.parent), file.name
-    model: object = AutoModelForCausalLM.from_pretrained(
-        place, gguf_file=name, dtype=torch.bfloat16, local_files_only=True
+    load(file, torch.bfloat16).save_pretrained(part)
+    tokenizer = AutoTokenizer.from_pretrained(
+        str(file.parent), gguf_file=file.name, local_files_only=True
     )
-    model.save_pretrained(part)  # type: ignore[attr-defined]
-    AutoTokenizer.from_pretrained(place, gguf_file=name, local_files_only=True).save_pretrained(
-        part
-    )
+    tokenizer.save_pretrained(part)
     _as_older_versions_read(part / "config.json")
     part.replace(folder)
 

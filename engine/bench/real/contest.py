@@ -1,8 +1,8 @@
-"""Engines take turns, round by round; each is alone in memory while it is measured.
+"""Engines take turns, again and again; each is alone in memory while it is measured.
 
-A round starts every program once, times it up to its first token, has it answer all prompts in each of
-its settings, asks for its peak of memory, and ends it. Another program begins each round, so that a
-machine that drifts slows all of them alike; what is compared is compared within a round.
+A repeat starts every program once, times it up to its first token, has it answer all prompts in each of
+its settings, asks for its peak of memory, and ends it. Another program begins each repeat, so that a
+machine that drifts slows all of them alike; what is compared is compared within a repeat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.errors import PeerFailed
 
 WARM_UP_TOKENS = 8
 NEAR = 0.85
-"""After the first round a variant of a method stays if it has this much of the best one's speed."""
+"""After the first repeat a variant of a method stays if it has this much of the best one's speed."""
 
 
 class Method(StrEnum):
@@ -118,9 +118,6 @@ class Program(Protocol):
     @property
     def name(self) -> str: ...
 
-    def absent(self, case: Case) -> str | None:
-        """Why it cannot run here, and how to get it; None when it can."""
-
     def start(self, case: Case, log: Path) -> Running:
         """Starts it; ready when this returns. Raises PeerFailed, and then nothing is left running."""
 
@@ -129,7 +126,7 @@ class Program(Protocol):
 class Record:
     """One reply. ``prompt`` is its place among the prompts."""
 
-    round: int
+    repeat: int
     engine: str
     weights: str
     setting: Setting
@@ -141,7 +138,7 @@ class Record:
 class Start:
     """One start of a program: seconds to its first token, and its peak of memory in the end."""
 
-    round: int
+    repeat: int
     engine: str
     weights: str
     settings: tuple[Setting, ...]
@@ -152,7 +149,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """An engine, or a setting of it, that was not measured, and why."""
+    """An engine, or a setting of it, that is not measured: why, and how to get it."""
 
     name: str
     reason: str
@@ -169,45 +166,46 @@ class Result:
 
 
 def run(
-    programs: Sequence[Program],
+    line_up: Sequence[Program | Absence],
     prompts: Sequence[Asked],
     case: Case,
-    rounds: int,
+    repeats: int,
     logs: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Result:
-    """Measures. A program that fails has an absence, and what it answered before does not count.
+    """Measures. A program that fails becomes an absence, and what it answered before does not count.
 
-    From the second round on, variants of a method that were far from the best of their engine sit out.
+    From the second repeat on, variants of a method that were far from the best of their engine sit out.
     """
-    absent = {program.name: program.absent(case) for program in programs}
-    left = [program for program in programs if absent[program.name] is None]
+    left = [program for program in line_up if not isinstance(program, Absence)]
+    failed: dict[str, str] = {}
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
-    total, done = rounds * len(left), 0
-    for round in range(rounds):
-        turned = round % max(len(left), 1)
+    total, done = repeats * len(left), 0
+    for repeat in range(repeats):
+        turned = repeat % max(len(left), 1)
         for program in (*left[turned:], *left[:turned]):
             on_progress(done, total)
             done += 1
             try:
                 with contextlib.closing(_started(program, case, logs)) as started:
-                    answered, start = started.turn(round, prompts, case)
+                    answered, start = started.turn(repeat, prompts, case)
                 records[program.name] += answered
                 starts[program.name].append(start)
             except PeerFailed as error:
-                absent[program.name] = str(error)
-        left = [program for program in left if absent[program.name] is None]
-        if round == 0:
-            left = _worth_another_round(left, records)
-            total = done + (rounds - 1) * len(left)
+                failed[program.name] = str(error)
+        left = [program for program in left if program.name not in failed]
+        if repeat == 0:
+            left = _worth_repeating(left, records)
+            total = done + (repeats - 1) * len(left)
     on_progress(total, total)
-    counted = [name for name in records if absent[name] is None]
+    counted = [name for name in records if name not in failed]
+    missing = [one for one in line_up if isinstance(one, Absence)]
     return Result(
         tuple(prompt.kind for prompt in prompts),
         tuple(record for name in counted for record in records[name]),
         tuple(start for name in counted for start in starts[name]),
-        tuple(Absence(name, reason) for name, reason in absent.items() if reason is not None),
+        (*missing, *(Absence(name, reason) for name, reason in failed.items())),
     )
 
 
@@ -225,20 +223,20 @@ class _Started:
     running: Running
     ready_s: float
 
-    def turn(self, round: int, prompts: Sequence[Asked], case: Case) -> tuple[list[Record], Start]:
+    def turn(self, repeat: int, prompts: Sequence[Asked], case: Case) -> tuple[list[Record], Start]:
         running, settings = self.running, tuple(self.running.settings)
         for setting in settings:
             running.answer(setting, case.hello, WARM_UP_TOKENS)
         records = []
         for place, prompt in enumerate(prompts):
-            turned = (round + place) % len(settings)
+            turned = (repeat + place) % len(settings)
             for setting in (*settings[turned:], *settings[:turned]):
                 reply = running.answer(setting, prompt.tokens, case.limit)
-                records.append(Record(round, self.engine, running.weights, setting, place, reply))
+                records.append(Record(repeat, self.engine, running.weights, setting, place, reply))
         # Last, for what is measured beyond the replies must not count as theirs.
         peak = running.peak_bytes()
         steps = running.step_times()
-        start = Start(round, self.engine, running.weights, settings, self.ready_s, peak, steps)
+        start = Start(repeat, self.engine, running.weights, settings, self.ready_s, peak, steps)
         return records, start
 
     def close(self) -> None:
@@ -256,7 +254,7 @@ def _started(program: Program, case: Case, logs: Path) -> _Started:
     return _Started(program.engine, running, perf_counter() - began)
 
 
-def _worth_another_round(
+def _worth_repeating(
     programs: Sequence[Program], records: Mapping[str, Sequence[Record]]
 ) -> list[Program]:
     """Those with a setting that is among the best of its engine, weights and method."""

@@ -13,18 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.bench.real.contest import Case, Method, Reply, Running, Setting
-from engine.bench.real.memory import peak_bytes
+from engine.bench.real.contest import Absence, Case, Method, Reply, Running, Setting
+from engine.bench.real.process import peak_bytes
 from engine.bench.real.server import HOST, Server
 from engine.errors import PeerFailed
+from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 
 NAME = "llama.cpp"
 VARIABLE = "FORETOKEN_LLAMA_CPP"
 SERVER = "llama-server"
+SPEC_TYPE = "--spec-type"
+"""Older versions do not have it, and draft with a model alone."""
 DEPTHS = (2, 4, 8)
 """Of the draft model; beside them one that drafts deep and stops where it is not sure."""
-SURE = ("16", "0.75")
+SURE = (16, "0.75")
 """How deep that is, and how sure: with this floor llama.cpp's own examples draft."""
 SHORT = ("4", "12")
 """Tokens looked up and tokens drafted by n-grams, beside the defaults, which are for long copies."""
@@ -34,6 +37,8 @@ _HOW = (
     f"{SERVER} on the PATH. To build it: git clone https://github.com/ggml-org/llama.cpp, then in "
     f"there cmake -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --target {SERVER}."
 )
+
+_EXPORT = "Make one of it with foretoken models export-gguf."
 
 
 def find(folder: Path, program: str) -> Path | None:
@@ -56,110 +61,123 @@ def known_flags(server: Path) -> str:
     return done.stdout + done.stderr
 
 
-def programs(folder: Path | None, case: Case) -> list[LlamaCpp]:
-    """A program for each setting; where llama.cpp is not here, one that says so. ``folder`` goes before
-    the PATH."""
+def programs(folder: Path | None, case: Case) -> Sequence[LlamaCpp | Absence]:
+    """A program for each setting, or why there is none. ``folder`` goes before the PATH."""
     server = find(folder, SERVER) if folder is not None else _on_path()
     if server is None:
         where = "It is not on the PATH." if folder is None else f"{folder} holds no {SERVER}."
-        return [LlamaCpp(None, _PLAIN, (), reason=f"{where} {_HOW}")]
+        return [Absence(NAME, f"{where} {_HOW}")]
+    for model in filter(None, (case.target, case.draft)):
+        if not is_gguf(model):
+            return [Absence(NAME, f"It reads GGUF files, and {model} is none. {_EXPORT}")]
     try:
         flags = known_flags(server)
     except PeerFailed as error:
-        return [LlamaCpp(server, _PLAIN, (), reason=str(error))]
+        return [Absence(NAME, str(error))]
     return [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
 
 
 def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
     """Every setting that ``flags`` know, plain decoding first, and its words on the command line."""
-    yield _PLAIN, ()
-    newer = "--spec-type" in flags
+    yield Setting("plain", Method.PLAIN), ()
     if draft is not None:
-        loads = ("--model-draft", str(draft), *(("--spec-type", "draft-simple") if newer else ()))
-        deep = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
         sure = "--spec-draft-p-min" if "--spec-draft-p-min" in flags else "--draft-p-min"
         for depth in DEPTHS:
-            words = (*loads, deep, str(depth), sure, "0")
+            words = (*drafting(flags, draft, depth), sure, "0")
             yield Setting(f"draft, n {depth}", Method.DRAFT), words
-        words = (*loads, deep, SURE[0], sure, SURE[1])
+        words = (*drafting(flags, draft, SURE[0]), sure, SURE[1])
         yield Setting(f"draft, n {SURE[0]} while p > {SURE[1]}", Method.DRAFT), words
     for name in _LOOKUPS:
-        if newer and re.search(rf"\b{name}\b(?!-)", flags):
-            yield Setting(name, Method.LOOKUP), ("--spec-type", name)
+        if SPEC_TYPE in flags and re.search(rf"\b{name}\b(?!-)", flags):
+            yield Setting(name, Method.LOOKUP), (SPEC_TYPE, name)
             sizes = [f"--spec-{name}-size-{size}" for size in "nm"]
             if all(size in flags for size in sizes):
                 words = tuple(word for pair in zip(sizes, SHORT, strict=True) for word in pair)
                 setting = Setting(f"{name}, {SHORT[1]} after {SHORT[0]}", Method.LOOKUP)
-                yield setting, ("--spec-type", name, *words)
+                yield setting, (SPEC_TYPE, name, *words)
 
 
-_PLAIN = Setting("plain", Method.PLAIN)
+def drafting(flags: str, draft: Path, depth: int | None) -> tuple[str, ...]:
+    """The words for a draft model that drafts so many tokens a round; None: llama.cpp's own choice."""
+    words: tuple[str, ...] = ("--model-draft", str(draft))
+    if SPEC_TYPE in flags:
+        words += (SPEC_TYPE, "draft-simple")
+    deep = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
+    return words if depth is None else (*words, deep, str(depth))
 
 
 @dataclass(frozen=True, slots=True)
 class LlamaCpp:
-    """The server in one setting; ``reason`` where it is known that it cannot run."""
+    """The server in one setting."""
 
-    server: Path | None
+    server: Path
     setting: Setting
     words: Sequence[str]
-    reason: str | None = None
     engine: str = NAME
 
     @property
     def name(self) -> str:
-        return NAME if self.reason else f"{NAME} {self.setting.name}"
-
-    def absent(self, case: Case) -> str | None:
-        if self.reason is None and not is_gguf(case.target):
-            return f"llama.cpp reads GGUF files, and {case.target} is none."
-        return self.reason
+        return f"{NAME} {self.setting.name}"
 
     def start(self, case: Case, log: Path) -> Running:
-        threads = str(case.threads)
-        command = [
-            str(self.server), "--model", str(case.target), "--host", HOST, "--port", "{port}",
-            "--ctx-size", str(case.context), "--parallel", "1",
-            "--threads", threads, "--threads-batch", threads, *self.words,
-        ]  # fmt: skip
-        return _Serving(Server(SERVER, command, log), self.setting, case)
+        words = command(self.server, case.target, case.context, case.threads, self.words)
+        return _Serving(Server(SERVER, words, log), self.setting, case)
 
 
 class _Serving:
     """One server, asked one request at a time."""
 
     def __init__(self, server: Server, setting: Setting, case: Case) -> None:
-        self.server, self.case = server, case
+        self.server, self.ignore_eos = server, not case.eos
         self.settings = (setting,)
-        self.weights = _kind(case.target)
+        self.weights = inspect(case.target).dtype
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        body = {
-            "prompt": list(prompt),
-            "n_predict": limit,
-            "temperature": 0,
-            "repeat_penalty": 1.0,
-            "ignore_eos": not self.case.eos,
-            "cache_prompt": False,
-            "return_tokens": True,
-        }
-        answer = self.server.post("/completion", body)
-        try:
-            return _reply(answer["tokens"], answer["timings"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise PeerFailed(
-                f"llama-server answered without tokens or timings ({error!r}). Use a version that "
-                "knows return_tokens."
-            ) from error
+        return complete(self.server, prompt, limit, ignore_eos=self.ignore_eos)
 
     def step_times(self) -> Mapping[int, float]:
         return {}
 
     def peak_bytes(self) -> int | None:
-        return peak_bytes(self.server.process.pid)
+        return peak_bytes(self.server.process)
 
     def close(self) -> None:
         self.server.close()
+
+
+def command(
+    server: Path, target: Path, context: int, threads: int, words: Sequence[str]
+) -> list[str]:
+    """What starts a server for one request at a time, ``words`` being its setting."""
+    return [
+        str(server), "--model", str(target), "--host", HOST, "--port", "{port}",
+        "--ctx-size", str(context), "--parallel", "1",
+        "--threads", str(threads), "--threads-batch", str(threads), *words,
+    ]  # fmt: skip
+
+
+def complete(
+    server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool, seed: int = 1
+) -> Reply:
+    """Continues ``prompt`` greedily, from an empty cache. Raises PeerFailed."""
+    body = {
+        "prompt": list(prompt),
+        "n_predict": limit,
+        "temperature": 0,
+        "repeat_penalty": 1.0,
+        "seed": seed,
+        "ignore_eos": ignore_eos,
+        "cache_prompt": False,
+        "return_tokens": True,
+    }
+    answer = server.post("/completion", body)
+    try:
+        return _reply(answer["tokens"], answer["timings"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise PeerFailed(
+            f"llama-server answered without tokens or timings ({error!r}). Use a version that "
+            "knows return_tokens."
+        ) from error
 
 
 def _reply(tokens: Sequence[int], timings: Mapping[str, float]) -> Reply:
@@ -180,9 +198,3 @@ def _reply(tokens: Sequence[int], timings: Mapping[str, float]) -> Reply:
 def _on_path() -> Path | None:
     found = shutil.which(SERVER)
     return None if found is None else Path(found)
-
-
-def _kind(file: Path) -> str:
-    from engine.models.checkpoints.checkpoint import inspect
-
-    return inspect(file).dtype

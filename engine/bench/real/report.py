@@ -21,7 +21,7 @@ HEAD = (
     "accepted",
     "length",
     "words",
-    "rounds",
+    "repeats",
 )
 """Of ``lines``; the kinds of prompts come behind ``ALL``."""
 
@@ -64,7 +64,7 @@ class Report:
         return said
 
     def lines(self) -> Table:
-        """Every setting: tokens/s over all prompts and by kind, median (least to most of the rounds)."""
+        """Every setting: tokens/s over all prompts and by kind, median (least to most of the repeats)."""
         kinds = tuple(dict.fromkeys(self.result.kinds))
         of_kinds = HEAD.index(ALL) + 1
         return (*HEAD[:of_kinds], *kinds, *HEAD[of_kinds:]), [
@@ -78,7 +78,7 @@ class Report:
                 "-" if row.acceptance is None else f"{row.acceptance:.0%}",
                 "-" if row.length is None else f"{row.length:.2f}",
                 {None: "-", 0: "equal"}.get(row.differ, f"{row.differ} differ"),
-                str(row.rounds),
+                str(row.repeats),
             )
             for row in self.rows
         ]
@@ -132,7 +132,7 @@ class Report:
         """The whole as one page."""
         parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
         parts += [
-            "Tokens a second, the middle of all rounds, in brackets the least and the most; of each "
+            "Tokens a second, the middle of all repeats, in brackets the least and the most; of each "
             "engine's settings of a method the fastest. The time of a prompt is not in it.",
             _grid(self.by_method()),
             "\n".join(f"- {sentence}" for sentence in self.headlines()),

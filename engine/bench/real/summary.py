@@ -1,6 +1,6 @@
-"""Figures of a contest: medians over rounds with what they ranged over, and whose words changed.
+"""Figures of a contest: medians over repeats with what they ranged over, and whose words changed.
 
-A round's speed is that of all its replies as one. Ratios are made within a round, then their median is
+A repeat's speed is that of all its replies as one. Ratios are made within a repeat, then their median is
 taken: engines that are compared ran minutes apart, not hours.
 """
 
@@ -30,10 +30,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One engine in one setting over all rounds.
+    """One engine in one setting over all repeats.
 
     ``tokens_per_s`` by kind of prompt, ``ALL`` among them. ``speedup``: to the same engine's plain
-    decoding of the same weights, in the same round; None where it has none. ``differ``: prompts of which
+    decoding of the same weights, in the same repeat; None where it has none. ``differ``: prompts of which
     a reply had other words than that plain decoding's first, None likewise. ``acceptance``: accepted of
     drafted tokens; ``length``: tokens of a round; None where the engine does not tell.
     """
@@ -41,7 +41,7 @@ class Row:
     engine: str
     weights: str
     setting: Setting
-    rounds: int
+    repeats: int
     tokens_per_s: dict[str, Spread]
     speedup: Spread | None
     differ: int | None
@@ -78,7 +78,7 @@ class Quotients:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Our fastest setting beside another engine's fastest, in the same rounds."""
+    """Our fastest setting beside another engine's fastest, in the same repeats."""
 
     ours: Row
     theirs: Row
@@ -158,9 +158,8 @@ def quotients(result: Result, ours: str) -> Quotients | None:
     )
 
 
-def words(reply: Reply, eos: Collection[int]) -> tuple[int, ...]:
+def words(tokens: tuple[int, ...], eos: Collection[int]) -> tuple[int, ...]:
     """Up to the end of the reply: engines differ in whether they return its last token."""
-    tokens = reply.tokens
     return tokens[: next((i for i, token in enumerate(tokens) if token in eos), len(tokens))]
 
 
@@ -179,7 +178,7 @@ def _row(
         engine=first.engine,
         weights=first.weights,
         setting=first.setting,
-        rounds=len({record.round for record in records}),
+        repeats=len({record.repeat for record in records}),
         tokens_per_s={kind: Spread.of(_by_kind(result, records, kind)) for kind in kinds},
         speedup=Spread.of(ratios) if ratios else None,
         differ=_differing(records, plain, eos) if plain else None,
@@ -193,17 +192,21 @@ def _by_kind(result: Result, records: Sequence[Record], kind: str) -> list[float
     return list(_speeds(chosen).values())
 
 
-def _speeds(records: Sequence[Record]) -> dict[int, float]:
-    """By round."""
+def _by_repeat(records: Iterable[Record]) -> dict[int, list[Reply]]:
     replies: dict[int, list[Reply]] = {}
     for record in records:
-        replies.setdefault(record.round, []).append(record.reply)
-    return {round: speed(several) for round, several in replies.items()}
+        replies.setdefault(record.repeat, []).append(record.reply)
+    return replies
+
+
+def _speeds(records: Iterable[Record]) -> dict[int, float]:
+    """By repeat."""
+    return {repeat: speed(several) for repeat, several in _by_repeat(records).items()}
 
 
 def _ratios(ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
-    """Of the rounds that both ran in."""
-    return [value / theirs[round] for round, value in ours.items() if theirs.get(round)]
+    """Of the repeats that both ran in."""
+    return [value / theirs[repeat] for repeat, value in ours.items() if theirs.get(repeat)]
 
 
 def _of(result: Result, row: Row) -> list[Record]:
@@ -221,8 +224,8 @@ def _plain_of(result: Result, engine: str, weights: str) -> list[Record]:
 
 
 def _differing(records: Sequence[Record], plain: Sequence[Record], eos: Collection[int]) -> int:
-    said = {record.prompt: words(record.reply, eos) for record in reversed(plain)}
-    return len({r.prompt for r in records if words(r.reply, eos) != said.get(r.prompt)})
+    said = {record.prompt: words(record.reply.tokens, eos) for record in reversed(plain)}
+    return len({r.prompt for r in records if words(r.reply.tokens, eos) != said.get(r.prompt)})
 
 
 def _loaded(start: Start) -> str:
@@ -234,15 +237,12 @@ def _loaded(start: Start) -> str:
 
 
 def _prompt_speeds(result: Result, starts: Sequence[Start]) -> list[float]:
-    """Tokens/s of all prompts as one, by round; of what ``starts`` ran."""
-    ran = {(start.round, start.engine, start.weights, setting)
+    """Tokens/s of all prompts as one, by repeat; of what ``starts`` ran."""
+    ran = {(start.repeat, start.engine, start.weights, setting)
            for start in starts for setting in start.settings}  # fmt: skip
-    replies: dict[int, list[Reply]] = {}
-    for record in result.records:
-        if (record.round, record.engine, record.weights, record.setting) in ran:
-            replies.setdefault(record.round, []).append(record.reply)
+    mine = (r for r in result.records if (r.repeat, r.engine, r.weights, r.setting) in ran)
     return [
         sum(reply.prompt_tokens for reply in several)
         / max(sum(reply.prompt_s for reply in several), 1e-9)
-        for several in replies.values()
+        for several in _by_repeat(mine).values()
     ]

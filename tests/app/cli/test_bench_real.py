@@ -25,12 +25,13 @@ def test_a_pair_is_measured_and_written_down(
     foretoken: Foretoken, gguf_pair: tuple[Path, Path], prompts: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "results" / "real"
-    words = ("--prompts", prompts, "--max-tokens", 12, "--rounds", 1, "--depth", 2, "--no-native")
+    words = ("--prompts", prompts, "--max-tokens", 12, "--repeats", 1, "--depth", 2, "--no-native")
     peer = ("--llama-cpp", stand_in(tmp_path / "peer", "llama-server"))
-    result = foretoken("bench", "real", *gguf_pair, *words, *peer, "--out", out, "--json")
+    pair = ("--pair", "::".join(map(str, gguf_pair)))
+    result = foretoken("bench", "real", *pair, *words, *peer, "--out", out, "--json")
     assert result.status == 0, result.err
     value = result.last_json
-    assert value["absent"] == []
+    assert [one["name"] for one in value["absent"]] == ["openvino"]
     ours = [row for row in value["results"] if row["engine"] == "foretoken"]
     settings = [row["setting"]["name"] for row in ours]
     assert settings[:3] == ["plain", "draft, auto", "draft, depth 2"]
@@ -49,7 +50,7 @@ def test_a_pair_is_measured_and_written_down(
 def test_what_cannot_be_is_told_before_anything_starts(
     foretoken: Foretoken, gguf_pair: tuple[Path, Path], prompts: Path
 ) -> None:
-    asked = ("bench", "real", gguf_pair[0], "--prompts", prompts)
+    asked = ("bench", "real", "--pair", gguf_pair[0], "--prompts", prompts)
     assert "with --max-tokens" in foretoken(*asked, "--max-tokens", 100_000).err
     assert "depth" in foretoken(*asked, "--depth", 99).err
-    assert foretoken("bench", "real", "missing.gguf").status == 2
+    assert foretoken("bench", "real", "--pair", "missing.gguf").status == 2

@@ -49,7 +49,10 @@ def test_llama_cpp_answers_plain_and_speculative(
     with line_up([LlamaCpp(folder)], case(pair), tmp_path) as line:
         assert [c.entrant.setting for c in line.contenders] == [PLAIN, DRAFT, NGRAM]
         reply = line.contenders[0].answer((3, 4), 3)
-        assert line.contenders[1].entrant.detail == "--model-draft --spec-draft-n-max 4"
+        assert (
+            line.contenders[1].entrant.detail
+            == "--model-draft --spec-type draft-simple --spec-draft-n-max 4"
+        )
     assert reply.tokens == (5, 6, 7)
     assert reply.decoded == 2  # the clock starts at the first
     assert reply.seconds == pytest.approx(0.1)

@@ -14,7 +14,17 @@ from engine.bench.prompts import ALL, read
 from engine.bench.real import summary
 from engine.bench.real.case import SHIPPED
 from engine.bench.real.chart import chart
-from engine.bench.real.contest import Asked, Case, Method, Reply, Result, Setting, run
+from engine.bench.real.contest import (
+    Absence,
+    Asked,
+    Case,
+    Method,
+    Program,
+    Reply,
+    Result,
+    Setting,
+    run,
+)
 from engine.bench.real.report import Report
 from engine.errors import PeerFailed
 
@@ -26,14 +36,13 @@ PLAIN, DRAFT = Setting("plain", Method.PLAIN), Setting("draft", Method.DRAFT)
 
 @dataclass
 class Told:
-    """A program that answers ``words`` at ``speeds``, one for each round, in every setting."""
+    """A program that answers ``words`` at ``speeds``, one for each repeat, in every setting."""
 
     engine: str
     speeds: Mapping[Setting, Sequence[float]]
     words: Mapping[Setting, tuple[int, ...]] = field(default_factory=dict)
     variant: str = ""
-    fails_in_round: int | None = None
-    reason: str | None = None
+    fails_in_repeat: int | None = None
     log: list[str] = field(default_factory=list)
     started: int = 0
     open: int = 0
@@ -45,16 +54,13 @@ class Told:
     def name(self) -> str:
         return f"{self.engine}{self.variant}"
 
-    def absent(self, case: Case) -> str | None:
-        return self.reason
-
     def start(self, case: Case, log: Path) -> Told:
         self.log.append(self.name)
         self.started, self.open = self.started + 1, self.open + 1
         return self
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        if self.fails_in_round == self.started - 1 and limit == CASE.limit:
+        if self.fails_in_repeat == self.started - 1 and limit == CASE.limit:
             raise PeerFailed("out of memory")
         seconds = 10 / self.speeds[setting][self.started - 1]
         drafts = (8, 6, 2, 0.2) if setting.method is Method.DRAFT else (None,) * 4
@@ -70,9 +76,9 @@ class Told:
         self.open -= 1
 
 
-def contest(*programs: Told, rounds: int = 2, tmp: Path = Path()) -> Result:
-    result = run(programs, PROMPTS, CASE, rounds, tmp)
-    assert all(program.open == 0 for program in programs)
+def contest(*line_up: Program | Absence, repeats: int = 2) -> Result:
+    result = run(line_up, PROMPTS, CASE, repeats, Path())
+    assert all(one.open == 0 for one in line_up if isinstance(one, Told))
     return result
 
 
@@ -80,13 +86,13 @@ def near(spread: summary.Spread, middle: float, low: float, high: float) -> bool
     return (spread.median, spread.low, spread.high) == pytest.approx((middle, low, high))
 
 
-def test_each_program_begins_a_round_in_turn_and_starts_anew_for_it() -> None:
+def test_each_program_begins_a_repeat_in_turn_and_starts_anew_for_it() -> None:
     log: list[str] = []
-    contest(*(Told(name, {PLAIN: (1, 1, 1)}, log=log) for name in "abc"), rounds=3)
+    contest(*(Told(name, {PLAIN: (1, 1, 1)}, log=log) for name in "abc"), repeats=3)
     assert "".join(log) == "abcbcacab"
 
 
-def test_slow_variants_of_a_method_sit_out_after_the_first_round() -> None:
+def test_slow_variants_of_a_method_sit_out_after_the_first_repeat() -> None:
     ours = Told("ours", {PLAIN: (10, 10), DRAFT: (5, 5)})  # slow, but in the process of its plain
     plain = Told("other", {PLAIN: (8, 8)}, variant=" plain")
     slow, fast = (
@@ -98,21 +104,21 @@ def test_slow_variants_of_a_method_sit_out_after_the_first_round() -> None:
 
 
 def test_who_fails_later_has_no_figures_and_the_others_go_on() -> None:
-    ours, other = Told("ours", {PLAIN: (1, 1)}), Told("other", {PLAIN: (1, 1)}, fails_in_round=1)
-    missing = Told("third", {PLAIN: (1, 1)}, reason="It is not here.")
+    ours, other = Told("ours", {PLAIN: (1, 1)}), Told("other", {PLAIN: (1, 1)}, fails_in_repeat=1)
+    missing = Absence("third", "It is not here.")
     result = contest(ours, other, missing)
     assert {record.engine for record in result.records} == {"ours"}
     assert [(one.name, one.reason) for one in result.absent] == [
-        ("other", "out of memory"),
         ("third", "It is not here."),
+        ("other", "out of memory"),
     ]
 
 
-def test_ratios_are_taken_within_a_round() -> None:
-    """A machine that halves its speed between two rounds changes none of them."""
+def test_ratios_are_taken_within_a_repeat() -> None:
+    """A machine that halves its speed between two repeats changes none of them."""
     ours = Told("ours", {PLAIN: (20, 10, 20), DRAFT: (60, 30, 62)})
     other = Told("other", {PLAIN: (10, 5, 10)})
-    result = contest(ours, other, rounds=3)
+    result = contest(ours, other, repeats=3)
     rows = {(row.engine, row.setting): row for row in summary.rows(result, EOS)}
     drafting = rows["ours", DRAFT]
     assert near(drafting.tokens_per_s[ALL], 60, 30, 62)
@@ -147,7 +153,7 @@ def test_the_report_says_who_is_ahead_and_the_chart_shows_the_same_figures() -> 
     assert "| ours | q4 | with the draft |" in page and "T_draft / T_verify(1): 0.25" in page
     value = json.loads(json.dumps({"title": "A pair & more", **report.as_json()}))
     assert value["leads"][0]["ratio"]["median"] == pytest.approx(0.5)
-    assert len(value["records"]) == 2 * 2 * 3  # prompts, rounds, settings
+    assert len(value["records"]) == 2 * 2 * 3  # prompts, repeats, settings
     picture = chart(value, "A pair & more", "ours")
     texts = [node.text for node in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
     assert "A pair & more" in texts and "16.0" in texts and "32.0" in texts

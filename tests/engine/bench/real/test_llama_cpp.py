@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engine.bench.real import llama_cpp
-from engine.bench.real.contest import Asked, Case, Method, Setting, run
+from engine.bench.real.contest import Absence, Asked, Case, Method, Setting, run
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
 
@@ -57,10 +56,11 @@ def test_its_answers_count_from_the_first_token_on(
 def test_why_it_is_absent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     case = Case(tmp_path, None, frozenset(), (3,), 64, 4, 1)
-    (program,) = llama_cpp.programs(None, case)
-    assert "not on the PATH" in str(program.absent(case))
-    assert "FORETOKEN_LLAMA_CPP" in str(program.absent(case))
-    (program,) = llama_cpp.programs(tmp_path, case)
-    assert f"{tmp_path} holds no llama-server" in str(program.absent(case))
-    known = replace(program, reason=None)
-    assert "reads GGUF files" in str(known.absent(case))  # a folder is none
+    peer = stand_in(tmp_path / "peer", "llama-server")
+    for given, reason in (
+        (None, "not on the PATH. Give the folder"),
+        (tmp_path, f"{tmp_path} holds no llama-server"),
+        (peer, "reads GGUF files"),  # a folder is none
+    ):
+        (absence,) = llama_cpp.programs(given, case)
+        assert isinstance(absence, Absence) and reason in absence.reason

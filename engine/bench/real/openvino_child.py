@@ -12,16 +12,16 @@ from engine.bench.real.child import Answer, serve
 class Pipeline:
     """One pipeline: plain, with a draft, or with prompt lookup, as the command line says."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
+    def __init__(self, asked: dict[str, Any]) -> None:
         import openvino_genai as genai
 
-        self.told, self.genai = told, genai
-        extra: dict[str, Any] = {"INFERENCE_NUM_THREADS": told["threads"]}
-        if told["draft"]:
-            extra["draft_model"] = genai.draft_model(told["draft"], "CPU")
-        if told["lookup"]:
+        self.asked, self.genai = asked, genai
+        extra: dict[str, Any] = {"INFERENCE_NUM_THREADS": asked["threads"]}
+        if asked["draft"]:
+            extra["draft_model"] = genai.draft_model(asked["draft"], "CPU")
+        if asked["lookup"]:
             extra["prompt_lookup"] = True
-        self.pipeline = genai.LLMPipeline(told["target"], "CPU", **extra)
+        self.pipeline = genai.LLMPipeline(asked["target"], "CPU", **extra)
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("steps"):
@@ -30,12 +30,12 @@ class Pipeline:
         import openvino as ov
 
         prompt = np.array([request["prompt"]], dtype=np.int64)
-        asked = self.genai.TokenizedInputs(ov.Tensor(prompt), ov.Tensor(np.ones_like(prompt)))
-        result = self.pipeline.generate(asked, self._configured(request["limit"]))
+        inputs = self.genai.TokenizedInputs(ov.Tensor(prompt), ov.Tensor(np.ones_like(prompt)))
+        result = self.pipeline.generate(inputs, self._configured(request["limit"]))
         tokens = [int(token) for token in result.tokens[0]]
-        figures = result.perf_metrics
-        first_s = figures.get_ttft().mean / 1e3
-        whole_s = figures.get_generate_duration().mean / 1e3
+        metrics = result.perf_metrics
+        first_s = metrics.get_ttft().mean / 1e3
+        whole_s = metrics.get_generate_duration().mean / 1e3
         return {
             "tokens": tokens,
             "prompt_tokens": prompt.shape[1],
@@ -49,22 +49,22 @@ class Pipeline:
         settings.max_new_tokens = limit
         settings.do_sample = False
         settings.apply_chat_template = False
-        if self.told["eos"]:
-            settings.stop_token_ids = set(self.told["eos"])
-            settings.eos_token_id = self.told["eos"][0]
+        if self.asked["eos"]:
+            settings.stop_token_ids = set(self.asked["eos"])
+            settings.eos_token_id = self.asked["eos"][0]
         else:
             settings.ignore_eos = True
-        if self.told["draft"] or self.told["lookup"]:
-            settings.num_assistant_tokens = self.told["count"]
-        if self.told["lookup"]:
-            settings.max_ngram_size = self.told["ngram"]
+        if self.asked["draft"] or self.asked["lookup"]:
+            settings.num_assistant_tokens = self.asked["count"]
+        if self.asked["lookup"]:
+            settings.max_ngram_size = self.asked["ngram"]
         return settings
 
 
 def start() -> tuple[dict[str, Any], Answer]:
     """Loads what the command line says."""
-    told = json.loads(sys.argv[1])
-    return {"weights": told["weights"], "settings": [told["setting"]]}, Pipeline(told)
+    asked = json.loads(sys.argv[1])
+    return {"weights": asked["weights"], "settings": [asked["setting"]]}, Pipeline(asked)
 
 
 if __name__ == "__main__":

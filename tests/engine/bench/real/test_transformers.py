@@ -1,0 +1,23 @@
+"""transformers as a program of the contest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.bench.real.contest import Method
+from engine.bench.real.transformers import Pair
+from tests.support.fixtures import gguf_pair, pair
+
+__all__ = ["gguf_pair", "pair"]
+
+
+def test_it_says_the_same_words_in_all_its_settings(gguf_pair: tuple[Path, Path]) -> None:
+    target, draft = map(str, gguf_pair)
+    made = Pair({"target": target, "draft": draft, "eos": [], "threads": 1})
+    methods = {method for method, _ in made.settings.values()}
+    assert methods == {Method.PLAIN, Method.DRAFT, Method.LOOKUP}
+    asked = {"prompt": [5, 9, 5, 9, 5], "limit": 30}
+    answers = [made({"setting": name, **asked}) for name in made.settings]
+    assert {len(answer["tokens"]) for answer in answers} == {30}
+    assert all(answer["tokens"] == answers[0]["tokens"] for answer in answers)
+    assert all(answer["prompt_s"] > 0 and answer["decode_s"] > 0 for answer in answers)
