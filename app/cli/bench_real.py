@@ -156,14 +156,14 @@ def _line_up(
     """This engine, and the others in all their settings."""
     from engine.bench.real import llama_cpp as llama
     from engine.bench.real import openvino as genai
+    from engine.bench.real import transformers
     from engine.bench.real.own import Own
-    from engine.bench.real.transformers import Transformers
 
     return [
         Own(load, depths),
         *llama.programs(llama_cpp, case),
         *genai.programs(openvino, openvino_models, case),
-        *([Transformers()] if with_transformers else []),
+        *(transformers.programs(case) if with_transformers else []),
     ]
 
 

@@ -17,6 +17,7 @@ import typer
 
 from app.cli import run
 from engine.bench.real.openvino import FORMATS, VARIABLE, converted, python_of
+from engine.bench.real.transformers import load
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 
@@ -48,8 +49,6 @@ def widen(file: Path, folder: Path) -> None:
     """The GGUF file in transformers' layout, in bf16, whole or not at all."""
     import torch
     from transformers import AutoTokenizer
-
-    from engine.bench.real.transformers import load
 
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)

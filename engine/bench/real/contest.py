@@ -8,6 +8,7 @@ machine that drifts slows all of them alike; what is compared is compared within
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -245,7 +246,8 @@ class _Started:
 
 def _started(program: Program, case: Case, logs: Path) -> _Started:
     began = perf_counter()
-    running = program.start(case, logs / f"{program.name}.log".replace(" ", "-"))
+    log = logs / (re.sub(r"[^\w.]+", "-", program.name) + ".log")  # a name that any system takes
+    running = program.start(case, log)
     try:
         running.answer(running.settings[0], case.hello, 1)
     except BaseException:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,8 +15,9 @@ import torch
 from torch import Tensor
 
 from engine.bench.real.child import Answer, serve
-from engine.bench.real.contest import Case, Method, Running
+from engine.bench.real.contest import Absence, Case, Method, Running
 from engine.bench.real.worker import Worker
+from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
 
 NAME = "transformers"
@@ -25,8 +27,14 @@ _CONSTANTLY = f"assistant, {_CONSTANT}"
 _LOOKUPS = (3, 10)
 
 
+def programs(case: Case) -> Sequence[Transformers | Absence]:
+    """The one program, or why it cannot run."""
+    reason = why_not_loaded(case.target)
+    return [Transformers()] if reason is None else [Absence(NAME, reason)]
+
+
 class Transformers:
-    """Always there: it is a dependency."""
+    """In all its settings, with the weights that they share."""
 
     engine = name = NAME
 
@@ -52,9 +60,19 @@ class Generated:
     decode_s: float
 
 
+def why_not_loaded(path: Path) -> str | None:
+    """What ``load`` lacks for it, and how to get it."""
+    if is_gguf(path) and find_spec("accelerate") is None:
+        return "It reads GGUF files with the package accelerate only: pip install accelerate."
+    return None
+
+
 def load(path: Path, dtype: torch.dtype) -> Any:
-    """A folder, or a GGUF file, which transformers widens to ``dtype``."""
+    """A folder, or a GGUF file, which transformers widens to ``dtype``. Raises PeerFailed."""
     from transformers import AutoModelForCausalLM
+
+    if (lacking := why_not_loaded(path)) is not None:
+        raise PeerFailed(f"{path.name} cannot be loaded by transformers. {lacking}")
 
     file = {"gguf_file": path.name} if is_gguf(path) else {}
     model: Any = AutoModelForCausalLM.from_pretrained(
