@@ -1,6 +1,7 @@
 """OpenVINO GenAI from a virtual environment of its own, on models that were converted for it.
 
-It takes no GGUF file as it is: ``python -m tools.peers.openvino_export`` in a clone converts one.
+Of GGUF it reads some types itself, but not the mixtures that people have (2026.4 refuses Q4_K_M of
+Qwen2.5): ``python -m tools.peers.openvino_export`` in a clone converts any file.
 """
 
 from __future__ import annotations
