@@ -15,6 +15,7 @@ import typer
 from app import main, paths
 from app.cli import options
 from app.cli.loading import open_for_command
+from app.cli.outputs import check_writable
 from app.cli.progress import progress
 from app.cli.tables import table
 from app.defaults import Defaults, Winner
@@ -90,7 +91,7 @@ def sweep(
     for name in names:
         held.named(name, folder, vocabulary=1)
     if out is not None:
-        _check_writable(out)
+        check_writable(out)
     with open_for_command(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
@@ -222,21 +223,6 @@ def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
 
 def _kept(row: Row) -> Winner:
     return Winner(row.proposer, row.controller, row.depth, round(row.speedup, 3), row.prompts)
-
-
-def _check_writable(out: Path) -> None:
-    """Told before anything is measured."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        file = out.with_suffix(".json")
-        there = file.exists()
-        file.touch()
-        if not there:
-            file.unlink()  # a sweep that is interrupted leaves nothing behind
-    except OSError as error:
-        raise InvalidRequest(
-            "out", f"{out} cannot be written: {error.strerror or error}. Choose another --out."
-        ) from error
 
 
 def _write(out: Path, result: Result, facts: dict[str, str]) -> None:

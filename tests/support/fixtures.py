@@ -9,6 +9,7 @@ import pytest
 
 from engine.kernels.native import build
 from engine.kernels.native.library import Library, load
+from engine.models.checkpoints.gguf.write import export
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.heads import write_heads
 from tests.support.places import beside
@@ -21,6 +22,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     root = tmp_path_factory.mktemp("pair")
     write_pair(root / "target", root / "draft")
     return root / "target", root / "draft"
+
+
+@pytest.fixture(scope="session")
+def gguf_pair(
+    pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """The pair as two GGUF files."""
+    root = tmp_path_factory.mktemp("gguf")
+    target, draft = (export(each, root / f"{each.name}.gguf", "q8_0").file for each in pair)
+    return target, draft
 
 
 @pytest.fixture(scope="session")

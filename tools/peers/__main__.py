@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -134,25 +133,20 @@ def _models(text: str, data_dir: Path, status: Status) -> Models:
     from app.runtime import read_catalog
     from engine.errors import IncompatiblePair
     from engine.loading import hub
-    from engine.loading.files import fetch
+    from engine.loading.files import fetch_pair
     from engine.loading.pairing import vocabularies
     from engine.models.checkpoints.checkpoint import inspect
     from tools.peers.cases import Models
 
-    downloaded = hub.models_folder(data_dir)
-    pairing = read_catalog(data_dir).resolve(
-        LoadRequest.parse(text), partial(hub.locate, models=downloaded)
-    )
-    target = fetch(pairing.target, downloaded, status.on_progress)
-    if pairing.draft is None:
-        return Models(text, target, None, pairing.target.quantization)
-    draft = fetch(pairing.draft, downloaded, status.on_progress)
-    if vocabularies(inspect(target), inspect(draft)) is not None:
+    catalog, downloaded = read_catalog(data_dir), hub.models_folder(data_dir)
+    found = fetch_pair(LoadRequest.parse(text), catalog, downloaded, status.on_progress)
+    target, draft = found.target, found.draft
+    if draft is not None and vocabularies(inspect(target), inspect(draft)) is not None:
         raise IncompatiblePair(
-            f"{pairing.draft.name} has another vocabulary than {pairing.target.name}; the other "
-            "engines do not draft across vocabularies. Give a draft of the target's family."
+            f"{draft.name} has another vocabulary than {target.name}; the other engines do not draft "
+            "across vocabularies. Give a draft of the target's family."
         )
-    return Models(text, target, draft, pairing.target.quantization)
+    return Models(text, target, draft, found.pairing.target.quantization)
 
 
 def _print(rows: Sequence[Row], absent: Sequence[Absence]) -> None:

@@ -10,12 +10,11 @@ from pathlib import Path
 import torch
 
 from engine.bench.prompts import Prompt
+from engine.bench.real import case as real
 from engine.decoding.text import TextCodec
-from engine.errors import InvalidRequest
 from engine.loading.choices import choose_quantization
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import AUTO, inspect
-from engine.request import Message, Request
 from tools.peers import shapes
 from tools.peers.base import Case
 
@@ -50,10 +49,7 @@ def random_prompts(target: Path, count: int, length: int, seed: int) -> list[tup
 def encode(target: Path, prompts: Sequence[Prompt]) -> list[tuple[int, ...]]:
     """The first turn of each, through the target's chat template."""
     codec = TextCodec(target)
-    return [
-        tuple(codec.encode_request(Request(messages=(Message("user", prompt.turns[0]),))))
-        for prompt in prompts
-    ]
+    return [real.encode(codec, prompt.turns[0]) for prompt in prompts]
 
 
 def make(
@@ -75,15 +71,6 @@ def make(
     Raises InvalidRequest where ``quantization`` does not suit, or the context is too short.
     """
     checkpoint = inspect(models.target)
-    longest = max(map(len, prompts)) + limit + _MARGIN
-    if longest > checkpoint.context:
-        raise InvalidRequest(
-            "max_tokens",
-            f"The longest prompt has {max(map(len, prompts))} tokens; with {limit} of reply and "
-            f"{_MARGIN} to spare that is more than the model's context of {checkpoint.context}. "
-            f"Choose at most {checkpoint.context - _MARGIN - max(map(len, prompts))} with "
-            "--max-tokens, or shorter prompts.",
-        )
     return Case(
         name=models.name,
         target=models.target,
@@ -94,7 +81,7 @@ def make(
             devices.choose(device, native=native),
         ),
         eos=frozenset(checkpoint.eos_ids),
-        longest=longest,
+        longest=real.context(checkpoint, prompts, limit, _MARGIN),
         threads=threads or torch.get_num_threads(),
         device=device,
         native=native,

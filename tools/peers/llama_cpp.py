@@ -1,13 +1,26 @@
-"""llama.cpp: its server on the same weights, exported to GGUF for the run."""
+"""llama.cpp: its server on the same weights, exported to GGUF for the run where they are none yet."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.bench.real.llama_cpp import (
+    SERVER,
+    SPEC_TYPE,
+    VARIABLE,
+    command,
+    complete,
+    drafting,
+    find,
+    known_flags,
+)
+from engine.bench.real.server import Server
 from engine.errors import ModelError, PeerFailed
+from engine.kernels.formats import AS_STORED
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.checkpoints.gguf.write import export, why_not_installed
 from engine.request import FIXED_DEPTH
 from tools.peers.base import (
@@ -21,12 +34,10 @@ from tools.peers.base import (
     Source,
 )
 from tools.peers.llama_steps import LlamaSteps
-from tools.peers.server import HOST, Server
 
-VARIABLE = "FORETOKEN_LLAMA_CPP"
-TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0"}
-"""What comes nearest to how our engine holds the weights: as many bits."""
-SERVER, BATCHED_BENCH = "llama-server", "llama-batched-bench"
+TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0", AS_STORED: "q8_0"}
+"""What comes nearest to how our engine holds the weights: as many bits. A GGUF file stays what it is."""
+BATCHED_BENCH = "llama-batched-bench"
 _HOW = (
     f"Give the folder where it was built with --llama-cpp or {VARIABLE}. To build it: git clone "
     "https://github.com/ggml-org/llama.cpp, then in there cmake -B build "
@@ -59,13 +70,7 @@ class LlamaCpp:
         return why_not_installed()
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
-        kind = TYPES[case.quantization]
-        try:
-            target = export(case.target, workspace / "target.gguf", kind).file
-            draft = case.draft and export(case.draft, workspace / "draft.gguf", kind).file
-        except ModelError as error:
-            raise PeerFailed(f"llama.cpp cannot be given these weights. {error}") from error
-        files = Files(target, draft, kind)
+        files = _files(case, workspace)
         assert self.folder is not None
         server = find(self.folder, SERVER)
         assert server is not None
@@ -73,12 +78,12 @@ class LlamaCpp:
         made: list[Contender] = []
         try:
             for setting, extra, detail, source in _settings(flags, files, case):
-                entrant = Entrant(self.name, setting, kind, detail, source)
+                entrant = Entrant(self.name, setting, files.kind, detail, source)
                 log = workspace / f"llama-server-{len(made)}.log"
                 made.append(LlamaContender(server, entrant, files, case, extra, log))
             program = find(self.folder, BATCHED_BENCH)
-            if case.acceptance is not None and draft is not None and program is not None:
-                made.append(LlamaSteps(program, target, draft, kind, case))
+            if case.acceptance is not None and files.draft is not None and program is not None:
+                made.append(LlamaSteps(program, files.target, files.draft, files.kind, case))
         except BaseException:
             for contender in made:
                 contender.close()
@@ -99,81 +104,54 @@ class LlamaContender:
         log: Path,
     ) -> None:
         self.entrant, self.case = entrant, case
-        command = [
-            str(program), "--model", str(files.target), "--host", HOST, "--port", "{port}",
-            "--ctx-size", str(case.longest), "--parallel", "1", "--threads", str(case.threads),
-            *extra,
-        ]  # fmt: skip
-        self.server = Server("llama-server", command, log)
+        words = command(program, files.target, case.longest, case.threads, extra)
+        self.server = Server(SERVER, words, log)
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
-        body = {
-            "prompt": list(prompt),
-            "n_predict": limit,
-            "temperature": 0,
-            "repeat_penalty": 1.0,
-            "seed": self.case.seed,
-            "ignore_eos": not self.case.eos,
-            "cache_prompt": False,
-            "return_tokens": True,
-        }
-        answer = self.server.post("/completion", body)
-        try:
-            timings = answer["timings"]
-            # The clock starts when the first token is there.
-            count, seconds = int(timings["predicted_n"]) - 1, timings["predicted_ms"] / 1e3
-            tokens = tuple(int(token) for token in answer["tokens"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise PeerFailed(
-                f"llama-server answered without tokens or timings ({error!r}). Use a version that "
-                "knows return_tokens."
-            ) from error
+        seed, ignore_eos = self.case.seed, not self.case.eos
+        reply = complete(self.server, prompt, limit, ignore_eos=ignore_eos, seed=seed)
         simulated = self.entrant.source is Source.SIMULATED
-        return Reply(None if simulated else tokens, max(count, 0), seconds if count > 0 else 0.0)
+        return Reply(None if simulated else reply.tokens, reply.decoded, reply.decode_s)
 
     def close(self) -> None:
         self.server.close()
 
 
-def find(folder: Path, program: str) -> Path | None:
-    """A program of llama.cpp in the folder where it was built or installed."""
-    for inner in ("bin", ".", "build/bin"):
-        for name in (program, f"{program}.exe"):
-            if (folder / inner / name).is_file():
-                return folder / inner / name
-    return None
+def _files(case: Case, workspace: Path) -> Files:
+    """GGUF files as they are, folders exported. Raises PeerFailed."""
+    kind = TYPES[case.quantization]
 
+    def file(model: Path, name: str) -> Path:
+        return model if is_gguf(model) else export(model, workspace / name, kind).file
 
-def known_flags(server: Path) -> str:
-    """What ``--help`` tells: the flags of speculation have changed their names. Raises PeerFailed."""
     try:
-        done = subprocess.run(
-            [str(server), "--help"], capture_output=True, text=True, timeout=120, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerFailed(f"{server} cannot be run: {error}. Build llama.cpp again.") from error
-    return done.stdout + done.stderr
+        target = file(case.target, "target.gguf")
+        draft = case.draft and file(case.draft, "draft.gguf")
+    except ModelError as error:
+        raise PeerFailed(f"llama.cpp cannot be given these weights. {error}") from error
+    stored = inspect(case.target).dtype.lower() if is_gguf(case.target) else kind
+    return Files(target, draft, stored)
 
 
-def _settings(flags: str, files: Files, case: Case) -> list[tuple[str, list[str], str, Source]]:
+def _settings(
+    flags: str, files: Files, case: Case
+) -> list[tuple[str, tuple[str, ...], str, Source]]:
     """Setting, arguments, detail and source of every server to start."""
-    made: list[tuple[str, list[str], str, Source]] = [(PLAIN, [], "", Source.MEASURED)]
-    newer = "--spec-type" in flags
-    if files.draft is not None:
-        loads = ["--model-draft", str(files.draft)]
-        loads += ["--spec-type", "draft-simple"] if newer else []
-        count = "--spec-draft-n-max" if "--spec-draft-n-max" in flags else "--draft-max"
-        if case.acceptance is None:
-            depth = [] if case.depth is None else [count, str(case.depth)]
-            detail = " ".join(["--model-draft", *depth])
-            made.append((DRAFT, [*loads, *depth], detail, Source.MEASURED))
-        elif "--spec-synth-rates" in flags:
-            depth = [count, str(case.depth or FIXED_DEPTH)]
-            rates = [case.acceptance**place for place in range(1, int(depth[1]) + 1)]
-            listed = ",".join(f"{rate:.6f}" for rate in rates)
-            detail = f"--spec-synth-rates, {' '.join(depth)}, {case.acceptance:g} right"
-            synthetic = [*loads, *depth, "--spec-synth-rates", listed]
-            made.append((DRAFT, synthetic, detail, Source.SIMULATED))
-    if case.acceptance is None and newer and "ngram-simple" in flags:
-        made.append((NGRAM, ["--spec-type", "ngram-simple"], "ngram-simple", Source.MEASURED))
+    made: list[tuple[str, tuple[str, ...], str, Source]] = [(PLAIN, (), "", Source.MEASURED)]
+    if case.acceptance is None:
+        if files.draft is not None:
+            words = drafting(flags, files.draft, case.depth)
+            made.append((DRAFT, words, _without(words, files.draft), Source.MEASURED))
+        if SPEC_TYPE in flags and "ngram-simple" in flags:
+            made.append((NGRAM, (SPEC_TYPE, "ngram-simple"), "ngram-simple", Source.MEASURED))
+    elif files.draft is not None and "--spec-synth-rates" in flags:
+        depth = case.depth or FIXED_DEPTH
+        words = drafting(flags, files.draft, depth)
+        rates = ",".join(f"{case.acceptance**place:.6f}" for place in range(1, depth + 1))
+        detail = f"--spec-synth-rates, {_without(words, files.draft)}, {case.acceptance:g} right"
+        made.append((DRAFT, (*words, "--spec-synth-rates", rates), detail, Source.SIMULATED))
     return made
+
+
+def _without(words: Sequence[str], file: Path) -> str:
+    return " ".join(word for word in words if word != str(file))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from engine.bench.real.transformers import draft_constantly, generate, load
 from engine.machine import devices
 from tools.peers.base import DRAFT, NGRAM, PLAIN, Case, Contender, Entrant, Reply
 
@@ -36,9 +35,7 @@ class Transformers:
         if case.draft is not None:
             draft = _load(case.draft, case)
             if case.depth is not None:
-                draft.generation_config.num_assistant_tokens = case.depth
-                draft.generation_config.num_assistant_tokens_schedule = "constant"
-                draft.generation_config.assistant_confidence_threshold = 0.0
+                draft_constantly(draft, case.depth)
             detail = f"assistant_model{_at(case.depth)}"
             made.append(Generate(DRAFT, target, {"assistant_model": draft}, detail, case))
         count = case.depth or NGRAM_TOKENS
@@ -59,61 +56,16 @@ class Generate:
         self.answer((0, 0), _WARM_UP_TOKENS)
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
-        ids = torch.tensor([list(prompt)], device=self.model.device)
-        clock = _Clock()
-        with torch.inference_mode():
-            output = self.model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                generation_config=self._settings(limit),
-                streamer=clock,
-                **self.arguments,
-            )
-        tokens = tuple(output[0, len(prompt) :].tolist())
-        return Reply(tokens, *clock.decoding())
+        made = generate(self.model, prompt, limit, self.case.eos, self.arguments)
+        return Reply(made.tokens, made.decoded, made.decode_s)
 
     def close(self) -> None:
         self.model = None
 
-    def _settings(self, limit: int) -> Any:
-        from transformers import GenerationConfig
 
-        eos = sorted(self.case.eos)
-        return GenerationConfig(
-            do_sample=False,
-            max_new_tokens=limit,
-            eos_token_id=eos or None,
-            pad_token_id=eos[0] if eos else 0,
-        )
-
-
-class _Clock:
-    """A streamer: it is given the prompt, then the tokens of each step."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[int, float]] = []
-
-    def put(self, value: Tensor) -> None:
-        self.steps.append((value.numel(), perf_counter()))
-
-    def end(self) -> None: ...
-
-    def decoding(self) -> tuple[int, float]:
-        """Tokens and seconds after the step that took in the prompt."""
-        after = self.steps[1:]
-        if len(after) < 2:
-            return 0, 0.0
-        return sum(count for count, _ in after[1:]), after[-1][1] - after[0][1]
-
-
-def _load(folder: Path, case: Case) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    dtype = DTYPES.get(case.quantization, torch.bfloat16)
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, local_files_only=True, trust_remote_code=False
-    )
-    return model.to(devices.choose(case.device).device).eval()
+def _load(path: Path, case: Case) -> Any:
+    model = load(path, DTYPES.get(case.quantization, torch.bfloat16))
+    return model.to(devices.choose(case.device).device)
 
 
 def _at(count: int | None) -> str:

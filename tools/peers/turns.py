@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.bench.real.summary import words
 from engine.errors import PeerFailed
 from tools.peers.base import PLAIN, Case, Contender, Entrant, Reply
 
@@ -69,14 +70,14 @@ def run(
 def _rows(answers: Mapping[Contender, Sequence[Sequence[Reply]]], case: Case) -> list[Row]:
     entrants = [contender.entrant for contender in answers]
     speeds = [_speed([_median(several) for several in mine]) for mine in answers.values()]
-    words = [_words(several[0].tokens, case.eos) for several in next(iter(answers.values()))]
+    ours = [_words(several[0].tokens, case.eos) for several in next(iter(answers.values()))]
     return [
         Row(
             entrant=entrant,
             weights=case.name,
             tokens_per_s=speed,
             ratio=_ratio(entrant, speed, entrants, speeds),
-            equal_words=_equal(mine, words, case.eos),
+            equal_words=_equal(mine, ours, case.eos),
         )
         for entrant, speed, mine in zip(entrants, speeds, answers.values(), strict=True)
     ]
@@ -104,22 +105,18 @@ def as_json(rows: Sequence[Row], absent: Sequence[Absence]) -> dict[str, Any]:
 
 
 def _words(tokens: tuple[int, ...] | None, eos: Collection[int]) -> tuple[int, ...] | None:
-    """Up to the end of the reply: engines differ in whether they return its last token."""
-    if tokens is None:
-        return None
-    end = next((place for place, token in enumerate(tokens) if token in eos), len(tokens))
-    return tokens[:end]
+    return None if tokens is None else words(tokens, eos)
 
 
 def _equal(
     mine: Sequence[Sequence[Reply]],
-    words: Sequence[tuple[int, ...] | None],
+    ours: Sequence[tuple[int, ...] | None],
     eos: Collection[int],
 ) -> bool | None:
     said = [[_words(reply.tokens, eos) for reply in several] for several in mine]
     if any(one is None for several in said for one in several):
         return None
-    return all(one == ours for several, ours in zip(said, words, strict=True) for one in several)
+    return all(one == its for several, its in zip(said, ours, strict=True) for one in several)
 
 
 def _median(several: Sequence[Reply]) -> Reply:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from engine.bench.real.server import HOST, Server
 from engine.errors import PeerFailed
+from engine.models.checkpoints.gguf.description import is_gguf
 from tools.peers.base import PLAIN, Case, Contender, Entrant, Reply
-from tools.peers.server import HOST, Server
 
 VARIABLE = "FORETOKEN_VLLM"
 DTYPES = {"fp32": "float32"}
@@ -37,6 +38,10 @@ class Vllm:
 
     def contenders(self, case: Case, workspace: Path) -> list[Contender]:
         assert self.folder is not None
+        if is_gguf(case.target):
+            raise PeerFailed(
+                "vLLM is given folders in transformers' layout here, and no GGUF files."
+            )
         return [VllmContender(self.folder / "bin" / "python", case, workspace / "vllm.log")]
 
 

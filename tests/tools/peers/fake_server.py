@@ -35,6 +35,7 @@ class Answers(BaseHTTPRequestHandler):
         tokens = TOKENS[: body["n_predict"]]
         timings = {
             "prompt_n": len(body["prompt"]),
+            "prompt_ms": 50.0,
             "predicted_n": len(tokens),
             "predicted_ms": 100.0,
         }

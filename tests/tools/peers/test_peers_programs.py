@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from engine.bench.prompts import Prompt
+from engine.bench.real.server import Server
 from engine.errors import PeerFailed
 from tests.support.places import PIP
+from tests.support.stand_ins import stand_in
 from tools.peers import cases
 from tools.peers.base import DRAFT, NGRAM, PLAIN, Case, Source
 from tools.peers.field import line_up
 from tools.peers.llama_cpp import VARIABLE, LlamaCpp
 from tools.peers.own import Own
-from tools.peers.server import Server
 from tools.peers.steps import best_pace
 from tools.peers.turns import run
 from tools.peers.vllm import Vllm
 
-FAKE = Path(__file__).with_name("fake_server.py")
 PROMPTS = (Prompt("chat", ("Who are you?",)), Prompt("tale", ("A tale about a fox, please.",)))
 REAL = os.environ.get(VARIABLE)
 
@@ -34,18 +34,7 @@ Pretend = Callable[..., Path]
 @pytest.fixture
 def pretend(tmp_path: Path) -> Pretend:
     """``pretend("llama-server")``: a folder whose bin holds stand-ins of that name."""
-    if sys.platform == "win32":
-        pytest.skip("the stand-ins are shell scripts")
-
-    def make(*programs: str) -> Path:
-        for name in programs:
-            script = tmp_path / "peer" / "bin" / name
-            script.parent.mkdir(parents=True, exist_ok=True)
-            script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{FAKE}" "$@"\n')
-            script.chmod(0o755)
-        return tmp_path / "peer"
-
-    return make
+    return partial(stand_in, tmp_path / "peer")
 
 
 def case(pair: tuple[Path, Path], *, acceptance: float | None = None) -> Case:
@@ -60,7 +49,10 @@ def test_llama_cpp_answers_plain_and_speculative(
     with line_up([LlamaCpp(folder)], case(pair), tmp_path) as line:
         assert [c.entrant.setting for c in line.contenders] == [PLAIN, DRAFT, NGRAM]
         reply = line.contenders[0].answer((3, 4), 3)
-        assert line.contenders[1].entrant.detail == "--model-draft --spec-draft-n-max 4"
+        assert (
+            line.contenders[1].entrant.detail
+            == "--model-draft --spec-type draft-simple --spec-draft-n-max 4"
+        )
     assert reply.tokens == (5, 6, 7)
     assert reply.decoded == 2  # the clock starts at the first
     assert reply.seconds == pytest.approx(0.1)

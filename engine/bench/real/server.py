@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -14,11 +12,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from engine.bench.real.process import end, last_words, launch
 from engine.errors import PeerFailed
 
 HOST = "127.0.0.1"
-_TAIL = 12
-"""Lines of a log that a message quotes."""
 _ANSWER_S = 600.0
 
 
@@ -35,19 +32,10 @@ class Server:
     ) -> None:
         """Raises PeerFailed with the end of ``log`` where it does not get ready."""
         self.name, self.log = name, log
-        port = free_port()
+        port = str(free_port())
         self.address = f"http://{HOST}:{port}"
-        with log.open("wb") as output:
-            try:
-                self.process = subprocess.Popen(
-                    [word.replace("{port}", str(port)) for word in command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **(environment or {})},
-                )
-            except OSError as error:
-                raise PeerFailed(f"{name} cannot be started: {error}.") from error
+        placed = [word.replace("{port}", port) for word in command]
+        self.process = launch(name, placed, log, environment or {})
         try:
             self._wait(patience_s)
         except BaseException:
@@ -68,14 +56,8 @@ class Server:
                     yield perf_counter(), json.loads(data)
 
     def close(self) -> None:
-        """Ends the program, by force if it does not listen."""
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                self.process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        """Ends the program."""
+        end(self.process)
 
     def _open(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -92,7 +74,7 @@ class Server:
             raise PeerFailed(f"{self.name} answered {error.code}: {said}") from error
         except OSError as error:
             raise PeerFailed(
-                f"{self.name} does not answer: {error}. {self._last_words()}"
+                f"{self.name} does not answer: {error}. {last_words(self.log)}"
             ) from error
 
     def _wait(self, patience_s: float) -> None:
@@ -101,7 +83,7 @@ class Server:
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 status = self.process.returncode
-                raise PeerFailed(f"{self.name} ended with status {status}. {self._last_words()}")
+                raise PeerFailed(f"{self.name} ended with status {status}. {last_words(self.log)}")
             try:
                 self._open("/health").close()
             except PeerFailed:
@@ -109,12 +91,8 @@ class Server:
             else:
                 return
         raise PeerFailed(
-            f"{self.name} was not ready after {patience_s:.0f} seconds. {self._last_words()}"
+            f"{self.name} was not ready after {patience_s:.0f} seconds. {last_words(self.log)}"
         )
-
-    def _last_words(self) -> str:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
-        return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
 
 
 def free_port() -> int:

@@ -1,0 +1,36 @@
+"""A process that is asked in lines of JSON: the end that answers. Standard library alone.
+
+Another engine's environment runs it too, so it must start without anything of this project's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def serve(start: Callable[[], tuple[dict[str, Any], Answer]]) -> None:
+    """Says what ``start`` gives, then answers line by line until there are no more.
+
+    What libraries print goes to standard error: standard output belongs to the answers. A failure is
+    the object ``{"error": ...}`` and the end.
+    """
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(value: dict[str, Any]) -> None:
+        print(json.dumps(value), file=answers, flush=True)
+
+    try:
+        ready, answer = start()
+        say(ready)
+        for line in sys.stdin:
+            say(answer(json.loads(line)))
+    except Exception as error:  # told to whoever asks, who cannot see this process
+        say({"error": f"{type(error).__name__}: {error}"})
+        raise

@@ -1,0 +1,276 @@
+"""Engines take turns, again and again; each is alone in memory while it is measured.
+
+A repeat starts every program once, times it up to its first token, has it answer all prompts in each of
+its settings, asks for its peak of memory, and ends it. Another program begins each repeat, so that a
+machine that drifts slows all of them alike; what is compared is compared within a repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from time import perf_counter
+from typing import Protocol
+
+from engine.errors import PeerFailed
+
+WARM_UP_TOKENS = 8
+NEAR = 0.85
+"""After the first repeat a variant of a method stays if it has this much of the best one's speed."""
+
+
+class Method(StrEnum):
+    """What a setting does, so that engines can be compared; how it does it is in the setting's name."""
+
+    PLAIN = "plain"
+    DRAFT = "draft model"
+    LOOKUP = "n-grams"
+    SEVERAL = "several"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to decode, as its engine calls it."""
+
+    name: str
+    method: Method
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a setting made of a prompt. Times in seconds.
+
+    ``prompt_s`` took in the prompt. ``decoded`` tokens took ``decode_s``: an engine that tells when its
+    first token was there counts neither that token nor the time up to it. ``drafted``, ``accepted`` and
+    ``rounds`` are None where the engine does not tell, as is ``draft_s``, the time of drafting.
+    """
+
+    tokens: tuple[int, ...]
+    prompt_tokens: int
+    prompt_s: float
+    decoded: int
+    decode_s: float
+    drafted: int | None = None
+    accepted: int | None = None
+    rounds: int | None = None
+    draft_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prompt as the target's tokens, and what kind of task it is."""
+
+    kind: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What every engine is given. ``context``: room for the longest prompt and its reply.
+
+    ``hello`` is the short prompt whose first token ends the start. ``eos``: tokens that end a reply;
+    without any, replies go on to ``limit``.
+    """
+
+    target: Path
+    draft: Path | None
+    eos: frozenset[int]
+    hello: tuple[int, ...]
+    context: int
+    limit: int
+    threads: int
+
+
+class Running(Protocol):
+    """A program that has loaded what it needs. ``weights``: how it holds the target's."""
+
+    @property
+    def weights(self) -> str: ...
+
+    @property
+    def settings(self) -> Sequence[Setting]: ...
+
+    def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
+        """Continues ``prompt`` greedily from an empty cache, knowing nothing of earlier replies.
+
+        Raises PeerFailed.
+        """
+
+    def step_times(self) -> Mapping[int, float]:
+        """Seconds of the target's step by rows; empty where the engine cannot tell."""
+
+    def peak_bytes(self) -> int | None:
+        """The most memory it has held so far, mapped files included; None where nobody knows."""
+
+    def close(self) -> None:
+        """Ends it; may be called twice."""
+
+
+class Program(Protocol):
+    """An engine, in one or several settings, that can be started. ``name`` is its own among all."""
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def start(self, case: Case, log: Path) -> Running:
+        """Starts it; ready when this returns. Raises PeerFailed, and then nothing is left running."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One reply. ``prompt`` is its place among the prompts."""
+
+    repeat: int
+    engine: str
+    weights: str
+    setting: Setting
+    prompt: int
+    reply: Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a program: seconds to its first token, and its peak of memory in the end."""
+
+    repeat: int
+    engine: str
+    weights: str
+    settings: tuple[Setting, ...]
+    ready_s: float
+    peak_bytes: int | None
+    steps: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """An engine, or a setting of it, that is not measured: why, and how to get it."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All that was measured. ``kinds``: of each prompt."""
+
+    kinds: tuple[str, ...]
+    records: tuple[Record, ...]
+    starts: tuple[Start, ...]
+    absent: tuple[Absence, ...]
+
+
+def run(
+    line_up: Sequence[Program | Absence],
+    prompts: Sequence[Asked],
+    case: Case,
+    repeats: int,
+    logs: Path,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Result:
+    """Measures. A program that fails becomes an absence, and what it answered before does not count.
+
+    From the second repeat on, variants of a method that were far from the best of their engine sit out.
+    """
+    left = [program for program in line_up if not isinstance(program, Absence)]
+    failed: dict[str, str] = {}
+    records: dict[str, list[Record]] = {program.name: [] for program in left}
+    starts: dict[str, list[Start]] = {program.name: [] for program in left}
+    total, done = repeats * len(left), 0
+    for repeat in range(repeats):
+        turned = repeat % max(len(left), 1)
+        for program in (*left[turned:], *left[:turned]):
+            on_progress(done, total)
+            done += 1
+            try:
+                with contextlib.closing(_started(program, case, logs)) as started:
+                    answered, start = started.turn(repeat, prompts, case)
+                records[program.name] += answered
+                starts[program.name].append(start)
+            except PeerFailed as error:
+                failed[program.name] = str(error)
+        left = [program for program in left if program.name not in failed]
+        if repeat == 0:
+            left = _worth_repeating(left, records)
+            total = done + (repeats - 1) * len(left)
+    on_progress(total, total)
+    counted = [name for name in records if name not in failed]
+    missing = [one for one in line_up if isinstance(one, Absence)]
+    return Result(
+        tuple(prompt.kind for prompt in prompts),
+        tuple(record for name in counted for record in records[name]),
+        tuple(start for name in counted for start in starts[name]),
+        (*missing, *(Absence(name, reason) for name, reason in failed.items())),
+    )
+
+
+def speed(replies: Sequence[Reply]) -> float:
+    """Tokens a second of several replies as one; 0 where nothing was decoded."""
+    seconds = sum(reply.decode_s for reply in replies)
+    return sum(reply.decoded for reply in replies) / seconds if seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A program that has said its first token, after ``ready_s``."""
+
+    engine: str
+    running: Running
+    ready_s: float
+
+    def turn(self, repeat: int, prompts: Sequence[Asked], case: Case) -> tuple[list[Record], Start]:
+        running, settings = self.running, tuple(self.running.settings)
+        for setting in settings:
+            running.answer(setting, case.hello, WARM_UP_TOKENS)
+        records = []
+        for place, prompt in enumerate(prompts):
+            turned = (repeat + place) % len(settings)
+            for setting in (*settings[turned:], *settings[:turned]):
+                reply = running.answer(setting, prompt.tokens, case.limit)
+                records.append(Record(repeat, self.engine, running.weights, setting, place, reply))
+        # Last, for what is measured beyond the replies must not count as theirs.
+        peak = running.peak_bytes()
+        steps = running.step_times()
+        start = Start(repeat, self.engine, running.weights, settings, self.ready_s, peak, steps)
+        return records, start
+
+    def close(self) -> None:
+        self.running.close()
+
+
+def _started(program: Program, case: Case, logs: Path) -> _Started:
+    began = perf_counter()
+    log = logs / (re.sub(r"[^\w.]+", "-", program.name) + ".log")  # a name that any system takes
+    running = program.start(case, log)
+    try:
+        running.answer(running.settings[0], case.hello, 1)
+    except BaseException:
+        running.close()
+        raise
+    return _Started(program.engine, running, perf_counter() - began)
+
+
+def _worth_repeating(
+    programs: Sequence[Program], records: Mapping[str, Sequence[Record]]
+) -> list[Program]:
+    """Those with a setting that is among the best of its engine, weights and method."""
+    speeds: dict[tuple[str, str, Method], dict[str, float]] = {}
+    for program in programs:
+        for setting in dict.fromkeys(record.setting for record in records[program.name]):
+            mine = [record for record in records[program.name] if record.setting == setting]
+            group = speeds.setdefault((program.engine, mine[0].weights, setting.method), {})
+            reached = speed([record.reply for record in mine])
+            group[program.name] = max(reached, group.get(program.name, 0.0))
+    stay = {
+        name
+        for group in speeds.values()
+        for name, reached in group.items()
+        if reached >= NEAR * max(group.values())
+    }
+    return [program for program in programs if program.name in stay]

@@ -1,0 +1,120 @@
+"""This engine as a program of the contest: both ends, the one that asks and the process that answers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from engine.api import Capabilities, LoadRequest
+from engine.bench.compare import forgetful_options
+from engine.bench.real.child import Answer, serve
+from engine.bench.real.contest import Case, Method, Running, Setting
+from engine.bench.real.worker import Worker
+from engine.bench.verify_cost import step_times
+from engine.kernels.formats import AS_STORED
+from engine.local.engine import LocalEngine
+from engine.models.checkpoints.checkpoint import inspect
+from engine.reply import ReplyState
+from engine.request import PLAIN, Request, Sampling, Speculation
+
+NAME = "foretoken"
+_DRAFT = "draft"
+_METHODS = {
+    PLAIN: Method.PLAIN,
+    _DRAFT: Method.DRAFT,
+    "ngram": Method.LOOKUP,
+    "suffix": Method.LOOKUP,
+}
+_STEPS = 9
+"""How often a step is timed, of each number of rows."""
+
+
+class Own:
+    """Plain decoding, and every proposer of the pair as deep as it pays; always there."""
+
+    engine = name = NAME
+
+    def __init__(self, load: LoadRequest, depths: Sequence[int]) -> None:
+        """``load`` names the pair by where it lies. ``depths``: the draft model's, beside auto."""
+        self.load, self.depths = load, depths
+
+    def start(self, case: Case, log: Path) -> Running:
+        load = replace(self.load, context=case.context, threads=case.threads)
+        asked = {"load": asdict(load), "depths": list(self.depths), "ignore_eos": not case.eos}
+        command = [sys.executable, "-m", "engine.bench.real.own", json.dumps(asked)]
+        return Worker(self.name, command, log)
+
+
+def settings(
+    capabilities: Capabilities, depths: Sequence[int]
+) -> dict[Setting, tuple[str, int | None]]:
+    """Proposer and depth of every setting, plain decoding first; without a depth it is ``auto``."""
+    made: dict[Setting, tuple[str, int | None]] = {Setting("plain", Method.PLAIN): (PLAIN, None)}
+    for name in capabilities.names:
+        method = _METHODS.get(name, Method.SEVERAL)
+        if name == PLAIN:
+            continue
+        made[Setting(f"{name}, auto", method)] = (name, None)
+        for depth in depths if name == _DRAFT else ():
+            made[Setting(f"{name}, depth {depth}", method)] = (name, depth)
+    return made
+
+
+class _Answers:
+    """A loaded engine behind one door."""
+
+    def __init__(self, load: LoadRequest, depths: Sequence[int], ignore_eos: bool) -> None:
+        self.engine = LocalEngine()
+        self.loaded = self.engine.load(load)
+        self.ignore_eos = ignore_eos
+        self.settings = settings(self.loaded.capabilities, depths)
+        self._by_name = {setting.name: asked for setting, asked in self.settings.items()}
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("steps"):
+            times = self.engine.measure(lambda model: step_times(model, repeats=_STEPS))
+            return {str(rows): seconds for rows, seconds in times.items()}
+        proposer, depth = self._by_name[request["setting"]]
+        asked = Request(
+            token_ids=tuple(request["prompt"]),
+            sampling=Sampling(temperature=0.0, seed=1),
+            speculation=Speculation(
+                proposer=proposer, depth=depth, options=forgetful_options(self.engine, proposer)
+            ),
+            max_tokens=request["limit"],
+            reuse_cache=False,
+            ignore_eos=self.ignore_eos,
+        )
+        said = ReplyState.of(self.engine.generate(asked))
+        statistics = said.statistics
+        return {
+            "tokens": said.token_ids or (),
+            "prompt_tokens": statistics.prompt_tokens,
+            "prompt_s": statistics.prefill_s,
+            "decoded": statistics.completion_tokens,
+            "decode_s": statistics.decode_s,
+            "drafted": statistics.drafted,
+            "accepted": statistics.accepted,
+            "rounds": statistics.rounds,
+            "draft_s": statistics.draft_s,
+        }
+
+
+def _start() -> tuple[dict[str, Any], Answer]:
+    """Loads what the command line says."""
+    asked = json.loads(sys.argv[1])
+    load = LoadRequest(**{**asked["load"], "heads": tuple(asked["load"]["heads"])})
+    answers = _Answers(load, asked["depths"], asked["ignore_eos"])
+    loaded = answers.loaded
+    stored = loaded.quantization == AS_STORED
+    weights = inspect(Path(loaded.target_id)).dtype if stored else loaded.quantization
+    listed = [(setting.name, setting.method) for setting in answers.settings]
+    return {"weights": weights, "settings": listed}, answers
+
+
+if __name__ == "__main__":
+    serve(_start)

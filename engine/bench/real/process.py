@@ -1,0 +1,72 @@
+"""A program that runs beside this one: started with a log of its own, looked at, ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from engine.errors import PeerFailed
+
+_TAIL = 12
+"""Lines of a log that a message quotes."""
+_GRACE_S = 10.0
+
+
+def launch(
+    name: str,
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    piped: bool = False,
+) -> subprocess.Popen[bytes]:
+    """Starts it, in this environment and ``environment``. What it prints goes into ``log``; when it is
+    ``piped``, standard output comes back, and standard input is open. Raises PeerFailed."""
+    with log.open("wb") as output:
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if piped else output,
+                stderr=output,
+                env={**os.environ, **environment},
+            )
+        except OSError as error:
+            raise PeerFailed(f"{name} cannot be started: {error}.") from error
+
+
+def end(process: subprocess.Popen[bytes], *, asked: bool = False) -> None:
+    """Ends it, by force if it does not listen. ``asked``: whether it knows already that it is to end."""
+    if process.poll() is None and not asked:
+        process.terminate()
+    try:
+        process.wait(timeout=_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def last_words(log: Path) -> str:
+    """The end of a log, as a message quotes it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
+    return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
+
+
+def peak_bytes(process: subprocess.Popen[bytes]) -> int | None:
+    """The peak of its resident set, mapped files included; on macOS, which does not tell another
+    process's, what it holds right now. None once it is gone."""
+    try:
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:  # no such system, or no such process
+        pass
+    try:
+        held = psutil.Process(process.pid).memory_info()
+    except psutil.Error:
+        return None
+    return int(getattr(held, "peak_wset", held.rss))

@@ -1,0 +1,199 @@
+"""transformers as a program of the contest: ``generate`` on the same file, widened as it widens it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.bench.real.child import Answer, serve
+from engine.bench.real.contest import Absence, Case, Method, Running
+from engine.bench.real.worker import Worker
+from engine.errors import PeerFailed
+from engine.models.checkpoints.gguf.description import is_gguf
+
+NAME = "transformers"
+_CONSTANT = 4
+"""Tokens drafted a round, beside what it finds by itself."""
+_CONSTANTLY = f"assistant, {_CONSTANT}"
+_LOOKUPS = (3, 10)
+
+
+def programs(case: Case) -> Sequence[Transformers | Absence]:
+    """The one program, or why it cannot run."""
+    reason = why_not_loaded(case.target)
+    return [Transformers()] if reason is None else [Absence(NAME, reason)]
+
+
+class Transformers:
+    """In all its settings, with the weights that they share."""
+
+    engine = name = NAME
+
+    def start(self, case: Case, log: Path) -> Running:
+        asked = {
+            "target": str(case.target),
+            "draft": str(case.draft) if case.draft else "",
+            "eos": sorted(case.eos),
+            "threads": case.threads,
+        }
+        command = [sys.executable, "-m", "engine.bench.real.transformers", json.dumps(asked)]
+        return Worker(self.name, command, log)
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The new tokens; seconds to the first; ``decoded`` of them took ``decode_s`` behind the step that
+    took in the prompt."""
+
+    tokens: tuple[int, ...]
+    first_s: float
+    decoded: int
+    decode_s: float
+
+
+def why_not_loaded(path: Path) -> str | None:
+    """What ``load`` lacks for it, and how to get it."""
+    if is_gguf(path) and find_spec("accelerate") is None:
+        return "It reads GGUF files with the package accelerate only: pip install accelerate."
+    return None
+
+
+def load(path: Path, dtype: torch.dtype) -> Any:
+    """A folder, or a GGUF file, which transformers widens to ``dtype``. Raises PeerFailed."""
+    from transformers import AutoModelForCausalLM
+
+    if (lacking := why_not_loaded(path)) is not None:
+        raise PeerFailed(f"{path.name} cannot be loaded by transformers. {lacking}")
+
+    file = {"gguf_file": path.name} if is_gguf(path) else {}
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        str(path.parent if file else path),
+        dtype=dtype,
+        local_files_only=True,
+        trust_remote_code=False,
+        **file,
+    )
+    return model.eval()
+
+
+def draft_constantly(draft: Any, count: int) -> None:
+    """The draft carries how far it drafts: so many tokens every round, however sure it is."""
+    draft.generation_config.num_assistant_tokens = count
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+
+
+def generate(
+    model: Any,
+    prompt: Sequence[int],
+    limit: int,
+    eos: Collection[int],
+    drafting: Mapping[str, Any],
+) -> Generated:
+    """Continues ``prompt`` greedily. Without ``eos`` it goes on to ``limit``."""
+    from transformers import GenerationConfig
+
+    ends = sorted(eos)
+    configuration = GenerationConfig(
+        do_sample=False,
+        max_new_tokens=limit,
+        eos_token_id=ends or None,
+        pad_token_id=ends[0] if ends else 0,
+    )
+    ids = torch.tensor([list(prompt)], device=model.device)
+    clock, began = _Clock(), perf_counter()
+    with torch.inference_mode():
+        output = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=configuration,
+            streamer=clock,
+            **drafting,
+        )
+    _, *steps = clock.steps  # the first is the prompt
+    return Generated(
+        tokens=tuple(output[0, len(prompt) :].tolist()),
+        first_s=steps[0][1] - began,
+        decoded=sum(count for count, _ in steps[1:]),
+        decode_s=steps[-1][1] - steps[0][1],
+    )
+
+
+class _Clock:
+    """A streamer: it is given the prompt, then the tokens of each step."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, float]] = []
+
+    def put(self, value: Tensor) -> None:
+        self.steps.append((value.numel(), perf_counter()))
+
+    def end(self) -> None: ...
+
+
+class Pair:
+    """The target, its draft, and the arguments of each setting."""
+
+    def __init__(self, asked: Mapping[str, Any]) -> None:
+        torch.set_num_threads(asked["threads"])
+        self.eos: list[int] = asked["eos"]
+        self.target = load(Path(asked["target"]), _fast_dtype())
+        self.settings: dict[str, tuple[Method, dict[str, Any]]] = {"plain": (Method.PLAIN, {})}
+        if asked["draft"]:
+            draft = load(Path(asked["draft"]), _fast_dtype())
+            self._own = draft.generation_config
+            for name in ("assistant", _CONSTANTLY):
+                self.settings[name] = Method.DRAFT, {"assistant_model": draft}
+        for count in _LOOKUPS:
+            lookup = {"prompt_lookup_num_tokens": count}
+            self.settings[f"prompt lookup, {count}"] = Method.LOOKUP, lookup
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request.get("steps"):
+            return {}
+        _, drafting = self.settings[request["setting"]]
+        if "assistant_model" in drafting:
+            self._configure(drafting["assistant_model"], request["setting"])
+        made = generate(self.target, request["prompt"], request["limit"], self.eos, drafting)
+        return {
+            "tokens": made.tokens,
+            "prompt_tokens": len(request["prompt"]),
+            "prompt_s": made.first_s,
+            "decoded": made.decoded,
+            "decode_s": made.decode_s,
+        }
+
+    def _configure(self, draft: Any, setting: str) -> None:
+        """Anew for every reply: what it finds by itself it would carry on to the next."""
+        from transformers import GenerationConfig
+
+        draft.generation_config = GenerationConfig(**self._own.to_diff_dict())
+        if setting == _CONSTANTLY:
+            draft_constantly(draft, _CONSTANT)
+
+
+def _fast_dtype() -> torch.dtype:
+    """bf16 where the processor multiplies it: elsewhere it is half of the bytes, but emulated."""
+    has = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return torch.bfloat16 if has() else torch.float32
+
+
+def _start() -> tuple[dict[str, Any], Answer]:
+    """Loads what the command line says."""
+    pair = Pair(json.loads(sys.argv[1]))
+    held = "fp32" if pair.target.dtype == torch.float32 else "bf16"
+    listed = [(name, method) for name, (method, _) in pair.settings.items()]
+    return {"weights": held, "settings": listed}, pair
+
+
+if __name__ == "__main__":
+    serve(_start)

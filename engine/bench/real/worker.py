@@ -1,0 +1,85 @@
+"""A process that is asked in lines of JSON: the end that asks, as a ``Running`` of the contest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import engine
+from engine.bench.real import process
+from engine.bench.real.contest import Method, Reply, Setting
+from engine.errors import PeerFailed
+
+ROOT = Path(engine.__file__).resolve().parents[1]
+"""Where a child finds ``engine``, whatever Python runs it."""
+_PATIENCE_S = 900.0
+
+
+class Worker:
+    """Started and ready once it is made. Its first line says ``weights`` and ``settings``."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        """Raises PeerFailed with the end of ``log`` where it does not get ready."""
+        self.name, self.log = name, log
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+        self.process = process.launch(name, command, log, environment, piped=True)
+        try:
+            ready = self._read()
+            self.weights = str(ready["weights"])
+            self.settings: tuple[Setting, ...] = tuple(
+                Setting(name, Method(method)) for name, method in ready["settings"]
+            )
+        except BaseException:
+            self.close()
+            raise
+
+    def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
+        """See ``Running``."""
+        said = self._ask({"setting": setting.name, "prompt": list(prompt), "limit": limit})
+        return Reply(**{**said, "tokens": tuple(said["tokens"])})
+
+    def step_times(self) -> Mapping[int, float]:
+        """See ``Running``."""
+        return {int(rows): float(seconds) for rows, seconds in self._ask({"steps": True}).items()}
+
+    def peak_bytes(self) -> int | None:
+        """See ``Running``."""
+        return process.peak_bytes(self.process)
+
+    def close(self) -> None:
+        """Ends it: without more to read it ends by itself."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # it is gone already
+                    pipe.close()
+        process.end(self.process, asked=True)
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError as error:
+            raise PeerFailed(f"{self.name} ended. {process.last_words(self.log)}") from error
+        return self._read()
+
+    def _read(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        watch = threading.Timer(_PATIENCE_S, self.process.kill)
+        watch.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            watch.cancel()
+        if not line:
+            raise PeerFailed(f"{self.name} ended without an answer. {process.last_words(self.log)}")
+        value: dict[str, Any] = json.loads(line)
+        if "error" in value:
+            raise PeerFailed(f"{self.name}: {value['error']}")
+        return value

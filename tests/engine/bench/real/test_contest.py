@@ -1,0 +1,167 @@
+"""Engines in turns on one pair: who goes on, what is compared with what, what is said of it."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from engine.bench.prompts import ALL, read
+from engine.bench.real import summary
+from engine.bench.real.case import SHIPPED
+from engine.bench.real.chart import chart
+from engine.bench.real.contest import (
+    Absence,
+    Asked,
+    Case,
+    Method,
+    Program,
+    Reply,
+    Result,
+    Setting,
+    run,
+)
+from engine.bench.real.report import Report
+from engine.errors import PeerFailed
+
+EOS = frozenset({1})
+CASE = Case(Path("t.gguf"), Path("d.gguf"), EOS, (7,), 64, 8, 2)
+PROMPTS = [Asked("code", (5,)), Asked("chat", (6, 6))]
+PLAIN, DRAFT = Setting("plain", Method.PLAIN), Setting("draft", Method.DRAFT)
+
+
+@dataclass
+class Told:
+    """A program that answers ``words`` at ``speeds``, one for each repeat, in every setting."""
+
+    engine: str
+    speeds: Mapping[Setting, Sequence[float]]
+    words: Mapping[Setting, tuple[int, ...]] = field(default_factory=dict)
+    variant: str = ""
+    fails_in_repeat: int | None = None
+    log: list[str] = field(default_factory=list)
+    started: int = 0
+    open: int = 0
+
+    weights = "q4"
+    settings = property(lambda self: tuple(self.speeds))
+
+    @property
+    def name(self) -> str:
+        return f"{self.engine}{self.variant}"
+
+    def start(self, case: Case, log: Path) -> Told:
+        self.log.append(self.name)
+        self.started, self.open = self.started + 1, self.open + 1
+        return self
+
+    def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
+        if self.fails_in_repeat == self.started - 1 and limit == CASE.limit:
+            raise PeerFailed("out of memory")
+        seconds = 10 / self.speeds[setting][self.started - 1]
+        drafts = (8, 6, 2, 0.2) if setting.method is Method.DRAFT else (None,) * 4
+        return Reply(self.words.get(setting, (3, 4, 1)), len(prompt), 0.5, 10, seconds, *drafts)
+
+    def step_times(self) -> Mapping[int, float]:
+        return {1: 0.1, 4: 0.13} if self.engine == "ours" else {}
+
+    def peak_bytes(self) -> int | None:
+        return 1000 * self.started
+
+    def close(self) -> None:
+        self.open -= 1
+
+
+def contest(*line_up: Program | Absence, repeats: int = 2) -> Result:
+    result = run(line_up, PROMPTS, CASE, repeats, Path())
+    assert all(one.open == 0 for one in line_up if isinstance(one, Told))
+    return result
+
+
+def near(spread: summary.Spread, middle: float, low: float, high: float) -> bool:
+    return (spread.median, spread.low, spread.high) == pytest.approx((middle, low, high))
+
+
+def test_each_program_begins_a_repeat_in_turn_and_starts_anew_for_it() -> None:
+    log: list[str] = []
+    contest(*(Told(name, {PLAIN: (1, 1, 1)}, log=log) for name in "abc"), repeats=3)
+    assert "".join(log) == "abcbcacab"
+
+
+def test_slow_variants_of_a_method_sit_out_after_the_first_repeat() -> None:
+    ours = Told("ours", {PLAIN: (10, 10), DRAFT: (5, 5)})  # slow, but in the process of its plain
+    plain = Told("other", {PLAIN: (8, 8)}, variant=" plain")
+    slow, fast = (
+        Told("other", {Setting(f"n {n}", Method.DRAFT): (speed, speed)}, variant=f" {n}")
+        for n, speed in ((2, 4), (4, 5))
+    )
+    contest(ours, plain, slow, fast)
+    assert [one.started for one in (ours, plain, slow, fast)] == [2, 2, 1, 2]
+
+
+def test_who_fails_later_has_no_figures_and_the_others_go_on() -> None:
+    ours, other = Told("ours", {PLAIN: (1, 1)}), Told("other", {PLAIN: (1, 1)}, fails_in_repeat=1)
+    missing = Absence("third", "It is not here.")
+    result = contest(ours, other, missing)
+    assert {record.engine for record in result.records} == {"ours"}
+    assert [(one.name, one.reason) for one in result.absent] == [
+        ("third", "It is not here."),
+        ("other", "out of memory"),
+    ]
+
+
+def test_ratios_are_taken_within_a_repeat() -> None:
+    """A machine that halves its speed between two repeats changes none of them."""
+    ours = Told("ours", {PLAIN: (20, 10, 20), DRAFT: (60, 30, 62)})
+    other = Told("other", {PLAIN: (10, 5, 10)})
+    result = contest(ours, other, repeats=3)
+    rows = {(row.engine, row.setting): row for row in summary.rows(result, EOS)}
+    drafting = rows["ours", DRAFT]
+    assert near(drafting.tokens_per_s[ALL], 60, 30, 62)
+    assert drafting.speedup is not None and near(drafting.speedup, 3, 3, 3.1)
+    assert (drafting.acceptance, drafting.length) == (0.75, 4.0)
+    (lead,) = summary.leads(result, list(rows.values()), "ours")
+    assert near(lead.ratio, 6, 6, 6.2)
+    quotients = summary.quotients(result, "ours")
+    assert quotients is not None and quotients.verify[4] == pytest.approx(1.3)
+    assert quotients.draft == pytest.approx(0.2 / 8 / 0.1)
+
+
+def test_words_are_those_of_the_same_engines_plain_decoding() -> None:
+    same, other = {PLAIN: (3, 4, 1), DRAFT: (3, 4)}, {PLAIN: (3, 9, 1), DRAFT: (3, 4, 1)}
+    speeds = {PLAIN: (1, 1), DRAFT: (1, 1)}
+    result = contest(Told("ours", speeds, same), Told("other", speeds, other))
+    differ = {(row.engine, row.setting.name): row.differ for row in summary.rows(result, EOS)}
+    # Up to the token that ends the reply: some return it and some do not.
+    assert differ["ours", "draft"] == 0
+    assert differ["other", "draft"] == 2
+    said = Report(result, "ours", EOS).headlines()
+    assert any("other (draft, q4) changed the words" in sentence for sentence in said)
+
+
+def test_the_report_says_who_is_ahead_and_the_chart_shows_the_same_figures() -> None:
+    ours = Told("ours", {PLAIN: (10, 10), DRAFT: (15, 17)})
+    other = Told("other", {PLAIN: (32, 32)})
+    report = Report(contest(ours, other), "ours", EOS)
+    assert "other is ahead" in report.headlines()[0]
+    page = report.markdown("A pair", {"machine": "two cores"})
+    assert "| draft model | **16.0 (15.0 to 17.0)** draft |  |" in page
+    assert "| ours | q4 | with the draft |" in page and "T_draft / T_verify(1): 0.25" in page
+    value = json.loads(json.dumps({"title": "A pair & more", **report.as_json()}))
+    assert value["leads"][0]["ratio"]["median"] == pytest.approx(0.5)
+    assert len(value["records"]) == 2 * 2 * 3  # prompts, repeats, settings
+    picture = chart(value, "A pair & more", "ours")
+    texts = [node.text for node in ET.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert "A pair & more" in texts and "16.0" in texts and "32.0" in texts
+
+
+def test_the_shipped_prompts_are_of_four_kinds_and_one_edits_sixty_lines() -> None:
+    prompts = read(SHIPPED)
+    assert len(prompts) >= 7
+    assert {prompt.kind for prompt in prompts} == {"code", "chat", "json", "rewrite"}
+    edits = [prompt.turns[0] for prompt in prompts if prompt.kind == "rewrite"]
+    assert max(text.partition("```python\n")[2].count("\n") for text in edits) >= 60

@@ -1,0 +1,35 @@
+"""transformers as a program of the contest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.bench.real import transformers
+from engine.bench.real.contest import Absence, Case, Method
+from engine.bench.real.transformers import Pair
+from tests.support.fixtures import gguf_pair, pair
+
+__all__ = ["gguf_pair", "pair"]
+
+
+def test_it_says_the_same_words_in_all_its_settings(pair: tuple[Path, Path]) -> None:
+    target, draft = map(str, pair)
+    made = Pair({"target": target, "draft": draft, "eos": [], "threads": 1})
+    methods = {method for method, _ in made.settings.values()}
+    assert methods == {Method.PLAIN, Method.DRAFT, Method.LOOKUP}
+    asked = {"prompt": [5, 9, 5, 9, 5], "limit": 30}
+    answers = [made({"setting": name, **asked}) for name in made.settings]
+    assert {len(answer["tokens"]) for answer in answers} == {30}
+    assert all(answer["tokens"] == answers[0]["tokens"] for answer in answers)
+    assert all(answer["prompt_s"] > 0 and answer["decode_s"] > 0 for answer in answers)
+
+
+def test_a_gguf_file_is_refused_without_the_package_that_reads_it(
+    gguf_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformers, "find_spec", lambda name: None)
+    case = Case(*gguf_pair, frozenset(), (3,), 64, 4, 1)
+    (absence,) = transformers.programs(case)
+    assert isinstance(absence, Absence) and "pip install accelerate" in absence.reason
