@@ -126,6 +126,7 @@ public:
         mixed_.resize(size_t(ROWS) * shape.hidden);
         gates_.resize(size_t(ROWS) * 2 * shape.intermediate);
         active_.resize(size_t(ROWS) * shape.intermediate);
+        dealt_ = std::vector<Dealt>(size_t(shape.count) * PRODUCTS + 1);
     }
 
     // Logits of a row.
@@ -136,10 +137,13 @@ public:
         step_ = step;
         for (int r = 0; r < step.rows; ++r)
             positions_[r] = !step.parents ? step.start + r : step.parents[r] < 0 ? step.start : positions_[step.parents[r]] + 1;
+        for (Dealt& each : dealt_) each.next.store(0, std::memory_order_relaxed);
         pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
     }
 
 private:
+    enum Product { QKV, OUTPUT, GATE_UP, DOWN, PRODUCTS };  // of a layer
+
     void work(int thread) {
         Scratch& own = *scratch_[thread];
         embed(own);
@@ -147,10 +151,10 @@ private:
             const Layer& layer = shape_.layers[index];
             keep(index, own, thread);
             attention(index, layer, own, thread);
-            feed_forward(layer, own, thread);
+            feed_forward(index, layer, own);
         }
         keep(shape_.count, own, thread);
-        if (step_.last > 0) logits(own, thread);
+        if (step_.last > 0) logits(own);
     }
 
     // Stores this thread's share of the rows that enter layer `index`, where somebody wants them.
@@ -184,36 +188,37 @@ private:
     }
 
     void attention(int index, const Layer& layer, Scratch& own, int thread) {
-        product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, thread, qkv_);
+        product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
         pool_.barrier();
         if (step_.cache.bf16) look<uint16_t>(index, layer, own, thread);
         else look<float>(index, layer, own, thread);
         pool_.barrier();
-        product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, thread, mixed_);
+        product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
         pool_.barrier();
         add(own, layer.attention_after);
     }
 
-    void feed_forward(const Layer& layer, Scratch& own, int thread) {
+    void feed_forward(int index, const Layer& layer, Scratch& own) {
         const Matrix& gate_up = *layer.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
         const Rows* rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
-        const auto [first, end] = part(panels, thread);
-        gate_up.multiply(rows, first, end, gates_.data(), 2 * width);
-        gate_up.multiply(rows, panels + first, panels + end, gates_.data(), 2 * width);
-        for (int r = 0; r < step_.rows; ++r) {
-            const float* gate = gates_.data() + size_t(r) * 2 * width;
-            float* to = active_.data() + size_t(r) * width;
-            for (int k = first * LANES; k < end * LANES; k += LANES)
-                store(to + k, gated(shape_.gate, load(gate + k)) * load(gate + width + k));
-        }
+        pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
+            gate_up.multiply(rows, first, end, gates_.data(), 2 * width);
+            gate_up.multiply(rows, panels + first, panels + end, gates_.data(), 2 * width);
+            for (int r = 0; r < step_.rows; ++r) {
+                const float* gate = gates_.data() + size_t(r) * 2 * width;
+                float* to = active_.data() + size_t(r) * width;
+                for (int k = first * LANES; k < end * LANES; k += LANES)
+                    store(to + k, gated(shape_.gate, load(gate + k)) * load(gate + width + k));
+            }
+        });
         pool_.barrier();
-        product(*layer.down, active_.data(), width, own, thread, mixed_);
+        product(*layer.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
         pool_.barrier();
         add(own, layer.mlp_after);
     }
 
-    void logits(Scratch& own, int thread) {
+    void logits(Scratch& own) {
         const Matrix& head = *shape_.head;
         const float* kept = own.x.data() + size_t(step_.rows - step_.last) * shape_.hidden;
         for (int r = 0; r < step_.last; ++r) {
@@ -222,25 +227,30 @@ private:
         }
         const Rows* rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
         const Wanted& wanted = step_.wanted;
-        const auto [first, end] = part(wanted.count ? wanted.panels : head.panels, thread);
-        if (!wanted.count) return head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+        pool_.deal(dealt_.back(), wanted.count ? wanted.panels : head.panels, [&](int first, int end) {
+            if (wanted.count) among(rows, first, end);
+            else head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+        });
+    }
+
+    // Panels first .. end - 1 of those that are wanted.
+    void among(const Rows* rows, int first, int end) {
+        const Wanted& wanted = step_.wanted;
         int before = 0;  // panels
         for (int number = 0; number < wanted.count && before < end; ++number) {
             const Range run = wanted.runs[number];
             const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
             // Where the run's first logit would stand if all before it were wanted too.
             float* to = step_.logits + (ptrdiff_t(before) - run.first) * LANES;
-            if (from < until) head.multiply(rows, run.first + from, run.first + until, to, width(step_));
+            if (from < until) shape_.head->multiply(rows, run.first + from, run.first + until, to, width(step_));
             before += size;
         }
     }
 
-    // This thread's outputs of `matrix` for `from` [rows][width].
-    void product(const Matrix& matrix, const float* from, int width, Scratch& own, int thread,
-                 std::vector<float>& to) {
+    // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
+    void product(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
         const Rows* rows = own.arranged.arrange(matrix.kinds, from, step_.rows, width);
-        const auto [first, end] = part(matrix.panels, thread);
-        matrix.multiply(rows, first, end, to.data(), matrix.outputs);
+        pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 
     const float* normed(Scratch& own, const float* weight) {
@@ -367,6 +377,7 @@ private:
     }
 
     Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
+    Dealt& dealt(int layer, Product product) { return dealt_[size_t(layer) * PRODUCTS + product]; }
 
     const Shape shape_;
     Pool& pool_;
@@ -374,6 +385,7 @@ private:
     int positions_[ROWS];  // in the text, of each row
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, mixed_, gates_, active_;
+    std::vector<Dealt> dealt_;  // of each product in a step, the head's last
 };
 
 }  // namespace foretoken

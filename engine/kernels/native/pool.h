@@ -5,6 +5,7 @@
 // after it, since the next one usually follows; then they sleep.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -20,6 +21,11 @@ inline void relax() {
     asm volatile("yield");
 #endif
 }
+
+// How far some work is dealt out.
+struct alignas(64) Dealt {
+    std::atomic<int> next{0};
+};
 
 class Pool {
 public:
@@ -66,7 +72,17 @@ public:
         }
     }
 
+    // Calls work(first, end) for parts of `count` things, on whichever thread is free: cores differ, and something
+    // else may have one of them. `dealt` is at 0 before the first thread comes. Does not wait for the others.
+    template <class Work>
+    void deal(Dealt& dealt, int count, const Work& work) {
+        const int size = count_ == 1 ? count : std::max(1, count / (count_ * PARTS_EACH));
+        for (int first; (first = dealt.next.fetch_add(size, std::memory_order_relaxed)) < count;)
+            work(first, std::min(first + size, count));
+    }
+
 private:
+    static constexpr int PARTS_EACH = 8;  // of a thread's work, if all were equally fast
     static constexpr int SPINS = 4000;
     static constexpr std::chrono::microseconds PATIENCE{1000};
 
