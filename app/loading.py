@@ -9,13 +9,22 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.api import Engine, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest, LoadCancelled
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
+from engine.loading.watching import LoadProgress, Stage
 
 logger = logging.getLogger(__name__)
 
 LOADING, DOWNLOADING = "Loading", "Downloading"
+STAGES = {
+    Stage.WAITING: "waiting for the reply that is being written",
+    Stage.CHECKING: "reading what the files hold",
+    Stage.TOKENIZER: "building the tokenizer",
+    Stage.TARGET: "reading and packing the target's weights",
+    Stage.DRAFT: "reading and packing the draft's weights",
+    Stage.FINISHING: "making it ready",
+}
 BUSY = "Another model is being opened. Wait for it, or cancel it first."
 
 
@@ -33,7 +42,7 @@ class LoadStatus:
     """What to tell people about the pair that is loaded, or was last.
 
     ``name`` is what people call it; ``target_id`` and ``draft_id`` as in ``Loaded``. ``progress`` is a
-    download's, if any.
+    download's, or that of reading what is on the disk. ``cancelling``: it was asked to end.
     """
 
     state: LoadState = LoadState.IDLE
@@ -41,7 +50,8 @@ class LoadStatus:
     target_id: str = ""
     draft_id: str | None = None
     message: str = ""
-    progress: Progress | None = None
+    progress: Progress | LoadProgress | None = None
+    cancelling: bool = False
 
 
 class PairLoader:
@@ -94,8 +104,12 @@ class PairLoader:
         return thread
 
     def cancel(self) -> None:
-        """Stops a download; what is already there is kept for the next try."""
+        """Ends a load at its next step: the loaded pair stays, and what was downloaded is kept for the
+        next try."""
         self._watcher.cancelled = True
+        with self._lock:
+            if self._status.state is LoadState.WORKING:
+                self._status = replace(self._status, cancelling=True)
 
     def tell(self, status: LoadStatus) -> None:
         """Replaces the status."""
@@ -106,7 +120,7 @@ class PairLoader:
         end = replace(watcher.status, message="")
         try:
             loaded = self._engine.load(request, watcher)
-        except DownloadCancelled:
+        except (DownloadCancelled, LoadCancelled):
             self.tell(replace(end, state=LoadState.IDLE))
         except ForetokenError as error:
             self.tell(replace(end, state=LoadState.FAILED, message=str(error)))
@@ -128,7 +142,15 @@ class _Watcher:
         self._loader = loader
 
     def on_progress(self, progress: Progress) -> None:
-        """Once all has arrived, what follows is loading again, which cannot be cancelled."""
+        """Once all has arrived, what follows is loading again."""
         arrived = progress.bytes >= progress.total
-        downloading = replace(self.status, message=DOWNLOADING, progress=progress)
-        self._loader.tell(self.status if arrived else downloading)
+        self._tell(LOADING if arrived else DOWNLOADING, None if arrived else progress)
+
+    def on_loading(self, progress: LoadProgress) -> None:
+        """How far it is with what is on the disk."""
+        self._tell(LOADING, progress)
+
+    def _tell(self, message: str, progress: Progress | LoadProgress | None) -> None:
+        self._loader.tell(
+            replace(self.status, message=message, progress=progress, cancelling=self.cancelled)
+        )

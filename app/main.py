@@ -94,7 +94,14 @@ def prepare(data_dir: Path, switch: ApiSwitch, settings: Settings) -> tuple[Runt
 def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
     """The address answers: say so, load the models, open the browser."""
     announce_ready(listener, settings)
-    runtime.loader.start(settings.load)
+    loading = runtime.loader.start(settings.load)
+    if settings.pages:
+
+        def look() -> None:
+            loading.join()  # both want the interpreter
+            runtime.found.scan_once()
+
+        threading.Thread(target=look, name="look for models", daemon=True).start()
     if settings.browser and settings.pages:
         # Some browsers are only started, others are waited for: not here.
         opening = threading.Thread(

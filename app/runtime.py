@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
+from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
 from engine.api import Engine
 from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
+from engine.loading.discovery import System
+from engine.loading.drafts import DraftChoice, preference
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
 from engine.local.engine import LocalEngine
@@ -21,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Runtime:
-    """One running app. ``loader`` loads its pairs; ``ending`` holds what else is closed with it.
+    """One running app. ``loader`` loads its pairs; ``found`` are models that lie on this machine already,
+    in places of ``system``; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
     """
@@ -31,11 +36,19 @@ class Runtime:
     data_dir: Path
     models: Path
     first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
+    system: System = field(default_factory=System.current)
     loader: PairLoader = field(init=False)
+    found: FoundModels = field(init=False)
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.loader = PairLoader(self.engine, lambda: self.catalog)
+        self.loader = PairLoader(self.engine, self.known)
+        self.found = FoundModels(self.data_dir, self.models, self.system, self.locate)
+        self.ending.callback(self.found.close)
+
+    def known(self) -> Catalog:
+        """The catalog, with the names of what was found beside it."""
+        return replace(self.catalog, found=self.found.usable)
 
     def locate(self, spec: ModelSpec) -> Path | None:
         """Where a model lies on disk, complete; None when it does not."""
@@ -52,6 +65,29 @@ class Runtime:
             quantization=AUTO,
             kv_cache_dtype=AUTO,
         )
+
+    def beside_catalog(self) -> tuple[ModelSpec, ...]:
+        """What was found and is not a model of the catalog, which it may be by another path."""
+        located = map(self.locate, self.catalog.models)
+        known = {os.path.realpath(path) for path in located if path is not None}
+        return tuple(s for s in self.found.usable if os.path.realpath(s.id) not in known)
+
+    def drafts_for(self, target: ModelSpec) -> Drafts:
+        """Every other model of the catalog, and what was found beside it, as drafts for ``target``; for
+        one that is outside the catalog only what lies here."""
+        models, scanning = (
+            self.catalog.models,
+            self.found.scanning,
+        )  # before what it found so far is read
+        here: list[ModelSpec] = []
+        listed: tuple[DraftChoice, ...] = ()
+        if target.id in {spec.id for spec in models}:
+            listed = self.catalog.drafts_for(target, self.locate)
+        else:
+            here = [spec for spec in models if self.locate(spec) is not None]
+        found = self.found.compare(target, (*here, *self.beside_catalog()))
+        choices = sorted((*found.choices, *listed), key=preference)
+        return Drafts(tuple(choices), scanning or found.pending)
 
     def read_catalog_again(self) -> None:
         """Something was added to the user's own catalog: replaces ``catalog``."""
@@ -75,7 +111,7 @@ def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
     """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``."""
 
     def catalog() -> Catalog:
-        return runtime.catalog
+        return runtime.known()
 
     models = hub.models_folder(data_dir)
     engine = LocalEngine(catalog, models=models, remembered=paths.remembered(data_dir))

@@ -12,13 +12,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, Protocol
 
 from engine.errors import InvalidRequest
 from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
+from engine.loading.watching import LoadProgress
 from engine.request import FIXED_DEPTH, AcceptanceRule, OptionValue, Request, Sampling
 
 __all__ = [
@@ -124,7 +124,8 @@ class Loaded:
 
     ``request`` is what was asked for; ``target_id`` and ``draft_id`` name the models as pickers do: by
     their id in the catalog, or by folder. ``quantization`` and ``kv_cache_dtype`` are what they resolved
-    to. ``compiled``: whether the target's step is the one compiled for this processor.
+    to. ``target_name`` and ``draft_name`` are what people call the models. ``compiled``: whether the
+    target's step is the one compiled for this processor.
     """
 
     request: LoadRequest
@@ -133,6 +134,8 @@ class Loaded:
     draft: str | None
     target_id: str
     draft_id: str | None
+    target_name: str
+    draft_name: str | None
     heads: tuple[str, ...]
     context: int
     vocabulary: int
@@ -143,22 +146,6 @@ class Loaded:
     capabilities: Capabilities
     notes: tuple[str, ...] = ()
     compiled: bool = False
-
-    @property
-    def target_name(self) -> str:
-        """What people call the target: its id in the catalog, or its folder's name."""
-        return _called(self.target_id)
-
-    @property
-    def draft_name(self) -> str | None:
-        """What people call the draft, if there is one."""
-        return None if self.draft_id is None else _called(self.draft_id)
-
-
-def _called(model_id: str) -> str:
-    """A folder outside the catalog has its path for an id."""
-    path = Path(model_id)
-    return path.name if path.is_absolute() else model_id
 
 
 class Generation:
@@ -235,6 +222,9 @@ class Watcher(Protocol):
     def on_progress(self, progress: Progress) -> None:
         """How far a download has come."""
 
+    def on_loading(self, progress: LoadProgress) -> None:
+        """What is done with what is on the disk, and how far it is."""
+
 
 class Engine(Protocol):
     """Loads one pair at a time and answers requests, one after the other."""
@@ -250,7 +240,8 @@ class Engine(Protocol):
         """Fetches what is not here and replaces what is loaded, behind the requests that wait. Blocks.
 
         Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
-        DeviceLost; what was loaded before then stays.
+        DeviceLost, and DownloadCancelled or LoadCancelled where the watcher ended it; what was loaded
+        before then stays.
         """
 
     def unload(self) -> None:

@@ -50,6 +50,10 @@ class DownloadError(ForetokenError):
     """A download failed; the message says whether trying again can help."""
 
 
+class LoadCancelled(ForetokenError):
+    """Whoever asked for a load ended it; what was loaded before is still there."""
+
+
 class NotLoaded(ForetokenError):
     """No model is loaded yet."""
 

@@ -7,7 +7,7 @@ a known speed, every kind of round, queues, cancelling, and failures where they 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from engine.api import (
@@ -21,7 +21,13 @@ from engine.api import (
     check_offered,
 )
 from engine.drafting import proposers
-from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
+from engine.errors import (
+    ContextExceeded,
+    ForetokenError,
+    InvalidRequest,
+    LoadCancelled,
+    NotLoaded,
+)
 from engine.events import (
     Finished,
     FinishReason,
@@ -32,6 +38,7 @@ from engine.fake_rounds import VOCABULARY, as_shown, recited, split, token_id
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
+from engine.loading.watching import LoadProgress
 from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
 from engine.turns import Publish, Turns
 
@@ -89,8 +96,8 @@ class FakeEngine:
 
     ``script`` makes each reply from its request. ``seconds_a_round`` and ``seconds_to_load`` are waited.
     ``capabilities`` are those of pairs loaded from then on; without a draft model they lack ``draft``.
-    ``load_error`` is raised by every load while it is set. ``downloads`` are reported to a load's
-    watcher, which may cancel in between.
+    ``load_error`` is raised by every load while it is set. ``downloads`` and then ``stages`` are reported
+    to a load's watcher, which may cancel in between.
     """
 
     def __init__(
@@ -107,7 +114,8 @@ class FakeEngine:
         self.seconds_to_load = 0.0
         self.capabilities = capabilities
         self.load_error: Exception | None = None
-        self.downloads: Sequence[Progress] = ()
+        self.downloads: Iterable[Progress] = ()
+        self.stages: Iterable[LoadProgress] = ()
         self.loaded: Loaded | None = None
         self.catalog = catalog
         self._turns = Turns("fake engine")
@@ -126,6 +134,8 @@ class FakeEngine:
             self._download(watcher)
 
         def work() -> Loaded:
+            if watcher is not None:
+                self._report_stages(watcher)
             time.sleep(self.seconds_to_load)
             if self.load_error is not None:
                 raise self.load_error
@@ -171,6 +181,12 @@ class FakeEngine:
             if watcher.cancelled:
                 raise DownloadCancelled(f"The download of {progress.repository} was cancelled.")
 
+    def _report_stages(self, watcher: Watcher) -> None:
+        for progress in self.stages:
+            watcher.on_loading(progress)
+            if watcher.cancelled:
+                raise LoadCancelled("Loading was cancelled.")
+
     def _describe(self, pairing: Pairing, request: LoadRequest) -> Loaded:
         target, draft = pairing.target, pairing.draft
         capabilities = self.capabilities
@@ -187,6 +203,8 @@ class FakeEngine:
             draft=None if draft is None else draft.id,
             target_id=target.id,
             draft_id=None if draft is None else draft.id,
+            target_name=target.called,
+            draft_name=None if draft is None else draft.called,
             heads=tuple(folder.name for folder in pairing.heads),
             context=CONTEXT,
             vocabulary=VOCABULARY,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 if TYPE_CHECKING:
     from engine.api import LoadRequest
     from engine.loading.hub import Progress
+    from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
 
 
@@ -41,6 +42,13 @@ class Status:
     def on_progress(self, progress: Progress) -> None:
         """Show how far a download has come."""
         self.say(describe(progress))
+
+    def on_loading(self, progress: LoadProgress) -> None:
+        """Show what is done, and how far it is."""
+        from app.loading import STAGES
+
+        share = "" if progress.fraction is None else f", {progress.fraction:.0%}"
+        self.say(f"Loading: {STAGES[progress.stage]}{share}")
 
 
 def describe(progress: Progress) -> str:

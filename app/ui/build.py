@@ -14,7 +14,7 @@ from app.ui.components import AT_ONCE
 from app.ui.offered import proposer_update, rules_update
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
-from app.ui.pages.chat.pair import picker_updates
+from app.ui.pages.chat.pair import REFRESH, listed, picker_updates
 from app.ui.pages.chat.panel import drawn_anew
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
@@ -50,7 +50,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
             with gr.Tab(Words.RACE, id="race", render_children=True):
                 race = race_page(runtime)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
-                models_page(ModelsBackend(runtime), backend.status)
+                models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
             with gr.Tab(Words.TRAIN, id="train", render_children=True):
                 train_page(TrainBackend(runtime, trainings, pickers), backend.status)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
@@ -94,11 +94,19 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
         trigger_mode="always_last",
         **AT_ONCE,
     )
+    chat.view.listed(
+        lambda target, draft: listed(pickers, target, draft),
+        [picker.target, picker.draft],
+        [picker.target, picker.draft, picker.load],
+        show_progress="hidden",
+        trigger_mode="always_last",
+        **AT_ONCE,
+    ).then(None, None, None, js=REFRESH, **AT_ONCE)
     # Until then a change in the panel would be undone by what was kept; the style sheet prevents it.
     filled.then(
         None,
         None,
         None,
-        js="() => { document.body.dataset.controls = 'ready' }",
+        js="() => { document.body.dataset.controls = 'ready'; window.Foretoken.refresh(); }",
         **AT_ONCE,
     )

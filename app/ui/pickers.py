@@ -21,30 +21,43 @@ class Pickers:
         self.runtime = runtime
 
     def targets(self) -> list[Choice]:
-        """Every model that can be a target: one in a folder of its own, then those of pairs."""
+        """Every model that can be a target, and its id."""
+        return [(self._label(spec), spec.id) for spec in self.models()]
+
+    def models(self) -> list[ModelSpec]:
+        """Every model that can be a target: one in a folder of its own, then those of pairs, then what
+        else lies on this machine, and what would be downloaded."""
         catalog = self.runtime.catalog
         drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
-        first = list(dict.fromkeys(pair.target.id for pair in catalog.pairs))
-        rest = [spec.id for spec in catalog.models if spec.id not in (*first, *drafts)]
+        first = {pair.target.id: pair.target for pair in catalog.pairs}
+        rest = {spec.id: spec for spec in catalog.models if spec.id not in drafts}
+        listed = [*(first | rest).values()]
+        here = [spec for spec in listed if self.runtime.locate(spec)]
+        away = [spec for spec in listed if spec not in here]
+        specs = [*here, *self.runtime.beside_catalog(), *away]
         own, _ = self.shown()
-        listed = [own] if own and own not in (*first, *rest) else []
-        return [(self._label(catalog.spec(name)), name) for name in (*listed, *first, *rest)]
+        if own and own not in {spec.id for spec in specs}:
+            specs.insert(0, self.runtime.known().spec(own))
+        return specs
 
     def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
-        """The drafts that fit, and the one the catalog pairs with the target ('' for none)."""
+        """The drafts that fit, and the one the catalog pairs with the target ('' for none).
+
+        Of what was found, those that are known to fit by now; see ``FoundModels.compare``.
+        """
         none = (Words.NO_DRAFT, "")
         if not target:
             return [none], ""
-        catalog = self.runtime.catalog
+        catalog, known = self.runtime.catalog, self.runtime.known()
         try:
-            choices = catalog.drafts_for(catalog.spec(target), self.runtime.locate)
+            choices = self.runtime.drafts_for(known.spec(target)).choices
         except ForetokenError:
             return [none], ""
         fitting = [choice for choice in choices if choice.fits]
         shown, draft = self.shown()
         if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
-            found = judge_draft(catalog.spec(target), catalog.spec(draft), self.runtime.locate)
-            fitting.append(found)
+            loaded = judge_draft(known.spec(target), known.spec(draft), self.runtime.locate)
+            fitting.append(loaded)
         paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
         chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
         return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
@@ -61,7 +74,7 @@ class Pickers:
     def load_label(self, target: str | None, draft: str | None) -> str:
         """The load button says beforehand whether something will be downloaded."""
         try:
-            specs = [self.runtime.catalog.spec(name) for name in (target, draft) if name]
+            specs = [self.runtime.known().spec(name) for name in (target, draft) if name]
         except ForetokenError:  # a folder that is gone; Load says so
             return Words.LOAD
         missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
@@ -72,14 +85,15 @@ class Pickers:
         target, draft = self.runtime.loader.shown
         try:
             for name in filter(None, (target, draft)):
-                self.runtime.catalog.spec(name)
+                self.runtime.known().spec(name)
         except ForetokenError:  # a folder that is gone
             return None, ""
         return target, draft
 
     def _label(self, spec: ModelSpec) -> str:
         if self.runtime.locate(spec):
-            return spec.name
+            place = self.runtime.found.place_of(spec)
+            return spec.name if place is None else Words.found(spec.name, place)
         return Words.away(spec.name, human(spec.bytes) if spec.repository else None)
 
     def _draft_label(self, choice: DraftChoice) -> str:

@@ -90,7 +90,8 @@ class Words:
     RACE_NONE = "Choose a proposer other than none: plain decoding is the other runner."
 
     # Models
-    FOLDER_EMPTY = "Give the path of a folder that holds a model."
+    FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
+    PLACE_EMPTY = "Give the path of a folder with models."
     # Train
     KINDS: ClassVar[dict[str, tuple[str, str]]] = {
         "medusa": (
@@ -127,18 +128,33 @@ class Words:
     TRAIN_MINUTES = "Give the minutes as a number."
     TRAIN_FILE = "Give the path of a file of prompts."
 
+    DOWNLOADS = "downloads"
     SHIPPED = "shipped with the app"
     FILES_MISSING = "Its files are not here."
 
     @staticmethod
     def opening(pair: str, message: str) -> str:
         """A folder is told by its last name."""
-        name = re.split(r"[/\\]", pair.rstrip("/\\"))[-1]
-        return f"{message} {name}"
+        return f"{message} {' + '.join(map(Words.place, pair.split(' + ')))}"
 
     @staticmethod
     def away(name: str, download: str | None) -> str:
         return f"{name}, {download} to download" if download else f"{name}, files missing"
+
+    @staticmethod
+    def architecture(name: str) -> str:
+        """transformers' classes without what they are for."""
+        return re.sub(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", name)
+
+    @staticmethod
+    def found(name: str, place: str) -> str:
+        """A model of another program: the last part of a name of several, and the place."""
+        return f"{name.rsplit('/', 1)[-1]} · {Words.place(place)}"
+
+    @staticmethod
+    def place(place: str) -> str:
+        """A folder is told by its last name."""
+        return re.split(r"[/\\]", place.rstrip("/\\"))[-1]
 
     @staticmethod
     def other_vocabulary(name: str) -> str:

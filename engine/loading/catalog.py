@@ -34,11 +34,15 @@ EMBEDDED = "pip"
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All known models and pairs. ``problems`` are entries that were left out, in words."""
+    """All known models and pairs. ``problems`` are entries that were left out, in words.
+
+    ``found``: models beside it whose names are known, by their paths; they are not offered as its own.
+    """
 
     models: tuple[ModelSpec, ...]
     pairs: tuple[Pairing, ...]
     problems: tuple[str, ...] = ()
+    found: tuple[ModelSpec, ...] = ()
 
     def pair(self, pair_id: str) -> Pairing:
         """The pair of this id; ``CatalogError`` when there is none."""
@@ -111,7 +115,9 @@ class Catalog:
                 return spec
         path = Path(text).expanduser()
         if text and (path.exists() or _looks_like_path(text)):
-            return local_spec(path)
+            spec = local_spec(path)
+            name = next((known.name for known in self.found if known.id == spec.id), spec.name)
+            return replace(spec, name=name)
         known = [pairing.id for pairing in self.pairs] + [spec.id for spec in self.models]
         raise CatalogError(_unknown("pair or model", text, list(dict.fromkeys(known))))
 

@@ -26,6 +26,7 @@ from engine.loading.choices import (
     compiled_step,
     compute_dtype,
 )
+from engine.loading.watching import LoadWatch
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
@@ -121,14 +122,16 @@ def plan_model(
     )
 
 
-def load_planned(plan: ModelPlan) -> Model:
-    """Loads a model. Raises ModelError, DeviceLost, FailedTrial."""
+def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
+    """Loads a model, told to ``watch``. Raises ModelError, DeviceLost, FailedTrial, LoadCancelled."""
     checkpoint = plan.checkpoint
+    watch = watch or LoadWatch()
     try:
         with device_errors(plan.place.device):
-            if plan.backend is Backend.TRANSFORMERS:
-                return _load_adapter(plan)
-            return _load_own(plan)
+            adapted = plan.backend is Backend.TRANSFORMERS
+            model = _load_adapter(plan) if adapted else _load_own(plan, watch)
+        watch.loaded(plan.checkpoint)
+        return model
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{checkpoint.config_file} holds a value that cannot be used: {error}. "
@@ -186,30 +189,34 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
     )
 
 
-def _load_own(plan: ModelPlan) -> Model:
+def _load_own(plan: ModelPlan, watch: LoadWatch) -> Model:
     checkpoint = plan.checkpoint
     architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
     names = Names.among(checkpoint.tensors)
     _check_tensors(checkpoint, architecture, names)
     if plan.backend is Backend.CUDA:
-        return _load_cuda(plan, architecture, names)
+        return _load_cuda(plan, architecture, names, watch)
     if plan.library is not None:
-        return _load_native(plan, architecture, names, plan.library)
-    return _load_torch(plan, architecture, names)
+        return _load_native(plan, architecture, names, plan.library, watch)
+    return _load_torch(plan, architecture, names, watch)
 
 
-def _load_cuda(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+def _load_cuda(
+    plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
+) -> Model:
     info = _info(plan, plan.context)
     kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
-    return CudaDecoder(architecture, names, _tensors(plan), info, plan.quantization, kept)
+    source = _tensors(plan, watch)
+    return CudaDecoder(architecture, names, source, info, plan.quantization, kept)
 
 
 def _load_native(
-    plan: ModelPlan, architecture: Architecture, names: Names, library: Library
+    plan: ModelPlan, architecture: Architecture, names: Names, library: Library, watch: LoadWatch
 ) -> Model:
     """Raises FailedTrial, and warns in the log, where the compiled step may not be used after all."""
     info = replace(_info(plan, plan.context), compiled=True)
-    source, kind = _native_weights(plan, architecture)
+    weights, kind = _native_weights(plan, architecture)
+    source = watch.reading(plan.checkpoint, weights)
     model = NativeDecoder(architecture, names, source, info, library, kind, DTYPES[plan.compute])
     if is_row_independent(model):
         return model
@@ -230,7 +237,9 @@ def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[Weight
     return tensors, plan.quantization
 
 
-def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Model:
+def _load_torch(
+    plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
+) -> Model:
     reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
@@ -238,17 +247,19 @@ def _load_torch(plan: ModelPlan, architecture: Architecture, names: Names) -> Mo
             "model says. Use a model without it."
         )
     kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
-    return Decoder(architecture, names, _tensors(plan), _info(plan, plan.context), kernels)
+    source = _tensors(plan, watch)
+    return Decoder(architecture, names, source, _info(plan, plan.context), kernels)
 
 
-def _tensors(plan: ModelPlan) -> TensorSource:
+def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
     """The weights in what is computed in; in the file's dtype where they are quantised here."""
-    return open_tensors(
+    tensors = open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
         plan.place.device,
         in_file_dtype=plan.quantization in QUANTISED,
     )
+    return watch.reading(plan.checkpoint, tensors)
 
 
 def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:

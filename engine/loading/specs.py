@@ -45,6 +45,11 @@ class ModelSpec:
         """Whether it is a GGUF file; what is downloaded is not."""
         return self.path is not None and is_gguf(self.path)
 
+    @property
+    def called(self) -> str:
+        """What people call it: its id, or its name where it has none in the catalog but its path."""
+        return self.name if Path(self.id).is_absolute() else self.id
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:

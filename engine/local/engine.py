@@ -15,6 +15,7 @@ from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
+from engine.loading.watching import LoadWatch, Stage
 from engine.machine import device_memory
 from engine.machine.interpreter import importing
 from engine.request import Request
@@ -74,10 +75,10 @@ class LocalEngine:
         """Fetches what is not here and replaces what is loaded, after the requests that wait. Blocks.
 
         Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
-        DeviceLost; what was loaded before then stays.
+        DeviceLost, LoadCancelled; what was loaded before then stays.
         """
         if watcher is None:
-            files = fetch_pair(request, self._catalog(), self._models)
+            files, watch = fetch_pair(request, self._catalog(), self._models), LoadWatch()
         else:
             files = fetch_pair(
                 request,
@@ -86,7 +87,9 @@ class LocalEngine:
                 watcher.on_progress,
                 lambda: watcher.cancelled,
             )
-        plan, loaded = self._turns.call(lambda: self._load(files, request))
+            watch = LoadWatch(watcher.on_loading, lambda: watcher.cancelled)
+        watch.begin(Stage.WAITING if self.busy else Stage.CHECKING)
+        plan, loaded = self._turns.call(lambda: self._load(files, request, watch))
         if plan.waits_for_native:
             self._compile_behind(plan, loaded)
         return loaded
@@ -137,17 +140,24 @@ class LocalEngine:
     def _ran_out_replying(self) -> str:
         return self._need_pair().plan.ran_out("replying", loaded=True)
 
-    def _load(self, files: PairFiles, request: LoadRequest) -> tuple[LoadPlan, Loaded]:
+    def _load(
+        self, files: PairFiles, request: LoadRequest, watch: LoadWatch
+    ) -> tuple[LoadPlan, Loaded]:
         """On the thread."""
+        watch.begin(Stage.CHECKING)
         with importing():
             from engine.loading.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
         plan = plan_loading(files, request)
-        return plan, self._replace(plan, request)
+        return plan, self._replace(plan, request, watch)
 
     def _replace(
-        self, plan: LoadPlan, request: LoadRequest, earlier: LoadPlan | None = None
+        self,
+        plan: LoadPlan,
+        request: LoadRequest,
+        watch: LoadWatch,
+        earlier: LoadPlan | None = None,
     ) -> Loaded:
         """Loads what is planned, then drops what was loaded before; on the thread.
 
@@ -162,13 +172,14 @@ class LocalEngine:
         failed = None
         try:
             pair = device_memory.within_memory(
-                lambda: load_pair(plan, request, self._remembered),
+                lambda: load_pair(plan, request, self._remembered, watch),
                 lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
             )
         except FailedTrial as error:
             failed = error.plan  # planned for below, once the error no longer holds what was loaded
         if failed is not None:
-            return self._replace(plan_after(failed, plan, request, earlier), request, earlier)
+            plan = plan_after(failed, plan, request, earlier)
+            return self._replace(plan, request, watch, earlier)
         self._unload()
         self._pair = pair
         return pair.loaded
@@ -197,7 +208,7 @@ class LocalEngine:
 
         plan = plan_loading(earlier.files, loaded.request, earlier)
         if plan.target.library is not None:  # this processor may lack instructions for the format
-            self._replace(plan, loaded.request, earlier)
+            self._replace(plan, loaded.request, LoadWatch(), earlier)
 
     def _unload(self) -> None:
         if self._pair is not None:

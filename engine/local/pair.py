@@ -15,6 +15,7 @@ from engine.drafting import kept_tokens
 from engine.drafting.resources import Resources
 from engine.loading.loader import load_planned
 from engine.loading.plan import LoadPlan
+from engine.loading.watching import LoadWatch, Stage
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.machine import threads
@@ -31,16 +32,24 @@ class LoadedPair:
     loaded: Loaded
 
 
-def load_pair(plan: LoadPlan, request: LoadRequest, remembered: Path | None) -> LoadedPair:
+def load_pair(
+    plan: LoadPlan, request: LoadRequest, remembered: Path | None, watch: LoadWatch
+) -> LoadedPair:
     """Loads what is planned. ``request`` is what was asked for, and is shown.
 
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
-    DeviceLost, FailedTrial, and what ``ran_out`` knows where memory runs out.
+    DeviceLost, FailedTrial, LoadCancelled, and what ``ran_out`` knows where memory runs out.
     """
     threads.use(plan.place.threads)  # each thread has its own setting, so it is made in this one
+    watch.begin(Stage.TOKENIZER)
     codec = TextCodec(plan.files.target)
-    model = load_planned(plan.target)
-    draft = None if plan.draft is None else load_planned(plan.draft)
+    watch.expect(*(each.checkpoint for each in (plan.target, plan.draft) if each is not None))
+    watch.begin(Stage.TARGET)
+    model, draft = load_planned(plan.target, watch), None
+    if plan.draft is not None:
+        watch.begin(Stage.DRAFT)
+        draft = load_planned(plan.draft, watch)
+    watch.begin(Stage.FINISHING)
     resources = Resources(
         draft=draft,
         vocabularies=plan.vocabularies,
@@ -78,6 +87,8 @@ def _describe(
         draft=None if draft is None else draft.info.name,
         target_id=pairing.target.id,
         draft_id=None if pairing.draft is None else pairing.draft.id,
+        target_name=pairing.target.called,
+        draft_name=None if pairing.draft is None else pairing.draft.called,
         heads=tuple(head.name for head in plan.heads),
         context=info.context,
         vocabulary=info.vocabulary,

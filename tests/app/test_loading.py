@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -16,11 +17,13 @@ from engine.errors import CatalogError, InvalidRequest, ModelError
 from engine.fake import FakeEngine
 from engine.loading.catalog import Catalog, open_catalog
 from engine.loading.hub import Progress
+from engine.loading.watching import LoadProgress, Stage
 from tests.support.folders import write_model
 from tests.support.loading import request_for
 from tests.support.places import ROOT
 
 PIP = LoadRequest(target="pip")
+T = TypeVar("T")
 HALF = Progress("owner/model", "model.safetensors", 5, 10, 1.0, 5.0)
 WHOLE = Progress("owner/model", "model.safetensors", 10, 10, 1.0, 0.0)
 
@@ -96,14 +99,14 @@ def test_a_bug_is_told_too(
     assert "Traceback" in caplog.text
 
 
-class Held:
-    """A download that stands still once ``first`` came, and goes on with ``then``."""
+class Held(Generic[T]):
+    """A download, or a load, that stands still once ``first`` came, and goes on with ``then``."""
 
-    def __init__(self, first: Progress, *then: Progress) -> None:
+    def __init__(self, first: T, *then: T) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
         self._first, self._then = first, then
 
-    def __iter__(self) -> Iterator[Progress]:
+    def __iter__(self) -> Iterator[T]:
         yield self._first
         self.reached.set()
         assert self.go_on.wait(60)
@@ -115,7 +118,7 @@ def test_a_download_is_shown_keeps_others_out_and_can_be_cancelled(
 ) -> None:
     load(runtime, request_for(write_model(tmp_path / "mine")))
     held = Held(HALF, HALF)
-    engine.downloads = held  # type: ignore[assignment]
+    engine.downloads = held
     thread = runtime.loader.start(PIP)
     assert held.reached.wait(60)
     status = runtime.loader.status
@@ -139,7 +142,7 @@ def test_behind_a_download_it_is_loading_again_and_a_cancel_hides_no_failure(
 ) -> None:
     """ "Downloading, 100 %" stood there until all was loaded, with a cancel that cancelled nothing."""
     held = Held(WHOLE)
-    engine.downloads = held  # type: ignore[assignment]
+    engine.downloads = held
     engine.load_error = ModelError("Its weights are damaged. Download it again.")
     thread = runtime.loader.start(PIP)
     assert held.reached.wait(60)
@@ -150,3 +153,24 @@ def test_behind_a_download_it_is_loading_again_and_a_cancel_hides_no_failure(
     thread.join(timeout=60)
     status = runtime.loader.status
     assert (status.state, status.message) == (LoadState.FAILED, str(engine.load_error))
+
+
+def test_reading_a_file_is_shown_and_can_be_cancelled(
+    runtime: Runtime, engine: FakeEngine, tmp_path: Path
+) -> None:
+    """Cancel ended downloads alone."""
+    load(runtime, request_for(write_model(tmp_path / "mine")))
+    half = LoadProgress(Stage.TARGET, 5, 10)
+    held = Held(half, half)
+    engine.stages = held
+    thread = runtime.loader.start(PIP)
+    assert held.reached.wait(60)
+    status = runtime.loader.status
+    assert (status.message, status.progress, status.cancelling) == ("Loading", half, False)
+    runtime.loader.cancel()
+    assert runtime.loader.status.cancelling
+    held.go_on.set()
+    thread.join(timeout=60)
+    status = runtime.loader.status
+    assert (status.state, status.message, status.cancelling) == (LoadState.IDLE, "", False)
+    assert engine.loaded is not None and engine.loaded.name == "mine"

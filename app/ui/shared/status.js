@@ -35,7 +35,8 @@ class Status {
     this.latest = latest;
     if (!same) for (const f of this.watchers) f(latest);
     clearTimeout(this.timer);
-    if (latest.opening) this.timer = setTimeout(() => this.refresh(), 350);
+    const again = latest.opening ? 350 : latest.looking ? 1000 : null;
+    if (again) this.timer = setTimeout(() => this.refresh(), again);
   }
 }
 

@@ -46,6 +46,10 @@ export const words = {
   settings: "Settings",
   save: "Save and send",
   cancel: "Cancel",
+  cancelling: "ending at the next step",
+  progress: (p) => (p.doing
+    ? `${p.doing}${p.share === null ? "" : `, ${p.done} of ${p.total}`}`
+    : `${p.done} of ${p.total}, ${p.speed}${p.eta ? `, ${p.eta} left` : ""}`),
   rename: "Rename",
   remove: "Delete",
   removeSure: "Delete?",

@@ -83,9 +83,17 @@ def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
     from app.runtime import Runtime
     from app.switch import ApiSwitch
     from engine.loading.catalog import open_catalog
+    from engine.loading.discovery import System
 
-    runtime = Runtime(engine, open_catalog(catalog_file()), data_dir, data_dir / "models")
-    engine.catalog = lambda: runtime.catalog  # one catalog, which may grow
+    home = data_dir / "home"  # nothing lies there that a test did not put there
+    runtime = Runtime(
+        engine,
+        open_catalog(catalog_file()),
+        data_dir,
+        data_dir / "models",
+        system=System("linux", home, {}, root=home / "root"),
+    )
+    engine.catalog = runtime.known  # one catalog, which may grow
     switch = ApiSwitch()
 
     async def mounted() -> FastAPI:

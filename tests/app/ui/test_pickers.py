@@ -197,5 +197,5 @@ def test_a_draft_with_another_vocabulary_is_offered_and_says_so(
     assert opened(pickers, folder=str(target), draft=str(draft)) is LoadState.READY
     choices, _ = pickers.drafts_of(str(target))
     assert (Words.other_vocabulary("other"), str(draft)) in choices
-    reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})}
+    reasons = {each["name"]: each for each in models(pickers).why_not({"target": "pip"})["drafts"]}
     assert reasons["Pip's draft"]["across"] is None and reasons["Pip's draft"]["reason"] is None

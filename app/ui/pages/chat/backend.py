@@ -9,7 +9,7 @@ import threading
 
 from app.defaults import Defaults
 from app.history import history
-from app.loading import LoadState
+from app.loading import STAGES, LoadState
 from app.runtime import Runtime
 from app.store import Store, StoredMessage
 from app.ui import view
@@ -23,6 +23,7 @@ from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
 from engine.loading.hub import Progress
+from engine.loading.watching import LoadProgress
 
 
 class ChatBackend:
@@ -50,12 +51,21 @@ class ChatBackend:
         status = self.runtime.loader.status
         working = status.state is LoadState.WORKING
         failed = status.state is LoadState.FAILED
+        looking = self.runtime.found.working  # asked first: the last version is told with its end
         return {
             "loaded": self._loaded(),
             "opening": Words.opening(status.name, status.message) if working else None,
             "progress": show_progress(status.progress) if working else None,
+            "cancelling": status.cancelling,
             "failed": status.message if failed else None,
+            "found": self.runtime.found.version,
+            "looking": looking,
         }
+
+    def cancel_loading(self, data: View | None = None) -> bool:
+        """End what is being opened; what is loaded stays."""
+        self.runtime.loader.cancel()
+        return self.runtime.loader.working
 
     def capabilities(self) -> Capabilities | None:
         """What the loaded pair can do, if one is loaded."""
@@ -220,11 +230,21 @@ def show_message(message: StoredMessage) -> View:
     }
 
 
-def show_progress(progress: Progress | None) -> View | None:
-    """A download's progress as the pages read it."""
+def show_progress(progress: Progress | LoadProgress | None) -> View | None:
+    """How far a download or a load is, as the pages read it: ``share`` None where nobody knows."""
     if progress is None:
         return None
+    if isinstance(progress, LoadProgress):
+        return {
+            "doing": STAGES[progress.stage],
+            "done": human(progress.bytes),
+            "total": human(progress.total),
+            "share": progress.fraction,
+            "speed": None,
+            "eta": None,
+        }
     return {
+        "doing": None,
         "done": human(progress.bytes),
         "total": human(progress.total),
         "share": progress.fraction,
@@ -240,6 +260,8 @@ def describe(loaded: Loaded | None) -> View | None:
     return {
         "name": loaded.name,
         "pip": loaded.target_id == EMBEDDED,
+        "target": loaded.target_id,
+        "draft": loaded.draft_id,
         "label": Words.loaded(loaded.name, loaded.draft),
         "detail": Words.loaded_detail(loaded),
         "proposers": list(loaded.capabilities.names),

@@ -5,6 +5,7 @@
 
 import { Follow, h, percent, whenPresent } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
+import { Loading } from "../../shared/loading.js";
 import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -47,6 +48,7 @@ class ChatPage {
       const button = h("button", { class: "ft-button small", type: "button", dataset: { toggle: name }, on: { click: () => this.togglePane(name, button) } }, label);
       return button;
     };
+    this.loading = new Loading(() => this.cancelLoading());
     const clear = h("button", { class: "ft-button small", type: "button", dataset: { action: "clear" } }, words.clear);
     clear.addEventListener("click", () => this.confirmClear(clear));
     this.stack = h("div", { class: "stack" });
@@ -65,6 +67,7 @@ class ChatPage {
     root.replaceChildren(
       h("section", { class: "conversation", "aria-label": words.conversation },
         h("header", { class: "bar" }, toggle("side", words.settings), this.badge, h("span", { class: "grow" }), toggle("rounds", words.rounds), clear),
+        this.loading.node,
         h("div", { class: "messages-frame" }, this.log, pill),
         this.alert, form, this.announce),
       rounds);
@@ -90,18 +93,27 @@ class ChatPage {
     this.showChat(answer.chat);
   }
 
-  showStatus({ loaded, opening, progress, failed }) {
+  showStatus(latest) {
+    const { loaded, opening, progress, failed, found, looking } = latest;
     if (this.opening && !opening && this.noticeOfLoading) this.notice("");
     this.opening = opening;
     const first = this.loaded === undefined;
     if (first || (loaded && loaded.label !== this.loaded?.label)) this.trigger("ready", { first });
     this.loaded = loaded;
+    this.loading.show(latest);
+    if (!first && !looking && found !== this.found) this.trigger("listed");
+    if (!looking) this.found = found;
     this.badge.classList.toggle("off", !loaded);
     this.badge.classList.toggle("opening", Boolean(opening));
-    this.badge.textContent = opening ? (progress ? `${opening}, ${percent(progress.share)}` : opening) : loaded ? loaded.label : words.noModel;
+    this.badge.textContent = opening ? (progress && progress.share !== null ? `${opening}, ${percent(progress.share)}` : opening) : loaded ? loaded.label : words.noModel;
     this.badge.title = loaded ? loaded.detail : "";
     if (failed && !opening) this.notice(failed, true);
     if (!this.messages.length) this.showEmpty(opening);
+  }
+
+  async cancelLoading() {
+    await this.ask("cancel_loading");
+    status.refresh();
   }
 
   list() {

@@ -46,10 +46,11 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> ChatPage:
         view = scripted(
             "chat",
             '<div class="ft-chat"></div>',
-            events=("act", "ready"),
+            events=("act", "ready", "listed"),
             functions=(
                 backend.boot,
                 backend.status,
+                backend.cancel_loading,
                 backend.open_chat,
                 backend.rename_chat,
                 backend.delete_chat,

@@ -70,7 +70,7 @@ def _wire(picker: PairPicker, pickers: Pickers) -> None:
         [picker.draft, picker.load],
         show_progress="hidden",
         **AT_ONCE,
-    )
+    ).then(None, None, None, js=REFRESH, **AT_ONCE)  # more may be known to fit soon
     picker.draft.input(
         pickers.load_label,
         [picker.target, picker.draft],
@@ -132,6 +132,16 @@ def picker_updates(pickers: Pickers) -> list[Any]:
     drafts, _ = pickers.drafts_of(target)
     return [
         gr.update(choices=choices, value=target),
+        gr.update(choices=drafts, value=draft),
+        pickers.load_label(target, draft),
+    ]
+
+
+def listed(pickers: Pickers, target: str | None, draft: str | None) -> list[Any]:
+    """The same choices made, among more models: target, draft and the load button."""
+    drafts, _ = pickers.drafts_of(target)
+    return [
+        gr.update(choices=pickers.targets(), value=target),
         gr.update(choices=drafts, value=draft),
         pickers.load_label(target, draft),
     ]

@@ -1,23 +1,35 @@
-// The models page: the catalog as cards, a local folder, and what is loaded now.
+// The models page: what is loaded now, what lies on this machine, a path, and the catalog as cards.
 
 import { h } from "../../shared/dom.js";
+import { Loading } from "../../shared/loading.js";
 import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
+import { Drafts } from "./drafts.js";
+import { Found } from "./found.js";
 import { say } from "./words.js";
 
 class ModelsPage {
   constructor({ element, server }) {
     this.server = server;
-    this.now = h("section", { class: "now", "aria-label": say.now });
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.lines = h("div");
+    this.loading = new Loading(() => this.cancel());
+    this.told = h("span");
+    this.alert = h("div", { class: "ft-error", role: "alert", hidden: true }, this.told,
+      h("button", { class: "ft-link", type: "button", "aria-label": say.dismiss, on: { click: () => this.fail("") } }, "✕"));
+    this.now = h("section", { class: "now", "aria-label": say.now }, this.lines);
+    const news = h("div", { class: "news" }, this.loading.node, this.alert);
+    this.drafts = new Drafts(this);
+    this.found = new Found(this);
     this.cards = h("div", { class: "cards" });
     this.memory = h("p", { class: "hint" });
     element.querySelector(".ft-models").replaceChildren(
-      this.now, this.alert, this.folder(), h("div", { class: "cards-head" }, h("h2", {}, say.catalog), this.memory), this.cards);
+      this.now, news, this.found.node, this.folder(), h("div", { class: "cards-head" }, h("h2", {}, say.catalog), this.memory), this.cards);
     status.watch((latest) => this.show(latest), server.status);
     this.refresh();
+    // Each time the page comes into sight; of several changes that are told together, the last counts.
+    new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.found.refresh({ look: true })).observe(this.now);
   }
 
   // The answer; null where there is none, which is said.
@@ -41,18 +53,16 @@ class ModelsPage {
   }
 
   show(latest) {
-    const { loaded, opening, progress, failed } = latest;
+    const { loaded, opening, failed } = latest;
     const lines = [];
     if (loaded) lines.push(h("p", { class: "now-name" }, loaded.label), ...loaded.detail.split("\n").map((line) => h("p", { class: "hint" }, line)));
     else if (!opening) lines.push(h("p", { class: "now-name" }, words.noModel));
-    if (opening) {
-      lines.push(h("div", { class: "opening", role: "status" }, h("span", { class: "spinner", "aria-hidden": true }), h("span", {}, opening),
-        progress ? h("progress", { max: 1, value: progress.share, "aria-label": opening }) : null,
-        progress ? h("span", { class: "hint" }, say.progress(progress)) : null,
-        progress ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.ask("cancel") } }, words.cancel) : null));
-    }
-    this.now.replaceChildren(h("h2", {}, say.now), ...lines);
-    this.fail(failed && !opening ? failed : "");
+    this.lines.replaceChildren(h("h2", {}, say.now), ...lines);
+    this.loading.show(latest);
+    // A failure is told once: people may have dismissed it, or pressed something else since.
+    const told = opening ? null : failed;
+    if (opening || told !== this.failed) this.fail(told ?? "");
+    this.failed = told;
     const settled = this.wasOpening && !opening;
     this.wasOpening = Boolean(opening);
     this.loaded = loaded;
@@ -63,12 +73,18 @@ class ModelsPage {
   // Buttons rest while something is being opened; the loaded pair says so.
   mark() {
     for (const card of this.cards.querySelectorAll(".card")) card.classList.toggle("loaded", card.dataset.name === this.loaded?.name);
+    for (const row of document.querySelectorAll(".found-row")) row.classList.toggle("loaded", row.dataset.target === this.loaded?.target);
     for (const button of document.querySelectorAll(".ft-models [data-open]")) button.disabled = Boolean(this.wasOpening);
   }
 
   fail(text) {
-    this.alert.textContent = text;
+    this.told.textContent = text;
     this.alert.hidden = !text;
+  }
+
+  async cancel() {
+    await this.ask("cancel_loading");
+    status.refresh();
   }
 
   async open(data) {
@@ -102,24 +118,13 @@ class ModelsPage {
         h("span", { class: `tag ${m.here ? "good" : "away"}` }, m.here ? say.here : say.away)),
       m.note ? h("p", { class: "hint" }, m.note) : null);
     const label = pair.missing ? say.download(pair.missing) : say.load;
-    const why = h("details", { class: "why" }, h("summary", {}, say.why));
-    why.addEventListener("toggle", () => why.open && this.explain(why, pair.target));
     return h("article", { class: "card", dataset: { pair: pair.id, name: pair.name } },
       h("header", {}, h("h3", {}, pair.name), h("span", { class: "loaded-tag" }, say.loadedNow)),
       pair.note ? h("p", { class: "note" }, pair.note) : null,
       h("div", { class: "models" }, ...pair.models.map(model)),
-      h("p", { class: `fit ${pair.fits ?? ""}` }, { yes: "✓ ", part: "◐ ", no: "✕ " }[pair.fits] ?? "", pair.fit),
-      why,
+      h("p", { class: `fit ${pair.fits ?? ""}` }, say.fitMarks[pair.fits] ?? "", pair.fit),
+      this.drafts.list(pair.id, pair.target, say.why),
       h("footer", {}, h("button", { class: "ft-button primary", type: "button", dataset: { open: pair.id }, on: { click: () => this.open({ pair: pair.id }) } }, label)));
-  }
-
-  async explain(why, target) {
-    if (why.dataset.asked) return;
-    why.dataset.asked = "yes";
-    const drafts = await this.ask("why_not", { target });
-    if (!drafts) return void delete why.dataset.asked; // to be asked again
-    why.append(h("ul", {}, ...drafts.map((draft) =>
-      h("li", { class: draft.reason ? "no" : "yes" }, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft(draft.across)))));
   }
 }
 

@@ -28,11 +28,10 @@ class TrainBackend:
 
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
-        catalog = self._runtime.catalog
         here = [
-            {"id": name, "name": catalog.spec(name).name}
-            for _, name in self._pickers.targets()
-            if self._runtime.locate(catalog.spec(name))
+            {"id": spec.id, "name": spec.name}
+            for spec in self._pickers.models()
+            if self._runtime.locate(spec)
         ]
         return {
             "targets": here,

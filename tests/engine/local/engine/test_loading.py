@@ -15,9 +15,18 @@ import pytest
 import torch
 
 from engine.drafting import proposers
-from engine.errors import IncompatiblePair, InvalidRequest, ModelError, NotLoaded, OutOfMemory
+from engine.errors import (
+    IncompatiblePair,
+    InvalidRequest,
+    LoadCancelled,
+    ModelError,
+    NotLoaded,
+    OutOfMemory,
+)
 from engine.events import Failed, FinishReason
 from engine.kernels.native.library import Library
+from engine.loading.hub import Progress
+from engine.loading.watching import LoadProgress, Stage
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
 from tests.support.loading import request_for
@@ -180,3 +189,44 @@ def test_after_unloading_requests_are_refused_and_a_waiting_one_is_told(
     assert engine.loaded is None
     with pytest.raises(NotLoaded):
         engine.generate(asked())
+
+
+class Looking:
+    """A watcher, which ends a load at a stage."""
+
+    def __init__(self, end: Stage | None = None) -> None:
+        self.cancelled, self.seen, self._end = False, list[LoadProgress](), end
+
+    def on_progress(self, progress: Progress) -> None: ...
+
+    def on_loading(self, progress: LoadProgress) -> None:
+        self.seen.append(progress)
+        self.cancelled = progress.stage is self._end and progress.bytes >= progress.total // 4
+
+
+def test_a_load_tells_what_it_does_and_how_far_it_is(
+    engine: LocalEngine, pair: tuple[Path, Path]
+) -> None:
+    watcher = Looking()
+    engine.load(request_for(*pair), watcher)
+    stages = list(dict.fromkeys(progress.stage for progress in watcher.seen))
+    assert stages == [stage for stage in Stage if stage is not Stage.WAITING]
+    shares = [
+        share for share in (progress.fraction for progress in watcher.seen) if share is not None
+    ]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert len(set(shares)) > 10
+
+
+@pytest.mark.parametrize("stage", [Stage.CHECKING, Stage.TARGET])
+def test_a_cancelled_load_leaves_the_loaded_pair(
+    engine: LocalEngine, pair: tuple[Path, Path], stage: Stage
+) -> None:
+    """Cancel ended downloads alone: a file was read to its end."""
+    before, watcher = engine.loaded, Looking(stage)
+    with pytest.raises(LoadCancelled):
+        engine.load(request_for(pair[0]), watcher)
+    assert watcher.seen[-1].stage is stage
+    assert engine.loaded is before
+    assert finished(engine.generate(asked())).token_ids

@@ -1,0 +1,86 @@
+"""Looking on while models are loaded: what is done just now, how far it is, and ending it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+from engine.errors import LoadCancelled
+
+if TYPE_CHECKING:
+    from engine.models.checkpoints.checkpoint import Checkpoint
+
+T = TypeVar("T")
+
+
+class Stage(StrEnum):
+    """What is done, in this order; weights take longest."""
+
+    WAITING = "waiting"  # for a reply that is being written
+    CHECKING = "checking"
+    TOKENIZER = "tokenizer"
+    TARGET = "target"  # its weights
+    DRAFT = "draft"  # its weights
+    FINISHING = "finishing"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """``bytes`` of ``total`` were read, of all models, as they are stored; 0 before it is known."""
+
+    stage: Stage
+    bytes: int = 0
+    total: int = 0
+
+    @property
+    def fraction(self) -> float | None:
+        """None before it is known."""
+        return self.bytes / self.total if self.total else None
+
+
+class LoadWatch:
+    """Told by whoever loads; each call of it raises LoadCancelled once the load is to end."""
+
+    def __init__(
+        self,
+        on_loading: Callable[[LoadProgress], None] = lambda progress: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._on_loading, self._cancelled = on_loading, cancelled
+        self._stage = Stage.CHECKING
+        self._before = self._total = 0
+
+    def begin(self, stage: Stage) -> None:
+        """What is done from here on."""
+        self._stage = stage
+        self._report(self._before)
+
+    def expect(self, *checkpoints: Checkpoint) -> None:
+        """What will be read from here on."""
+        self._before, self._total = 0, sum(each.bytes for each in checkpoints)
+
+    def reading(self, checkpoint: Checkpoint, source: Callable[[str], T]) -> Callable[[str], T]:
+        """``source`` of the checkpoint's tensors, counted as they are asked for."""
+        weights = {name: math.prod(info.shape) for name, info in checkpoint.tensors.items()}
+        a_weight = checkpoint.bytes / max(sum(weights.values()), 1)
+        read = 0
+
+        def fetch(name: str) -> T:
+            nonlocal read
+            self._report(self._before + int(min(read * a_weight, checkpoint.bytes)))
+            read += weights.get(name, 0)
+            return source(name)
+
+        return fetch
+
+    def loaded(self, checkpoint: Checkpoint) -> None:
+        """All of it is in memory."""
+        self._before += checkpoint.bytes
+
+    def _report(self, done: int) -> None:
+        if self._cancelled():
+            raise LoadCancelled("Loading was cancelled. What was loaded before is still there.")
+        self._on_loading(LoadProgress(self._stage, done, self._total))

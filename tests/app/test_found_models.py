@@ -1,0 +1,137 @@
+"""Models of other programs: looked for and compared in the background, and loaded under their names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.server.models import Models
+from app.ui.pages.chat.pair import listed
+from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pickers import Pickers
+from engine.errors import InvalidRequest
+from engine.fake import FakeEngine
+from engine.loading.catalog import open_catalog
+from engine.loading.discovery import System
+from tests.support.checkpoints import write_random
+from tests.support.gguf_files import write_gguf
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama in a file, and a smaller one of the same vocabulary."""
+    root = tmp_path_factory.mktemp("files")
+    for name, layers in (("large", 2), ("small", 1)):
+        write_random(root / name, num_hidden_layers=layers)
+        write_gguf(root / name, root / f"{name}.gguf")
+    return root
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    home = tmp_path / "home"
+    system = System("linux", home, {}, root=home / "root")
+    engine = FakeEngine()
+    catalog = open_catalog(catalog_file())
+    with closing(Runtime(engine, catalog, tmp_path, tmp_path / "models", system=system)) as made:
+        engine.catalog = made.known
+        yield made
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def look(runtime: Runtime) -> None:
+    runtime.found.scan()
+    until(lambda: not runtime.found.working)
+
+
+def put(source: Path, target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    return target
+
+
+def in_ollama(home: Path, source: Path, name: str) -> Path:
+    folder, digest = home / ".ollama" / "models", "a" * 64
+    manifest = folder / "manifests" / "registry.ollama.ai" / "library" / name / "latest"
+    manifest.parent.mkdir(parents=True)
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}"}
+    manifest.write_text(json.dumps({"layers": [layer]}))
+    return put(source, folder / "blobs" / f"sha256-{digest}")
+
+
+def test_what_is_found_is_loaded_under_the_name_that_is_shown(
+    runtime: Runtime, files: Path, tmp_path: Path
+) -> None:
+    """A file of Ollama is named by its hash: pickers, page and API say the model's name."""
+    path = in_ollama(tmp_path / "home", files / "large.gguf", "tale")
+    look(runtime)
+    (shown,) = ModelsBackend(runtime).found()["models"]
+    assert (shown["name"], shown["place"], shown["id"]) == ("tale:latest", "Ollama", str(path))
+    assert (shown["architecture"], shown["type"]) == ("Llama", "F32")
+    assert ("tale:latest · Ollama", str(path)) in Pickers(runtime).targets()
+    assert ModelsBackend(runtime).open({"target": str(path)}) == {"error": None}
+    until(lambda: not runtime.loader.working)
+    (entry,) = Models(runtime).list()["data"]
+    assert (entry["id"], entry["target"], entry["draft"]) == ("tale:latest", "tale:latest", None)
+    assert Models(runtime).find("tale:latest").target_id == str(path)
+
+
+def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
+    runtime: Runtime, files: Path, tmp_path: Path
+) -> None:
+    cache = tmp_path / "home" / ".cache" / "llama.cpp"
+    large = put(files / "large.gguf", cache / "large.gguf")
+    small = put(files / "small.gguf", cache / "small.gguf")
+    look(runtime)
+    backend, pickers = ModelsBackend(runtime), Pickers(runtime)
+    backend.why_not({"target": str(large)})
+    until(lambda: not backend.why_not({"target": str(large)})["pending"])
+    drafts = {each["id"]: each for each in backend.why_not({"target": str(large)})["drafts"]}
+    assert drafts[str(small)]["reason"] is None
+    assert "not smaller" in drafts["pip"]["reason"]
+    target, draft, _ = listed(pickers, str(large), str(small))
+    assert ("small · llama.cpp", str(small)) in draft["choices"]
+    assert (target["value"], draft["value"]) == (str(large), str(small))
+    assert backend.open({"target": str(large), "draft": str(small)}) == {"error": None}
+    until(lambda: not runtime.loader.working)
+    loaded = runtime.engine.loaded
+    assert loaded is not None
+    assert (loaded.name, loaded.draft_name) == ("large + small", "small")
+
+
+def test_folders_are_added_and_removed_and_a_bad_file_says_why(
+    runtime: Runtime, files: Path, tmp_path: Path
+) -> None:
+    own = put(files / "large.gguf", tmp_path / "own" / "mine.gguf").parent
+    (own / "cut.gguf").write_bytes((own / "mine.gguf").read_bytes()[:999])
+    backend = ModelsBackend(runtime)
+    assert backend.add_folder({"folder": f' "{own}" '}) == {"error": None}
+    until(lambda: not runtime.found.working)
+    found = backend.found()
+    assert [model["name"] for model in found["models"]] == ["mine"]
+    (broken,) = found["unusable"]
+    assert broken["name"] == "cut"
+    assert str(own / "cut.gguf") in broken["reason"]
+    assert found["folders"] == [{"path": str(own), "there": True}]
+    assert backend.remove_folder({"folder": str(own)}) == {"error": None}
+    until(lambda: not runtime.found.working)
+    found = backend.found()
+    assert (found["models"], found["unusable"], found["folders"]) == ([], [], [])
+    assert "was not added" in backend.remove_folder({"folder": str(own)})["error"]
+    assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
+    with pytest.raises(InvalidRequest):
+        runtime.found.remove(own)
