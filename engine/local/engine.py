@@ -211,8 +211,9 @@ class LocalEngine:
             self._replace(plan, loaded.request, LoadWatch(), earlier)
 
     def _unload(self) -> None:
-        if self._pair is not None:
-            self._pair.session.close()
+        if self._pair is None:
+            return
+        self._pair.session.close()
         self._pair = None
         device_memory.release()
 
