@@ -124,24 +124,12 @@ def plan_model(
 
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
     """Loads a model, told to ``watch``. Raises ModelError, DeviceLost, FailedTrial, LoadCancelled."""
-    checkpoint = plan.checkpoint
     watch = watch or LoadWatch()
-    try:
-        with device_errors(plan.place.device):
-            adapted = plan.backend is Backend.TRANSFORMERS
-            model = _load_adapter(plan) if adapted else _load_own(plan, watch)
-        watch.loaded(plan.checkpoint)
-        return model
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ModelError(
-            f"{checkpoint.config_file} holds a value that cannot be used: {error}. "
-            f"{checkpoint.config_remedy}"
-        ) from error
-    except KeyError as error:
-        raise ModelError(
-            f"{checkpoint.path} has no tensor or setting {error}: the checkpoint is incomplete or of "
-            "another architecture than it says. Download it again."
-        ) from error
+    with device_errors(plan.place.device):
+        adapted = plan.backend is Backend.TRANSFORMERS
+        model = _load_adapter(plan) if adapted else _load_own(plan, watch)
+    watch.loaded(plan.checkpoint)
+    return model
 
 
 def load_model(
@@ -190,15 +178,32 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
 
 
 def _load_own(plan: ModelPlan, watch: LoadWatch) -> Model:
-    checkpoint = plan.checkpoint
-    architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
-    names = Names.among(checkpoint.tensors)
-    _check_tensors(checkpoint, architecture, names)
+    architecture, names = _described(plan)
     if plan.backend is Backend.CUDA:
         return _load_cuda(plan, architecture, names, watch)
     if plan.library is not None:
         return _load_native(plan, architecture, names, plan.library, watch)
     return _load_torch(plan, architecture, names, watch)
+
+
+def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
+    """The model as its configuration and header tell of it. Raises ModelError where they are wrong."""
+    checkpoint = plan.checkpoint
+    try:
+        architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
+        names = Names.among(checkpoint.tensors)
+        _check_tensors(checkpoint, architecture, names)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{checkpoint.config_file} holds a value that cannot be used: {error}. "
+            f"{checkpoint.config_remedy}"
+        ) from error
+    except KeyError as error:
+        raise ModelError(
+            f"{checkpoint.path} has no tensor or setting {error}: the checkpoint is incomplete or of "
+            "another architecture than it says. Download it again."
+        ) from error
+    return architecture, names
 
 
 def _load_cuda(

@@ -14,7 +14,7 @@ from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMa
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.tokenizer import version_of
-from engine.models.checkpoints.tokenizer_files import tokenizer_signature
+from engine.models.checkpoints.tokenizer_files import listed_alike, tokenizer_signature
 
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
@@ -116,6 +116,8 @@ def _shared(target: _Named, draft: _Named) -> Shared:
 
 
 def _difference(target: Checkpoint, draft: Checkpoint) -> str | None:
+    if listed_alike(target.path, draft.path):
+        return None
     ours, theirs = tokenizer_signature(target.path), tokenizer_signature(draft.path)
     rows = min(target.vocabulary, draft.vocabulary)
     vital = frozenset(target.eos_ids) | frozenset(draft.eos_ids)

@@ -88,6 +88,7 @@ class LocalEngine:
                 lambda: watcher.cancelled,
             )
             watch = LoadWatch(watcher.on_loading, lambda: watcher.cancelled)
+        _compile_first(files, request, watch)
         watch.begin(Stage.WAITING if self.busy else Stage.CHECKING)
         plan, loaded = self._turns.call(lambda: self._load(files, request, watch))
         if plan.waits_for_native:
@@ -216,6 +217,36 @@ class LocalEngine:
         self._pair.session.close()
         self._pair = None
         device_memory.release()
+
+
+def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> None:
+    """Builds the compiled step for weights that it alone multiplies as they are stored.
+
+    Other models begin in torch while it is built; these would be rounded once more and stay so. Where it
+    cannot be built, the plan says what becomes of them.
+    """
+    from engine.models.checkpoints.gguf.description import is_gguf
+
+    if not request.native or not is_gguf(files.target):
+        return
+    with importing():
+        from engine.kernels.native import build
+        from engine.kernels.native import library as native
+        from engine.machine import devices
+        from engine.models.checkpoints.checkpoint import inspect
+
+    if native.ready(request.threads) is not None:
+        return
+    if (
+        devices.choose(request.device).device.type != "cpu"
+        or not inspect(files.target).block_formats
+    ):
+        return
+    watch.begin(Stage.COMPILING)
+    try:
+        build.build()
+    except build.BuildError as error:
+        log.info("%s", error)
 
 
 class _Prepared:

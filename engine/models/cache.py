@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.attention import KV_BLOCK
+from engine.machine.zeros import zeros
 from engine.models.hidden_states import Features
 
 
@@ -47,8 +48,8 @@ class KVCache(Positions):
         blocks = -(-context // KV_BLOCK)
         shape = (layers, blocks, kv_heads, KV_BLOCK, head_dim)
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.keys = zeros(shape, dtype, device)
+        self.values = zeros(shape, dtype, device)
 
     def write(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
         """Stores ``keys``, ``values`` (rows, kv_heads, head_dim) at ``start``; mutates the cache.

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.native.library import Matrix
+from engine.machine.zeros import zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Features:
             if tap.layer is not None and not 0 <= tap.layer <= layers:
                 raise ValueError(f"there is no layer {tap.layer} among {layers} to tap")
         self._places = {tap: place for place, tap in enumerate(taps)}
-        self.rows = torch.zeros(len(taps), context, hidden, dtype=dtype, device=device)
+        self.rows = zeros((len(taps), context, hidden), dtype, device)
 
     @property
     def taps(self) -> tuple[Tap, ...]:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,7 +162,17 @@ def test_the_browser_opens_when_the_address_answers(
     calls: list[str] = []
     monkeypatch.setattr("webbrowser.open", calls.append)
     asked: list[object] = []
-    runtime = SimpleNamespace(loader=SimpleNamespace(start=asked.append))
+
+    def start(load: LoadRequest) -> threading.Thread:
+        asked.append(load)
+        loading = threading.Thread(target=lambda: None)
+        loading.start()
+        return loading
+
+    looked = threading.Event()
+    runtime = SimpleNamespace(
+        loader=SimpleNamespace(start=start), found=SimpleNamespace(scan_once=looked.set)
+    )
     listener = listen("127.0.0.1", 0)
     with listener.socket:
         main.when_up(runtime, listener, settings)  # type: ignore[arg-type]
@@ -170,6 +181,7 @@ def test_the_browser_opens_when_the_address_answers(
                 thread.join(timeout=5)
     assert calls == ([listener.url] if opened else [])
     assert asked == [LoadRequest(target="pip")]
+    assert looked.wait(5 if settings.pages else 0) == settings.pages
 
 
 def test_a_second_app_on_one_data_folder_is_said(

@@ -8,6 +8,7 @@ import torch
 
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
+from engine.machine.zeros import zeros
 from engine.models.architecture import Architecture
 from engine.models.cache import Positions
 from engine.models.hidden_states import Features, Tap
@@ -30,8 +31,8 @@ class NativeCache(Positions):
         super().__init__(context, features)
         groups = -(-context // native.LANES) + 1
         outer = len(architecture.layers), architecture.kv_heads
-        self.keys = torch.zeros(*outer, groups, architecture.head_dim, native.LANES, dtype=dtype)
-        self.values = torch.zeros(*outer, groups * native.LANES, architecture.head_dim, dtype=dtype)
+        self.keys = zeros((*outer, groups, architecture.head_dim, native.LANES), dtype)
+        self.values = zeros((*outer, groups * native.LANES, architecture.head_dim), dtype)
         taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
         self.taps = (structures.Tap * len(taps))(*taps)
         self.view = structures.Cache(

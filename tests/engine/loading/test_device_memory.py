@@ -18,6 +18,7 @@ from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.watching import LoadWatch
 from engine.local.engine import LocalEngine
 from engine.machine import device_memory
 from engine.machine.device_memory import within_memory
@@ -98,9 +99,9 @@ def fill(when: int) -> Callable[..., Any]:
     """``load_planned`` that runs out of memory at the ``when``-th model, having allocated some."""
     calls: list[ModelPlan] = []
 
-    def load(plan: ModelPlan) -> Any:
+    def load(plan: ModelPlan, watch: LoadWatch) -> Any:
         calls.append(plan)
-        model = load_planned(plan)
+        model = load_planned(plan, watch)
         models.append(weakref.ref(model))
         if len(calls) == when:
             raise FULL

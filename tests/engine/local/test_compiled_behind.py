@@ -11,13 +11,17 @@ from types import SimpleNamespace
 import pytest
 
 from engine.events import Finished
+from engine.kernels.native import build
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.loader import ModelPlan, load_planned
+from engine.loading.watching import LoadWatch, Stage
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
 from engine.request import Request, Speculation
+from tests.support.checkpoints import write_random
 from tests.support.families import write_family
+from tests.support.gguf_files import all_in, write_gguf
 from tests.support.heads import fit_medusa
 from tests.support.loading import request_for
 from tests.support.places import PIP
@@ -78,6 +82,43 @@ def test_the_compiled_step_takes_over_when_it_is_built(
     machine.finish(library)
     assert compiled(engine)
     assert answer(engine) == before
+
+
+def test_blocks_of_a_gguf_file_wait_for_the_build(
+    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They became int8, and stayed so: torch multiplies no blocks."""
+    write_random(tmp_path / "plain")
+    file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
+    seen: list[Stage] = []
+
+    def built() -> Path:
+        machine.library = library
+        return tmp_path
+
+    monkeypatch.setattr(build, "build", built)
+    watcher = SimpleNamespace(
+        cancelled=False, on_loading=lambda progress: seen.append(progress.stage)
+    )
+    watcher.on_progress = watcher.on_loading
+    with closing(LocalEngine()) as engine:
+        loaded = engine.load(request_for(file), watcher)
+    assert (loaded.quantization, loaded.compiled) == ("stored", True)
+    assert seen[0] is Stage.COMPILING and not machine.waiting
+
+
+def test_blocks_of_a_gguf_file_are_loaded_where_nothing_can_be_built(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused() -> Path:
+        raise build.BuildError("No C++ compiler was found.")
+
+    write_random(tmp_path / "plain")
+    file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
+    monkeypatch.setattr(build, "build", refused)
+    with closing(LocalEngine()) as engine:
+        loaded = engine.load(request_for(file))
+    assert (loaded.quantization, loaded.compiled) == ("int8", False)
 
 
 def test_what_auto_chose_before_the_build_stays_behind_it(
@@ -194,9 +235,9 @@ def test_a_build_that_ends_while_a_pair_loads_is_used_soon_after(
 ) -> None:
     """All of it runs as it was planned, and is exchanged as a whole."""
 
-    def load(plan: ModelPlan) -> Model:
+    def load(plan: ModelPlan, watch: LoadWatch) -> Model:
         machine.library = library
-        return load_planned(plan)
+        return load_planned(plan, watch)
 
     machine.waiting.clear()
     monkeypatch.setattr("engine.local.pair.load_planned", load)

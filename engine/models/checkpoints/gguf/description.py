@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.config import Settings, config_from
-from engine.models.checkpoints.gguf.header import GgufHeader, read_gguf_header
+from engine.models.checkpoints.gguf.header import GgufHeader, Metadata, read_gguf_header
 from engine.models.checkpoints.gguf.names import (
     LONG_FACTORS,
     ROPE_FACTORS,
@@ -48,7 +48,7 @@ class GgufModel:
 
     file: Path
     parts: tuple[GgufHeader, ...]
-    metadata: Mapping[str, Any]
+    metadata: Metadata
     config: Mapping[str, Any]
     tensors: Mapping[str, PlacedTensor]
     type: str

@@ -13,7 +13,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,7 +47,7 @@ class GgufHeader:
     """
 
     file: Path
-    metadata: Mapping[str, Any]
+    metadata: Metadata
     tensors: Mapping[str, TensorEntry]
     digest: str
     size: int
@@ -62,9 +62,12 @@ class Metadata(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         value = self._values[key]
-        if isinstance(value, _Strings):
-            value = self._values[key] = value.unpacked()
-        return value
+        return value.unpacked if isinstance(value, _Strings) else value
+
+    def stored(self, key: str) -> Any:
+        """As ``get``, but a list of strings as the bytes that it is stored in: to be compared."""
+        value = self._values.get(key)
+        return value.data if isinstance(value, _Strings) else value
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -127,7 +130,7 @@ class _Short(Exception):
     """The header goes on behind the bytes that were read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Strings:
     """``count`` strings, each behind its length."""
 
@@ -135,6 +138,7 @@ class _Strings:
     data: bytes
     count: int
 
+    @cached_property
     def unpacked(self) -> list[str]:
         data, begin, found = self.data, 8, []
         length_at = struct.Struct("<Q").unpack_from
