@@ -176,6 +176,8 @@ def run(
 ) -> Result:
     """Measures. A program that fails becomes an absence, and what it answered before does not count.
 
+    Ctrl-C ends it with whole turns alone; before the first of them it is raised again.
+
     From the second repeat on, variants of a method that were far from the best of their engine sit out.
     """
     left = [program for program in line_up if not isinstance(program, Absence)]
@@ -183,22 +185,28 @@ def run(
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
     total, done = repeats * len(left), 0
-    for repeat in range(repeats):
-        turned = repeat % max(len(left), 1)
-        for program in (*left[turned:], *left[:turned]):
-            on_progress(done, total)
-            done += 1
-            try:
-                with contextlib.closing(_started(program, case, logs)) as started:
-                    answered, start = started.turn(repeat, prompts, case)
-                records[program.name] += answered
-                starts[program.name].append(start)
-            except PeerFailed as error:
-                failed[program.name] = str(error)
-        left = [program for program in left if program.name not in failed]
-        if repeat == 0:
-            left = _worth_repeating(left, records)
-            total = done + (repeats - 1) * len(left)
+    try:
+        for repeat in range(repeats):
+            turned = repeat % max(len(left), 1)
+            for program in (*left[turned:], *left[:turned]):
+                on_progress(done, total)
+                done += 1
+                try:
+                    with contextlib.closing(_started(program, case, logs)) as started:
+                        answered, start = started.turn(repeat, prompts, case)
+                    records[program.name] += answered
+                    starts[program.name].append(start)
+                except PeerFailed as error:
+                    failed[program.name] = str(error)
+            left = [program for program in left if program.name not in failed]
+            if repeat == 0:
+                left = _worth_repeating(left, records)
+                total = done + (repeats - 1) * len(left)
+    except KeyboardInterrupt:
+        if not any(starts.values()):
+            raise
+        unheard = [name for name in starts if not starts[name] and name not in failed]
+        failed |= dict.fromkeys(unheard, "The run was ended before its first turn was over.")
     on_progress(total, total)
     counted = [name for name in records if name not in failed]
     missing = [one for one in line_up if isinstance(one, Absence)]

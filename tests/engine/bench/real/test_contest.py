@@ -43,6 +43,7 @@ class Told:
     words: Mapping[Setting, tuple[int, ...]] = field(default_factory=dict)
     variant: str = ""
     fails_in_repeat: int | None = None
+    failure: BaseException = field(default_factory=lambda: PeerFailed("out of memory"))
     log: list[str] = field(default_factory=list)
     started: int = 0
     open: int = 0
@@ -61,7 +62,7 @@ class Told:
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
         if self.fails_in_repeat == self.started - 1 and limit == CASE.limit:
-            raise PeerFailed("out of memory")
+            raise self.failure
         seconds = 10 / self.speeds[setting][self.started - 1]
         drafts = (8, 6, 2, 0.2) if setting.method is Method.DRAFT else (None,) * 4
         return Reply(self.words.get(setting, (3, 4, 1)), len(prompt), 0.5, 10, seconds, *drafts)
@@ -165,3 +166,17 @@ def test_the_shipped_prompts_are_of_four_kinds_and_one_edits_sixty_lines() -> No
     assert {prompt.kind for prompt in prompts} == {"code", "chat", "json", "rewrite"}
     edits = [prompt.turns[0] for prompt in prompts if prompt.kind == "rewrite"]
     assert max(text.partition("```python\n")[2].count("\n") for text in edits) >= 60
+
+
+def test_a_run_that_is_ended_tells_what_it_has_measured() -> None:
+    """Half an hour of turns was lost with the last of them."""
+    ours = Told("ours", {PLAIN: (10.0, 10.0)})
+    theirs = Told("theirs", {PLAIN: (5.0, 5.0)}, fails_in_repeat=0, failure=KeyboardInterrupt())
+    result = contest(ours, theirs)
+    assert {record.engine for record in result.records} == {"ours"}
+    assert [(one.name, "ended" in one.reason) for one in result.absent] == [("theirs", True)]
+    later = Told("theirs", {PLAIN: (5.0, 5.0)}, fails_in_repeat=1, failure=KeyboardInterrupt())
+    result = contest(Told("ours", {PLAIN: (10.0, 10.0)}), later)
+    assert len(result.records) == 2 * len(PROMPTS) and not result.absent
+    with pytest.raises(KeyboardInterrupt):
+        contest(Told("ours", {PLAIN: (1.0,)}, fails_in_repeat=0, failure=KeyboardInterrupt()))
