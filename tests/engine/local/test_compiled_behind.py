@@ -88,7 +88,7 @@ def test_blocks_of_a_gguf_file_wait_for_the_build(
     machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """They became int8, and stayed so: torch multiplies no blocks."""
-    write_random(tmp_path / "plain")
+    write_random(tmp_path / "plain", hidden_size=64, head_dim=16, intermediate_size=96)
     file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
     seen: list[Stage] = []
 
@@ -113,7 +113,7 @@ def test_blocks_of_a_gguf_file_are_loaded_where_nothing_can_be_built(
     def refused() -> Path:
         raise build.BuildError("No C++ compiler was found.")
 
-    write_random(tmp_path / "plain")
+    write_random(tmp_path / "plain", hidden_size=64, head_dim=16, intermediate_size=96)
     file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
     monkeypatch.setattr(build, "build", refused)
     with closing(LocalEngine()) as engine:
