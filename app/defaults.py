@@ -30,8 +30,8 @@ FILE = "defaults.json"
 _VERSION = 1
 
 
-class NewerFile(ForetokenError):
-    """The file of defaults is from a newer version."""
+class UnreadableFile(ForetokenError):
+    """The file of defaults is from a newer version, or the disk did not give it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class Defaults:
         self.path = data_dir / FILE
 
     def all(self) -> dict[str, Default]:
-        """By key; what is damaged, or of a newer version, is told and left out."""
+        """By key; what is damaged or cannot be read is told and left out."""
         try:
             entries = self._entries()
-        except NewerFile as error:
+        except UnreadableFile as error:
             log.warning("%s", error)
             return {}
         found = {}
@@ -99,12 +99,11 @@ class Defaults:
 
     def of(self, loaded: Loaded | None) -> Default | None:
         """The measured default of a loaded pair, if what won is offered with it."""
-        found = self.all().get(key_of(loaded)) if loaded else None
-        return (
-            found
-            if found and loaded and found.winner.proposer in loaded.capabilities.names
-            else None
-        )
+        if loaded is None:
+            return None
+        known = self.all()
+        found = known.get(_key_in(known, loaded))
+        return found if found and found.winner.proposer in loaded.capabilities.names else None
 
     def speculation(self, loaded: Loaded) -> Speculation:
         """What drafts for the pair when nobody chose anything."""
@@ -120,7 +119,9 @@ class Defaults:
         """
         today = datetime.now(UTC).date().isoformat()
         default = Default(loaded.name, loaded.quantization, today, winner, dict(kinds))
-        self._write({**self._entries(), key_of(loaded): asdict(default)})
+        entries = self._entries()
+        entries.pop(_key_in(self.all(), loaded), None)
+        self._write({**entries, key_of(loaded): asdict(default)})
         return default
 
     def clear(self, pair: str | None = None) -> int:
@@ -135,7 +136,7 @@ class Defaults:
     def _entries(self) -> dict[str, Any]:
         """By key, as they stand in the file. One that is damaged as a whole is told and counts as empty.
 
-        Raises NewerFile.
+        Raises UnreadableFile: what may be whole is not to be written over.
         """
         try:
             kept = json.loads(self.path.read_text(encoding="utf-8"))
@@ -143,11 +144,16 @@ class Defaults:
             newer = version > _VERSION
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except OSError as error:
+            raise UnreadableFile(
+                f"{self.path} cannot be read: {error.strerror or error}, so it is neither used nor "
+                "changed. Check its permissions and the disk, or choose another folder with --data-dir."
+            ) from error
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("%s is not used, for it cannot be read: %r", self.path, error)
             return {}
         if newer:
-            raise NewerFile(
+            raise UnreadableFile(
                 f"{self.path} was written by a newer version of Foretoken ({version}), so it is neither "
                 "used nor changed. Update Foretoken, or choose another folder with --data-dir."
             )
@@ -167,10 +173,28 @@ class Defaults:
 
 
 def key_of(loaded: Loaded) -> str:
-    """What a measurement counts for: all models, and how the target's weights and cache are held."""
-    drafting = (loaded.draft or "-", *loaded.heads)
+    """What a measurement counts for: all models, and how the target's weights and cache are held.
+
+    As JSON, for models outside the catalog are named by their paths, which may hold anything.
+    """
+    return json.dumps([loaded.target_id, loaded.draft_id, *_how(loaded)])
+
+
+def _key_in(known: Mapping[str, Default], loaded: Loaded) -> str:
+    """The key of the pair's entry among ``known``, if there is one.
+
+    Older files name models by their folders alone, and folders of one name share an entry: there it
+    counts for a pair of the catalog that has its name.
+    """
+    key, by_folders = key_of(loaded), " ".join((loaded.target, loaded.draft or "-", *_how(loaded)))
+    older = None if Path(loaded.target_id).is_absolute() else known.get(by_folders)
+    return by_folders if key not in known and older and older.pair == loaded.name else key
+
+
+def _how(loaded: Loaded) -> tuple[str, ...]:
+    """The heads, and how the target's weights and cache are held."""
     cached = (f"kv-{FP8}",) if loaded.kv_cache_dtype == FP8 else ()
-    return " ".join((loaded.target, *drafting, loaded.quantization, loaded.device, *cached))
+    return (*loaded.heads, loaded.quantization, loaded.device, *cached)
 
 
 def _parse(value: dict[str, Any]) -> Default:

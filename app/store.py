@@ -7,10 +7,11 @@ Safe to use from any thread. What the file looks like, and looked like, stands i
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,17 +54,25 @@ class StoredMessage:
 class Store:
     """All chats of one data folder."""
 
-    def __init__(self, folder: Path, *, reads_only: bool = False) -> None:
-        """Open or make the file; replies that a crash cut short are marked as interrupted.
+    def __init__(self, folder: Path, *, mark_interrupted: bool = True) -> None:
+        """Open or make the file, bring it up to date, and mark replies that a crash cut short.
 
-        ``reads_only`` is for a second process beside the app, which may be writing a reply just now.
-        Raises StoreError for a file that is damaged, or that a newer version of Foretoken has written.
+        Without ``mark_interrupted`` running replies are left as they are: for a second process beside the
+        app, which may be writing one just now. Raises StoreError for a file that is damaged or in use, or
+        that a newer version of Foretoken has written.
         """
         self._lock = threading.RLock()
-        self._db = store_schema.open_database(folder / FILE)
-        if not reads_only:
-            with self._change() as db:
-                db.execute("update messages set status = 'interrupted' where status = 'running'")
+        file = folder / FILE
+        self._db = store_schema.open_database(file)
+        if mark_interrupted:
+            try:
+                with store_schema.explained(file), self._change() as db:
+                    db.execute(
+                        "update messages set status = 'interrupted' where status = 'running'"
+                    )
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         with self._lock:
@@ -77,10 +86,11 @@ class Store:
             connection.execute("begin immediate")
             try:
                 yield connection
+                connection.execute("commit")
             except BaseException:
-                connection.execute("rollback")
+                with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
+                    connection.execute("rollback")
                 raise
-            connection.execute("commit")
 
     def _rows(self, sql: str, parameters: Iterable[object] = ()) -> list[dict[str, Any]]:
         with self._lock:

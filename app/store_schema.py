@@ -7,7 +7,8 @@ is never changed: what is to be different gets a step of its own, at the end.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def open_database(path: Path) -> Database:
 
     Raises StoreError; the file is then as it was.
     """
-    try:
+    with explained(path):
         connection = sqlite3.connect(
             str(path), check_same_thread=False, isolation_level=None, timeout=10
         )
@@ -73,6 +74,13 @@ def open_database(path: Path) -> Database:
         except BaseException:
             connection.close()
             raise
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What fails while the file is opened, as a StoreError that says what to do."""
+    try:
+        yield
     except sqlite3.DatabaseError as error:
         raise StoreError(
             f"Your chats in {path} cannot be opened: {error}. If another program holds the file, close "

@@ -34,7 +34,7 @@ from engine.events import (
     Prefilled,
     Started,
 )
-from engine.fake_rounds import VOCABULARY, as_shown, recited, split, token_id
+from engine.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split, token_id
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
@@ -233,7 +233,8 @@ class FakeEngine:
         if script.failure is not None:
             raise ForetokenError(script.failure)
         limit = min(request.max_tokens or len(script.tokens), loaded.context - len(prompt))
-        tokens = list(script.tokens[:limit])
+        whole = script.tokens[:limit]
+        tokens = before_stop(whole, request.stop)
         said: list[str] = []
         started = time.perf_counter()
         speculation = request.speculation
@@ -249,7 +250,8 @@ class FakeEngine:
             time.sleep(self.seconds_a_round)
             said += [token.text for token in emitted.tokens or ()]
             publish(as_shown(emitted, loaded.capabilities, time.perf_counter() - started))
-        reason = FinishReason.STOP if len(tokens) == len(script.tokens) else FinishReason.LENGTH
+        ended = tokens != list(whole) or len(whole) == len(script.tokens)
+        reason = FinishReason.STOP if ended else FinishReason.LENGTH
         if generation.cancelled:
             reason = FinishReason.CANCELLED
         ids = tuple(map(token_id, said)) if loaded.capabilities.tokens else None

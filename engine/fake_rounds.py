@@ -20,6 +20,21 @@ def split(text: str) -> list[str]:
     return re.findall(r" ?[A-Za-z]+| ?\d+|\s+|.", text, re.DOTALL)
 
 
+def before_stop(tokens: Sequence[str], stops: Sequence[str]) -> list[str]:
+    """The tokens up to the first of the stop strings; the last one may be a part of a token."""
+    text = "".join(tokens)
+    found = [at for at in map(text.find, stops) if at >= 0]
+    if not found:
+        return list(tokens)
+    left, kept = min(found), []
+    for token in tokens:
+        if left <= 0:
+            break
+        kept.append(token[:left])
+        left -= len(token)
+    return kept
+
+
 def token_id(token: str) -> int:
     """A token's number."""
     return zlib.crc32(token.encode()) % VOCABULARY

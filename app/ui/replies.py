@@ -76,7 +76,6 @@ class Writing:
 
     def _save(self) -> None:
         """Writes the reply as it stands."""
-        lines, self._unsaved = self._unsaved, []
         self._store.save_reply(
             self.message,
             text=self._reply.text,
@@ -84,8 +83,9 @@ class Writing:
             status=view.status(self._reply),
             error=self._reply.error,
             statistics=view.numbers(self._reply.statistics),
-            trace=lines,
+            trace=self._unsaved,
         )
+        self._unsaved = []  # only here: what could not be stored goes with the next
         self._saved = time.monotonic()
 
     def _take(self, event: Event) -> None:

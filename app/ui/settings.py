@@ -133,16 +133,22 @@ def whole(name: str, value: Any) -> int | None:
 _TYPES: Mapping[str, Any] = get_type_hints(Settings)
 
 
+def kind_of(name: str) -> type:
+    """The type of one setting but ``options``, where it is not None."""
+    kind: type = (get_args(_TYPES[name]) or (_TYPES[name],))[0]
+    return kind
+
+
 def _kept(name: str, value: Any) -> Any:
     """A kept setting in its own type. Raises InvalidRequest for one that is no use."""
     if name == "options":
         return _kept_options(value)
-    kinds = get_args(_TYPES[name]) or (_TYPES[name],)
-    if value is None and type(None) in kinds:
+    if value is None and type(None) in get_args(_TYPES[name]):
         return None
-    made = _as(kinds[0], value)
+    kind = kind_of(name)
+    made = _as(kind, value)
     if made is None:
-        raise InvalidRequest(name, f"{name} is {value!r}; it must be of type {kinds[0].__name__}.")
+        raise InvalidRequest(name, f"{name} is {value!r}; it must be of type {kind.__name__}.")
     if name == "controller":
         controller_named(made)
     if name == "acceptance":

@@ -31,12 +31,18 @@ _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
     AcceptanceRule.BLOCK: verify_block,
 }
 """Every rule that weighs q; their arguments are those of ``reject``."""
+_FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
+"""Every rule that accepts what the sampler itself chooses."""
 
 
 class Judge:
     """Applies the request's rule to each round."""
 
     def __init__(self, sampler: Sampler) -> None:
+        """Raises ValueError for a rule that it does not have, as ``auto``, which must be resolved."""
+        rule = sampler.rule
+        if rule not in _FOLLOWING and rule not in _WEIGHING:
+            raise ValueError(f"there is no way to judge by the acceptance rule {rule!r}")
         self.sampler = sampler
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
@@ -49,11 +55,11 @@ class Judge:
             return _judgement(follow(found.tokens, tree), found.chances, tree)
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
-        if self.sampler.rule.weighs_q:
-            acceptance = self._weigh(p, proposal, position)
-        else:
+        if self.sampler.rule in _FOLLOWING:
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
             acceptance = follow(choices, tree)
+        else:
+            acceptance = self._weigh(p, proposal, position)
         return _judgement(acceptance, partial(_read_off, p), tree)
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:

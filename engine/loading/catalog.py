@@ -134,7 +134,8 @@ def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
         if file is None or (file is extra and not file.is_file()):
             continue
         model_entries, pair_entries = read_catalog_file(file)
-        models.update((entry.values["id"], _model(entry)) for entry in model_entries)
+        for entry in model_entries:
+            models[entry.values["id"]] = _model(entry, shipped=file is path)
         pairs.update((entry.values["id"], entry) for entry in pair_entries)
         for entry in pair_entries:
             _pairing(entry, models)  # so that a mistake is reported in the file that holds it
@@ -166,7 +167,8 @@ def local_spec(path: Path) -> ModelSpec:
     return with_sizes(spec, found)
 
 
-def _model(entry: Entry) -> ModelSpec:
+def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
+    """``shipped``: whether the entry stands in the app's own catalog."""
     values = dict(entry.values)
     for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
         if values.get(key, AUTO) not in known:
@@ -174,7 +176,7 @@ def _model(entry: Entry) -> ModelSpec:
     if "path" not in values:
         return ModelSpec(**values)
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()
-    spec = ModelSpec(**values)
+    spec = ModelSpec(**values, shipped=shipped)
     try:
         return with_sizes(spec, checkpoint.inspect(values["path"]))
     except ModelError:
@@ -212,7 +214,12 @@ def _embedded(folder: Path) -> Pairing:
     def spec(model_id: str, name: str, part: str) -> ModelSpec:
         path = folder / "assets" / "pip" / part
         known = ModelSpec(
-            id=model_id, name=name, path=path, tokenizer=EMBEDDED, licence="apache-2.0"
+            id=model_id,
+            name=name,
+            path=path,
+            shipped=True,
+            tokenizer=EMBEDDED,
+            licence="apache-2.0",
         )
         try:
             return with_sizes(known, checkpoint.inspect(path))

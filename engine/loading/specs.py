@@ -18,7 +18,8 @@ class ModelSpec:
     Counts are 0 while unknown, which only happens to a ``path`` whose files are not there.
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
     ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
-    what its cache is kept in where the machine has it and it is a target.
+    what its cache is kept in where the machine has it and it is a target. ``shipped``: whether ``path``
+    comes with the app.
     """
 
     id: str
@@ -26,6 +27,7 @@ class ModelSpec:
     repository: str | None = None
     revision: str = "main"
     path: Path | None = None
+    shipped: bool = False
     tokenizer: str = ""
     licence: str = "unknown"
     gated: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -65,8 +66,8 @@ def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path
     others: tuple[dict[str, str | None], ...] = (
         {"quantization": "fp32"},
         {"kv_cache_dtype": "fp8"},
-        {"draft": None},
-        {"target": "other"},
+        {"draft": None, "draft_id": None},
+        {"target_id": "other"},
         {"device": "cuda"},
     )
     for other in others:
@@ -88,6 +89,33 @@ def test_auto_and_plain_decoding_can_win(
     assert defaults.speculation(PIP) == expected
 
 
+def test_models_of_one_name_in_two_folders_have_a_default_each(tmp_path: Path) -> None:
+    first = replace(PIP, name="model", target="model.gguf", target_id="/a/model.gguf")
+    second = replace(first, target_id="/b/model.gguf")
+    defaults = Defaults(tmp_path)
+    defaults.keep(first, BEST, {})
+    assert defaults.of(second) is None
+    defaults.keep(second, TALE, {})
+    kept = [defaults.of(each) for each in (first, second)]
+    assert [each and each.winner for each in kept] == [BEST, TALE]
+
+
+def test_an_entry_that_names_folders_counts_for_its_pair_of_the_catalog_until_another_is_kept(
+    tmp_path: Path,
+) -> None:
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, BEST, {})
+    content = json.loads((tmp_path / FILE).read_text())
+    (entry,) = content["defaults"].values()
+    content["defaults"] = {"pip pip-draft int8 cpu": entry}
+    (tmp_path / FILE).write_text(json.dumps(content))
+    assert defaults.of(PIP) is not None
+    assert defaults.of(replace(PIP, name="Another")) is None
+    assert defaults.of(replace(PIP, target_id="/elsewhere/pip")) is None
+    defaults.keep(PIP, TALE, {})
+    assert [one.winner for one in defaults.all().values()] == [TALE]
+
+
 def test_a_winner_that_the_pair_no_longer_has_does_not_count(tmp_path: Path) -> None:
     defaults = Defaults(tmp_path)
     defaults.keep(PIP, BEST, {})
@@ -99,7 +127,7 @@ def test_a_winner_that_the_pair_no_longer_has_does_not_count(tmp_path: Path) -> 
 def test_defaults_are_forgotten_one_pair_or_all(tmp_path: Path) -> None:
     defaults = Defaults(tmp_path)
     defaults.keep(PIP, BEST, {})
-    defaults.keep(replace(PIP, name="Other", target="other"), BEST, {})
+    defaults.keep(replace(PIP, name="Other", target_id="other"), BEST, {})
     assert defaults.clear("Nobody") == 0
     assert defaults.clear("Pip") == 1
     assert [one.pair for one in defaults.all().values()] == ["Other"]
@@ -137,7 +165,7 @@ def test_one_strange_entry_costs_no_other_and_stays_in_the_file(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It once made all of them count as absent, and the next sweep then deleted them."""
-    defaults, other = Defaults(tmp_path), replace(PIP, name="Other", target="other")
+    defaults, other = Defaults(tmp_path), replace(PIP, name="Other", target_id="other")
     defaults.keep(PIP, BEST, {})
     content = json.loads((tmp_path / FILE).read_text())
     content["defaults"]["strange"] = {"winner": "the best"}
@@ -169,7 +197,27 @@ def test_a_file_of_a_newer_version_is_told_not_used_and_never_changed(
 
 
 def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
+    (tmp_path / FILE).with_suffix(".new").mkdir()
     with pytest.raises(ForetokenError, match=r"cannot be kept in .*--data-dir"):
-        Defaults(blocked).keep(PIP, BEST, {})
+        Defaults(tmp_path).keep(PIP, BEST, {})
+
+
+def test_a_file_that_the_disk_does_not_give_out_is_told_and_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It once counted as empty, and the next sweep's winner was then the only one."""
+    defaults = Defaults(tmp_path)
+    defaults.keep(PIP, BEST, {})
+
+    def failing(*_: object, **__: object) -> str:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", failing)
+        assert defaults.of(PIP) is None
+        assert "Input/output error" in caplog.text
+        for change in (lambda: defaults.keep(PIP, TALE, {}), defaults.clear):
+            with pytest.raises(ForetokenError, match=r"cannot be read.*--data-dir"):
+                change()
+    kept = defaults.of(PIP)
+    assert kept is not None and kept.winner == BEST

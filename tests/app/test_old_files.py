@@ -6,18 +6,23 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.defaults import Defaults, Winner
+from app.paths import catalog_file
 from app.store import Store, StoreError
 from app.store_schema import REPLY_FORM
 from app.ui import view
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted, Event, FinishReason, Origin, Started
+from engine.fake import FakeEngine
+from engine.loading.catalog import open_catalog
+from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
 from tests.support.places import ROOT
 
@@ -159,6 +164,14 @@ def test_the_form_of_replies_has_a_step_by_which_older_versions_refuse_it(tmp_pa
 
 def test_an_old_default_is_still_the_default(old: Path) -> None:
     (default,) = Defaults(old).all().values()
+    with closing(FakeEngine(catalog=lambda: open_catalog(catalog_file()))) as engine:
+        pip = replace(
+            engine.load(LoadRequest(target="pip")),
+            target="target",
+            draft="draft",
+            heads=("medusa",),
+        )
+    assert Defaults(old).of(pip) == default
     assert default.winner == Winner("draft", "auto", 15, 1.62, 12)
     assert default.kinds["json"].proposer == "ngram"
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 
 import pytest
 
-from app.store import Store, shorten
+from app.store import FILE, Store, shorten
+from app.store_schema import StoreError
 
 
 @pytest.fixture
@@ -78,6 +81,44 @@ def test_a_failed_change_leaves_nothing_behind(store):
     with pytest.raises(Exception, match="FOREIGN KEY"):
         store.begin_turn(999, "no such chat", keep=None)
     assert store.new_chat() > 0
+
+
+@pytest.mark.parametrize(
+    ("statements", "error"),
+    [
+        pytest.param(
+            (
+                "pragma defer_foreign_keys = on",
+                "insert into messages (chat, role, text, created) values (999, 'user', 'Hi', 0)",
+            ),
+            "FOREIGN KEY",
+            id="commit",
+        ),
+        pytest.param(
+            ("insert or rollback into settings values ('a', null)",), "NOT NULL", id="rolled back"
+        ),
+    ],
+)
+def test_after_a_change_that_fails_at_its_end_others_can_be_made(store, statements, error):
+    """The transaction once stayed open, and nothing could be written until the app was restarted."""
+    with pytest.raises(sqlite3.IntegrityError, match=error), store._change() as db:
+        for statement in statements:
+            db.execute(statement)
+    chat = store.new_chat()
+    assert [(each.id, each.title) for each in store.chats()] == [(chat, "")]
+
+
+def test_a_file_whose_replies_cannot_be_marked_is_told_as_one_that_cannot_be_opened(tmp_path):
+    with closing(Store(tmp_path)) as store:
+        store.begin_turn(store.new_chat(), "Hi", keep=None)
+    with closing(sqlite3.connect(tmp_path / FILE)) as file:
+        file.execute(
+            "create trigger stuck before update on messages begin select raise(abort, 'stuck'); end"
+        )
+    with pytest.raises(StoreError, match="cannot be opened: stuck"):
+        Store(tmp_path)
+    with closing(Store(tmp_path, mark_interrupted=False)) as beside:
+        assert [message.status for message in beside.messages(1)] == ["done", "running"]
 
 
 def test_any_thread_may_write(store):

@@ -140,6 +140,31 @@ def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
     return generation, heard
 
 
+@contextmanager
+def fail_local(engine: LocalEngine) -> Iterator[None]:
+    assert engine._pair is not None
+    target: Any = engine._pair.session.target
+    verify = target.verify
+    target.verify = lambda *_: 1 / 0
+    yield
+    target.verify = verify
+
+
+@contextmanager
+def fail_fake(engine: FakeEngine) -> Iterator[None]:
+    script = engine.script
+    engine.script = lambda request: Script([], failure="The fake was told to fail.")
+    yield
+    engine.script = script
+
+
+FAILS: dict[type, Callable[[Any], AbstractContextManager[None]]] = {
+    FakeEngine: fail_fake,
+    LocalEngine: fail_local,
+}
+"""How to make each engine's replies fail. One elsewhere that a test cannot make fail is left out."""
+
+
 def finish(generation: Generation) -> Finished:
     *_, last = generation
     assert isinstance(last, Finished)
@@ -211,6 +236,45 @@ def test_a_reply_that_runs_is_cancelled_before_more_of_it_is_told(engine: Engine
     (only,) = (event for event in heard.events if isinstance(event, Emitted))
     assert only.text + finished.tail == finished.text
     assert finish(engine.generate(asked())).reason is not FinishReason.CANCELLED
+
+
+def test_a_stop_string_ends_the_reply_and_is_not_in_it(engine: Engine) -> None:
+    request = asked(tells(engine).preferred)
+    whole = finish(engine.generate(request)).text
+    middle = len(whole) // 2
+    stop = whole[middle : middle + 4]
+    *events, finished = engine.generate(replace(request, stop=("never to be found", stop)))
+    assert isinstance(finished, Finished) and finished.reason is FinishReason.STOP
+    assert finished.text == whole[: whole.index(stop)]
+    text = "".join(event.text for event in events if isinstance(event, Emitted))
+    assert text + finished.tail == finished.text
+
+
+def test_the_seed_that_is_told_makes_the_reply_again(engine: Engine) -> None:
+    request = asked(tells(engine).preferred)
+
+    def drawn(seed: int | None) -> tuple[int | None, str]:
+        sampling = Sampling(temperature=1.0, seed=seed)
+        started, *_, finished = engine.generate(replace(request, sampling=sampling))
+        assert isinstance(started, Started) and isinstance(finished, Finished)
+        return started.seed, finished.text
+
+    seed, text = drawn(None)
+    if seed is None:
+        pytest.skip("this engine tells no seed")
+    assert drawn(seed) == (seed, text)
+    assert drawn(7)[0] == 7
+
+
+def test_a_reply_that_fails_says_so_and_the_next_one_is_whole(engine: Engine) -> None:
+    if type(engine) not in FAILS:
+        pytest.skip("no test can make this engine fail")
+    words = finish(engine.generate(asked())).text
+    with FAILS[type(engine)](engine):
+        *events, last = engine.generate(asked())
+    assert isinstance(last, Failed) and last.message
+    assert not any(isinstance(event, Finished) for event in events)
+    assert finish(engine.generate(asked())).text == words
 
 
 def test_who_waits_is_told_and_is_cancelled_at_once(engine: Engine) -> None:

@@ -22,13 +22,15 @@ COMMIT = "c0ffee" + "0" * 34
 class HostedRepository:
     """One repository. ``breaks``: by file, after how many bytes its next GETs are cut off.
 
-    ``gated`` lets only ``token`` in; ``pause_s`` waits before each block of ``block`` bytes.
+    ``hollow``: by file, how many of its next GETs end properly without a byte of it. ``gated`` lets only
+    ``token`` in; ``pause_s`` waits before each block of ``block`` bytes.
     """
 
     files: dict[str, bytes]
     gated: bool = False
     token: str = "hf_right"
     breaks: dict[str, list[int]] = field(default_factory=dict)
+    hollow: dict[str, int] = field(default_factory=dict)
     pause_s: float = 0.0
     block: int = 4096
     ignore_range: bool = False
@@ -143,6 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
         if asked and not repository.ignore_range:
             start = int(asked.removeprefix("bytes=").split("-")[0])
         sent = content[start:]
+        if body and repository.hollow.get(file):
+            repository.hollow[file] -= 1
+            sent = b""
         self.send_response(206 if start else 200)
         self.send_header("ETag", f'"{_etag(content)}"')
         self.send_header("X-Repo-Commit", COMMIT)

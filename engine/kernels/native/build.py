@@ -56,9 +56,16 @@ def build(sources: Sequence[str] = ALL, processor: str = "native") -> Path:
 
 def _compile(chosen: str, target: Path, sources: Sequence[str], processor: str) -> None:
     """All of ``sources`` at once."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     # Under other names first: two processes may build at once, and one may be killed.
-    with tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp") as name:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp")
+    except OSError as error:
+        raise BuildError(
+            f"The native step cannot be kept in {target.parent}: {error.strerror or error}. Models run "
+            "without it, slower. Check the folder's permissions and free space."
+        ) from error
+    with temporary as name:
         objects = [Path(name) / source for source in sources]
         flags = *FLAGS, processor
         try:

@@ -29,10 +29,7 @@ def download(
     if found is not None:
         return found
     if spec.path is not None:
-        raise DownloadError(
-            f"{spec.name} ships with the app, but its folder {spec.path} is not there. "
-            "Restore it from the repository, or install the app again."
-        )
+        raise DownloadError(_absent(spec))
     if models is None:
         raise DownloadError(f"{spec.name} is not on disk, and no folder for downloads was given.")
     # The hub's client: most models are on disk, and a reply from one should not wait for it.
@@ -42,6 +39,18 @@ def download(
     destination = folder_for(spec, models)
     with explained(spec, destination), _only_one(destination, spec):
         return Transfer(spec, destination, on_progress, cancelled).run()
+
+
+def _absent(spec: ModelSpec) -> str:
+    if spec.shipped:
+        return (
+            f"{spec.name} ships with the app, but its folder {spec.path} is not there. "
+            "Restore it from the repository, or install the app again."
+        )
+    return (
+        f"{spec.name} is kept in {spec.path}, but its files are not there. Put them back, or name the "
+        "place where they are."
+    )
 
 
 @contextmanager

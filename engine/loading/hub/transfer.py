@@ -136,20 +136,36 @@ class Transfer:
         os.replace(part, self._destination / file.name)
 
     def _receive(self, url: str, part: Path, size: int, name: str) -> None:
-        """Append to ``part`` until it has ``size`` bytes; a dropped connection is taken up again."""
-        attempts = 0
-        while (had := _size_of(part)) < size:
-            try:
-                self._append(url, part, had, name)
-            except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
+        """Append to ``part`` until it has ``size`` bytes; what ended early is taken up again.
+
+        Raises once some attempts in a row have brought nothing. A file without a byte is fetched, too.
+        """
+        attempts, furthest = 0, _size_of(part)
+        while not part.is_file() or _size_of(part) < size:
+            trouble = self._attempt(url, part, name)
+            reached = _size_of(part)
+            if reached >= size and trouble is None:
+                return
+            attempts = 0 if reached > furthest else attempts + 1
+            furthest = max(furthest, reached)
+            if attempts >= _ATTEMPTS:
+                raise trouble or DownloadError(
+                    f"{endpoint()} ends {name} of {self._repository} after {reached:,} of {size:,} bytes "
+                    "each time. What has arrived is kept; try again later."
+                )
+            self._wait(min(2.0**attempts, 10.0) * 0.25)
+
+    def _attempt(self, url: str, part: Path, name: str) -> Exception | None:
+        """Append what comes; the trouble with the connection that ended it, if any did."""
+        try:
+            self._append(url, part, _size_of(part), name)
+        except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
+            raise
+        except Exception as error:
+            if not is_connection_trouble(error):
                 raise
-            except Exception as error:
-                if not is_connection_trouble(error):
-                    raise
-                attempts = 0 if _size_of(part) > had else attempts + 1
-                if attempts >= _ATTEMPTS:
-                    raise
-                self._wait(min(2.0**attempts, 10.0) * 0.25)
+            return error
+        return None
 
     def _append(self, url: str, part: Path, had: int, name: str) -> None:
         headers = build_hf_headers()

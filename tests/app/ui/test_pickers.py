@@ -48,6 +48,19 @@ def models(pickers: Pickers) -> ModelsBackend:
     return ModelsBackend(pickers.runtime)
 
 
+def test_a_model_of_the_users_own_catalog_is_shown_with_its_place(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        f"models:\n  - {{id: mine, name: Mine, path: {tmp_path / 'mine'}, licence: mit}}\n"
+        "pairs:\n  - {id: own, name: Own, target: mine}\n"
+    )
+    catalog = open_catalog(catalog_file(), own)
+    listed = ModelsBackend(Runtime(reciting_engine(), catalog, tmp_path, tmp_path / "models"))
+    sources = {pair["id"]: pair["models"][0]["source"] for pair in listed.catalog()["pairs"]}
+    assert sources["own"] == str(tmp_path / "mine")
+    assert sources["pip"] == Words.SHIPPED
+
+
 def opened(pickers: Pickers, **data: str) -> LoadState:
     assert models(pickers).open(data) == {"error": None}
     return settled(pickers)

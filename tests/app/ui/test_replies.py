@@ -14,7 +14,7 @@ from app.ui import replies
 from app.ui.replies import Writing, Writings
 from engine import trace
 from engine.api import Generation
-from engine.events import Emitted, Event, Finished, FinishReason, Started
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
 from engine.request import Request
 
 START = Started("m", "none", "greedy", (1,))
@@ -112,6 +112,27 @@ def test_a_reply_that_cannot_be_stored_ends_in_words_and_others_go_on(
     other.publish(ended("kept"))
     assert beside.done.wait(20)
     assert kinds(beside) == ["finished"]
+
+
+def test_a_save_that_fails_leaves_no_gap_in_the_trace(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    save, failures = store.save_reply, iter([OSError("disk full")])
+
+    def failing_once(*arguments: object, **values: object) -> None:
+        for failure in failures:
+            raise failure
+        save(*arguments, **values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "save_reply", failing_once)
+    monkeypatch.setattr(replies, "SAVE_PERIOD", 0.0)
+    generation, writing = begun(store, Writings(store))
+    generation.publish(START)
+    assert writing.done.wait(20)
+    first, last = trace.read(store.trace(writing.message))
+    assert first == START
+    assert isinstance(last, Failed) and "disk full" in last.message
 
 
 def test_a_reply_that_had_begun_before_is_written_from_its_first_event_on(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -242,10 +243,11 @@ def judged(rule: AcceptanceRule, p: Tensor, drafted: list[int], q: Tensor | None
     return drafted[0] if acceptance.path else acceptance.next_token
 
 
+@dataclass(frozen=True)
 class Unwritten:
-    """A rule that weighs q, as far as is known."""
+    """A rule of which nothing else is known."""
 
-    weighs_q = True
+    weighs_q: bool
 
 
 def test_a_rule_that_nobody_wrote_is_not_taken_for_another() -> None:
@@ -253,8 +255,9 @@ def test_a_rule_that_nobody_wrote_is_not_taken_for_another() -> None:
     for rule in AcceptanceRule:
         if rule.weighs_q:
             assert judged(rule, p, [0], p[:1], 3) == 0, "p is q: what was drafted stands"
-    with pytest.raises(KeyError):
-        judged(Unwritten(), p, [0], p[:1], 3)  # type: ignore[arg-type]
+    for unknown in (Unwritten(True), Unwritten(False), AcceptanceRule.AUTO):
+        with pytest.raises(ValueError, match="no way to judge"):
+            judged(unknown, p, [0], p[:1], 3)  # type: ignore[arg-type]
 
 
 @settings(max_examples=40, deadline=None)

@@ -146,6 +146,16 @@ def test_a_compiler_that_refuses_leaves_nothing_behind(
     assert list((tmp_path / "made").iterdir()) == []
 
 
+def test_a_folder_that_takes_nothing_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It once ended a command with a traceback."""
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setattr(build, "_path", lambda *_: tmp_path / "taken" / "library.so")
+    with pytest.raises(build.BuildError, match=r"cannot be kept in .*taken: File exists"):
+        build.build()
+
+
 def test_what_is_built_behind_is_told_when_it_is_there(library: Library) -> None:
     """Though somebody else built it since the caller looked: a pair once stayed interpreted."""
     import threading

@@ -195,6 +195,15 @@ def test_own_entries_are_added_and_replace(tmp_path: Path) -> None:
     assert draft.id == "tiny"
 
 
+def test_what_is_not_in_the_apps_own_catalog_did_not_come_with_the_app(tmp_path: Path) -> None:
+    entry = f"models:\n  - {{id: mine, name: Mine, path: {tmp_path}, licence: mit}}\n"
+    catalog = open_catalog(SHIPPED, write(tmp_path, entry, "own.yaml"))
+    assert catalog.model("pip").shipped and not catalog.model("mine").shipped
+    assert open_catalog(tmp_path / "absent.yaml").model("pip").shipped
+    folder = write_model(tmp_path / "model")
+    assert not catalog.spec(str(folder)).shipped
+
+
 def test_an_absent_own_file_is_no_mistake(tmp_path: Path) -> None:
     assert load_catalog(write(tmp_path, GOOD), tmp_path / "own.yaml").pairs
 

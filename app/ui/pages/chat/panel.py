@@ -13,7 +13,7 @@ import gradio as gr
 
 from app.ui.components import AT_ONCE
 from app.ui.offered import options_of, proposer_update, rules_update
-from app.ui.settings import Settings, typed, whole
+from app.ui.settings import Settings, kind_of, typed, whole
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
 from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
@@ -22,8 +22,6 @@ Component = gr.components.Component
 Offered = Callable[[], Capabilities | None]
 """What the pair that is loaded just now can do; None while none is."""
 
-WHOLE = ("depth", "top_k", "seed", "max_tokens")
-TEXT = ("proposer", "controller", "acceptance", "stop", "system")
 SLIDERS: Mapping[str, dict[str, Any]] = {
     "temperature": {
         "minimum": 0,
@@ -127,11 +125,10 @@ class Panel:
 
 
 def _read(name: str, value: Any) -> Any:
-    if name in WHOLE:
+    kind = kind_of(name)
+    if kind is int:
         return whole(name, value)
-    if name in TEXT:
-        return value or ""
-    return float(value)
+    return (value or "") if kind is str else float(value)
 
 
 def panel(offered: Offered) -> Panel:

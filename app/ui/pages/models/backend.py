@@ -56,7 +56,7 @@ class ModelsBackend:
         return {
             "role": role,
             "name": spec.name,
-            "source": spec.repository or Words.SHIPPED,
+            "source": spec.repository or (Words.SHIPPED if spec.shipped else str(spec.path)),
             **_sizes(spec),
             "licence": spec.licence,
             "gated": spec.gated,

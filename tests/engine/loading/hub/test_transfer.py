@@ -87,6 +87,35 @@ def test_weights_that_changed_on_the_hub_are_not_mixed(
     assert (hub.download(SPEC, models) / WEIGHTS).read_bytes() == bytes(changed)
 
 
+def test_answers_without_a_byte_are_not_asked_for_for_ever(
+    server: HubServer, repository: HostedRepository, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_ATTEMPTS", 2)
+    size = len(repository.files["config.json"])
+    repository.hollow["config.json"] = 20
+    assert f"ends config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)
+    assert server.fetched() == ["config.json"] * 2
+    repository.hollow["config.json"] = 1
+    assert hub.download(SPEC, models)
+
+
+def test_a_download_that_brings_nothing_can_be_cancelled(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    repository.hollow["config.json"] = 20
+    with pytest.raises(DownloadCancelled):
+        hub.download(SPEC, models, cancelled=lambda: bool(server.fetched()))
+    assert server.fetched() == ["config.json"]
+
+
+def test_an_empty_file_arrives(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    repository.files["LICENSE"] = b""
+    folder = hub.download(SPEC, models)
+    assert (folder / "LICENSE").read_bytes() == b""
+
+
 def test_a_damaged_file_is_deleted_and_said(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
