@@ -19,7 +19,7 @@ _TOGETHER = 1 << 18
 _GROUP = 32
 _TOP = 15
 """The largest code of 4 bits."""
-_STEPS = (15.0, 14.5, 15.5, 16.25, 17.25)
+_STEPS = (15.0, 14.3, 16.2)
 """Steps that a group's range is divided into, 16 of whose ends have codes: what is tried."""
 _LARGEST_HALF = 65504.0
 

@@ -317,6 +317,7 @@ def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path:
     quantised = sizes.models(kind, "auto")[0].weight_bytes("bfloat16")
     print(f"{kind}: {quantised / 1e6:.0f} MB quantised; {before / 1e6:.0f} -> {peak / 1e6:.0f} MB")
     if kind == Q4:  # of the others the head is reckoned twice, which torch's products keep so
-        assert 0.9 * quantised < taken < 1.1 * quantised
+        buffers = 20e6  # of a step, and what the allocator keeps: no matter of the model's size
+        assert 0.9 * quantised < taken < 1.1 * quantised + buffers
     assert peak < 1.2 * quantised + 1e9
     assert peak - before < 1.2 * quantised + 200e6 < quantised + found.bytes
