@@ -30,7 +30,7 @@ def lossless(
     quantization: Annotated[
         list[str] | None,
         typer.Option(
-            help="fp32, bf16, int8, nf4 or stored. Repeatable. Default: all that the pair has."
+            help="fp32, bf16, int8, nf4, q4 or stored. Repeatable. Default: all that the pair has."
         ),
     ] = None,
     kv_cache_dtype: options.KVCacheOption = "auto",

@@ -54,8 +54,8 @@ OriginOption = Annotated[
 QuantizationOption = Annotated[
     str,
     typer.Option(
-        help="auto (what suits model and machine), fp32, bf16, int8, nf4 or, for GGUF files, stored: "
-        "multiplied as the file has them."
+        help="auto (what suits model and machine), fp32, bf16, int8, q4 (4 bits, on a CPU), nf4 (as "
+        "bitsandbytes') or, for GGUF files, stored: multiplied as the file has them."
     ),
 ]
 KVCacheOption = Annotated[

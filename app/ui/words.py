@@ -40,6 +40,7 @@ class Words:
         "fp32": "32 bits",
         "bf16": "16 bits (bf16)",
         "int8": "8 bits (int8)",
+        "q4": "4 bits (q4)",
         "nf4": "4 bits (NF4)",
         "stored": "As the GGUF file stores them",
     }

@@ -10,7 +10,7 @@ from engine.backends.cuda import decoder as cuda
 from engine.backends.native import decoder as native_step
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8
-from engine.kernels.formats import AS_STORED, QUANTISED, UNQUANTISED
+from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.fit import QUANTISED_WIDTHS
@@ -24,6 +24,7 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
 )
 from engine.models.families import FAMILIES
+from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
@@ -49,8 +50,9 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place)
             "quantization",
             f"quantization is {quantization!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
         )
-    if quantization in QUANTISED:
-        reason = why_not_quantised(checkpoint, place)
+    if quantization in (*QUANTISED, Q4):
+        why_not = why_not_q4 if quantization == Q4 else why_not_quantised
+        reason = why_not(checkpoint, place)
         if reason is not None:
             raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
         return quantization
@@ -102,16 +104,19 @@ def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Place) -> st
 
 
 def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
-    """The draft's, beside a target in ``quantization``: the same, or unquantised where that cannot be.
+    """The draft's, beside a target in ``quantization``: the same, or int8 or unquantised where that
+    cannot be.
 
     Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
     takes time. It only proposes, so it needs no note.
     """
     if why_not_stored(checkpoint, place) is None:
         return AS_STORED
+    if quantization == Q4 and why_not_q4(checkpoint, place) is None:
+        return Q4
     if quantization != "int8" and _compiled(checkpoint, "int8", place):
         return "int8"
-    if quantization == AS_STORED:
+    if quantization in IN_BLOCKS:
         return choose_quantization(checkpoint, AUTO, place)
     if quantization == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
         return "int8"
@@ -136,13 +141,16 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
         if not rounded:
             return said
         return f"{said} Those in {', '.join(rounded).upper()} are rounded again, to int8."
-    again = "widened, then rounded again to" if quantization in QUANTISED else "widened to"
+    again = "widened to" if quantization in UNQUANTISED else "widened, then rounded again to"
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 
 
 def _place_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
     if place.device.type == "cuda":
         return _gpu_note(quantization, checkpoint, place)
+    if quantization == Q4:
+        formats = " and ".join(formats_in_four_bits(checkpoint)).upper()
+        return f"Matrices are rounded to blocks of {formats} as they are loaded."
     if quantization == "nf4" and not _compiled(checkpoint, quantization, place):
         return (
             "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
@@ -174,10 +182,7 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | 
 def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
     """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
     if checkpoint.architecture not in FAMILIES:
-        return (
-            f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
-            "here. Choose bf16 or fp32."
-        )
+        return _why_adapted(checkpoint)
     if place.device.type == "cpu":
         return None
     remedy = "Choose bf16 or fp32, or the device cpu."
@@ -187,6 +192,20 @@ def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
 
 
+def _why_adapted(checkpoint: Checkpoint) -> str:
+    return (
+        f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
+        "here. Choose bf16 or fp32."
+    )
+
+
+def why_not_q4(checkpoint: Checkpoint, place: Place) -> str | None:
+    """Why this model's matrices cannot be rounded to blocks of four bits here; None where they can."""
+    if checkpoint.architecture not in FAMILIES:
+        return _why_adapted(checkpoint)
+    return _why_no_blocks(checkpoint, Q4, place)
+
+
 def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
     """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
     if not checkpoint.block_formats:
@@ -194,15 +213,19 @@ def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
             f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
             f"are in {checkpoint.dtype}. Choose auto."
         )
+    return _why_no_blocks(checkpoint, AS_STORED, place)
+
+
+def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
     if compiled_step(place) is None:
         return (
-            "only the compiled step of a CPU multiplies weights as the file has them, and it is not "
+            "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
             "there. Choose int8."
         )
     architecture = _architecture(checkpoint)
     if architecture is None:
         return "nothing runs a model with its settings. Choose auto, which tells why."
-    reason = _why_not_compiled(checkpoint, architecture, AS_STORED, place)
+    reason = _why_not_compiled(checkpoint, architecture, quantization, place)
     return reason and f"the compiled step cannot run this model. {reason} Choose int8."
 
 
@@ -251,13 +274,16 @@ def quantizations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow.
 
     Where blocks of a GGUF file can stay as they are, only what saves a third of them is worth rounding
-    them once more.
+    them once more. Of four bits the one that is multiplied more quickly is named.
     """
     kinds = QUANTISED if why_not_quantised(checkpoint, place) is None else ()
+    if not checkpoint.quantised and why_not_q4(checkpoint, place) is None:
+        kinds = ("int8", Q4)
     if why_not_stored(checkpoint, place) is not None:
         return ("bf16", *kinds)
-    limit = 2 / 3 * checkpoint.bytes / checkpoint.parameters
-    return ("bf16", AS_STORED, *(kind for kind in kinds if QUANTISED_WIDTHS[kind] <= limit))
+    sizes = {kind: checkpoint.parameters * width for kind, width in QUANTISED_WIDTHS.items()}
+    sizes[Q4] = bytes_in_four_bits(checkpoint)
+    return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
 
 
 def _unquantised(checkpoint: Checkpoint, place: Place) -> str:

@@ -29,7 +29,7 @@ QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
 BLOCKS_WIDTH = 1.05
-"""Bytes that blocks of a GGUF file take once they are rearranged, for each byte of the file."""
+"""Bytes that blocks take once they are rearranged, for each byte of a GGUF file's."""
 
 LONGEST_CONTEXT = 32_768
 """Caches are allocated whole, so a model's 128k context is not taken for granted."""
@@ -67,8 +67,9 @@ class ModelSize:
     in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
-    what ``fit`` is given. ``file_bytes``: of a GGUF file whose weights are kept as they are, else 0.
-    ``heads`` and ``vocabulary`` count on a GPU only; 0 where they are not known.
+    what ``fit`` is given. ``block_bytes``: of all weights in a GGUF file, where they are kept in the
+    blocks that it has or would have, else 0. ``heads`` and ``vocabulary`` count on a GPU only; 0 where
+    they are not known.
     """
 
     name: str
@@ -83,7 +84,7 @@ class ModelSize:
     cache: str | None = None
     heads: int = 0
     vocabulary: int = 0
-    file_bytes: int = 0
+    block_bytes: int = 0
 
     @classmethod
     def of(
@@ -111,8 +112,8 @@ class ModelSize:
 
     def weight_bytes(self, dtype: str) -> int:
         """What all weights take, in ``dtype`` unless the model has its own."""
-        if self.file_bytes:
-            return int(self.file_bytes * BLOCKS_WIDTH)
+        if self.block_bytes:
+            return int(self.block_bytes * BLOCKS_WIDTH)
         kind = self.weights or dtype
         width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
         return int((self.parameters + self.repeated) * width)

@@ -16,7 +16,7 @@ from engine.backends.torch.decoder import Decoder
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
-from engine.kernels.formats import AS_STORED, QUANTISED
+from engine.kernels.formats import AS_STORED, Q4, QUANTISED
 from engine.kernels.native.library import Library
 from engine.loading.choices import (
     Backend,
@@ -43,6 +43,7 @@ from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.gguf.types import is_blocks
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
+from engine.models.four_bits import in_four_bits
 from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
 
 log = logging.getLogger(__name__)
@@ -55,9 +56,10 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 class ModelPlan:
     """How one model is loaded; whoever loads it decides nothing any more.
 
-    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4 or stored. ``compute`` is what is
-    computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is computed in,
-    or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the native backend.
+    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4, q4 or stored. ``compute`` is
+    what is computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is
+    computed in, or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the
+    native backend.
     """
 
     checkpoint: Checkpoint
@@ -77,10 +79,11 @@ class ModelPlan:
     def interpreted(self) -> ModelPlan:
         """The plan for the same model without the compiled step, which failed its trial.
 
-        Blocks of a GGUF file, which no other backend multiplies, become what suits instead; any other
-        quantization stays.
+        Blocks, which no other backend multiplies, become what suits instead: those of a GGUF file auto,
+        those made here the other four bits. Any other quantization stays.
         """
-        kept = AUTO if self.quantization == AS_STORED else self.quantization
+        instead = {AS_STORED: AUTO, Q4: "nf4"}
+        kept = instead.get(self.quantization, self.quantization)
         place = replace(self.place, native=False)
         return plan_model(
             self.checkpoint, place, kept, context=self.context, kv_cache_dtype=self.kv_cache_dtype
@@ -237,6 +240,9 @@ def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[Weight
     checkpoint, device = plan.checkpoint, plan.place.device
     if plan.quantization == AS_STORED:
         return GgufTensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
+    if plan.quantization == Q4:
+        numbers = open_tensors(checkpoint, torch.float32, device, in_file_dtype=True)
+        return in_four_bits(numbers, Names.among(checkpoint.tensors)), "fp32"
     whole = takes_file_dtype(architecture, plan.quantization)
     tensors = open_tensors(checkpoint, torch.float32, device, in_file_dtype=whole)
     return tensors, plan.quantization
@@ -280,7 +286,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         if dtype not in FLOATS and not is_blocks(dtype):
             raise ModelError(
                 f"In {checkpoint.path}, {name} is stored in {dtype}, which is not read here. Use the "
-                "original model in bf16, fp16 or fp32; --quantization int8 or nf4 shrinks it on loading."
+                "original model in bf16, fp16 or fp32; --quantization int8 or q4 shrinks it on loading."
             )
     layers = f"{names.root}layers."
     held = [name for name in checkpoint.tensors if name.startswith(layers)]

@@ -10,7 +10,7 @@ from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
-from engine.kernels.formats import AS_STORED
+from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
 from engine.loading import fit as memory
 from engine.loading.choices import (
     Backend,
@@ -126,21 +126,25 @@ def plan_loading(
     compatible = Compatibility() if draft is None else compare(target, draft)
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
-    planned = asked_for = _plan_target(target, place, files.pairing.target, request)
+    suited = asked_for = _plan_target(target, place, files.pairing.target, request)
     if TARGET in interpreted:
-        planned = planned.interpreted()
+        suited = suited.interpreted()
     draft_place = replace(place, native=False) if DRAFT in interpreted else place
-    quantization, cached = planned.quantization, planned.kv_cache_dtype
-    products = Products.choose(planned.compute, place)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
 
+    products = Products.choose(suited.compute, place)
     sizes = PairSizes(target, draft, heads, products, place, draft_place)
     free = device_memory.gpu_free_bytes(place.device)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
-    room = sizes.fit(quantization, cached, wanted, free)
     most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
+    planned = suited
+    if _auto(request, files.pairing.target) and place.device.type == "cpu":
+        planned = _that_fits(suited, sizes, wanted, least)
+        sizes = replace(sizes, products=Products.choose(planned.compute, place))
+    quantization, cached = planned.quantization, planned.kv_cache_dtype
+    room = sizes.fit(quantization, cached, wanted, free)
     if earlier is not None:
         most = least = earlier.target.context
     context = min(most, room.context)
@@ -148,6 +152,10 @@ def plan_loading(
         raise OutOfMemory(room.sentence)
 
     notes = [*place.notes, quantization_note(quantization, target, planned.place)]
+    if quantization != suited.quantization:
+        notes.append(
+            f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
+        )
     if TARGET in interpreted:
         notes.append(_trial_note(target, asked_for.quantization, quantization))
     if draft is not None and DRAFT in interpreted:
@@ -177,7 +185,7 @@ def plan_loading(
         ),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
-        products=products,
+        products=sizes.products,
         sizes=sizes,
         wanted=wanted,
         room=room,
@@ -211,6 +219,26 @@ def _plan_target(
     return plan
 
 
+def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> ModelPlan:
+    """``suited``, or else the target in the most bits that leave memory for ``least`` of the ``wanted``
+    tokens of context; ``suited`` too where none does. Never bf16: int8 is less and as quick."""
+
+    def context(kind: str) -> int:
+        return sizes.fit(kind, suited.kv_cache_dtype, wanted, None).context
+
+    if context(suited.quantization) >= least:
+        return suited
+    target, place = suited.checkpoint, suited.place
+    kinds = [kind for kind in quantizations(target, place) if kind not in UNQUANTISED]
+    kind = next((kind for kind in kinds if context(kind) >= least), suited.quantization)
+    return plan_model(target, place, kind, kv_cache_dtype=suited.kv_cache_dtype)
+
+
+def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
+    """Whether neither ``request`` nor the catalog says what the target is held in."""
+    return request.quantization == preferred.quantization == AUTO
+
+
 def _trial_note(checkpoint: Checkpoint, wanted: str = "", held: str = "") -> str:
     """That a model runs without the compiled step; ``wanted`` and ``held``: quantizations of a target,
     by the plan before and by this one."""
@@ -218,8 +246,10 @@ def _trial_note(checkpoint: Checkpoint, wanted: str = "", held: str = "") -> str
         f"Compiled for this processor, {checkpoint.name} gives a token other numbers when others stand "
         "beside it, so it runs as torch's own operations: slower."
     )
-    if wanted != AS_STORED or held == AS_STORED:
+    if wanted not in IN_BLOCKS or held == wanted:
         return said
+    if wanted != AS_STORED:
+        return f"{said} These multiply no weights in {wanted}: they are held in {held}."
     return (
         f"{said} These multiply no blocks of a GGUF file, so its weights are held in {held}. Choose "
         "fp32 to round none of them again, where memory allows it."

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
-from engine.kernels.formats import AS_STORED
+from engine.kernels.formats import AS_STORED, Q4
 from engine.loading import fit as memory
 from engine.loading.choices import compute_dtype, draft_quantization, packs, quantizations
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
+from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import joined
 
 _NAMES = {"fp32": "float32", "bf16": "bfloat16"}
@@ -92,5 +93,7 @@ class PairSizes:
         weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
         size = memory.ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
-            return replace(size, file_bytes=checkpoint.bytes, repeated=0)
+            return replace(size, block_bytes=checkpoint.bytes, repeated=0)
+        if quantization == Q4:
+            return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)

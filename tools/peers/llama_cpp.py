@@ -18,7 +18,7 @@ from engine.bench.real.llama_cpp import (
 )
 from engine.bench.real.server import Server
 from engine.errors import ModelError, PeerFailed
-from engine.kernels.formats import AS_STORED
+from engine.kernels.formats import AS_STORED, Q4
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.checkpoints.gguf.write import export, why_not_installed
@@ -35,7 +35,9 @@ from tools.peers.base import (
 )
 from tools.peers.llama_steps import LlamaSteps
 
-TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0", AS_STORED: "q8_0"}
+TYPES = {
+    "fp32": "f32", "bf16": "bf16", "int8": "q8_0", "nf4": "q4_0", Q4: "q4_0", AS_STORED: "q8_0",
+}  # fmt: skip
 """What comes nearest to how our engine holds the weights: as many bits. A GGUF file stays what it is."""
 BATCHED_BENCH = "llama-batched-bench"
 _HOW = (

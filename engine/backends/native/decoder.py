@@ -20,10 +20,9 @@ from engine.backends.native.narrowed import Narrowed
 from engine.backends.support import Support
 from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.blocks import Weight
-from engine.kernels.cpu import nf4
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.kernels.formats import AS_STORED
+from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
@@ -61,7 +60,7 @@ def support(library: Library | None) -> Support:
     gates = {f"activation={name}" for name in native.GATES}
     formats = tuple(native.KINDS if library is None else library.kinds)
     if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
-        formats = (*formats, AS_STORED)
+        formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step", FEATURES | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
     )
@@ -89,7 +88,8 @@ def why_not(
         return None
     return (
         f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
-        f"step takes multiples of {native.LANES}, and in nf4 of {nf4.GROUP}."
+        f"step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, and in nf4 of "
+        f"{native.UNITS['nf4']}."
     )
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import MULTIPLIED, ROUNDED
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
 from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
+from engine.kernels.formats import Q4
 from engine.kernels.native import build
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
@@ -55,6 +56,8 @@ KINDS = {
     "nf4": (Kind.NF4,),
 }
 """What ``--quantization`` asks for: the first that the processor has instructions for."""
+UNITS = {"nf4": nf4.GROUP, Q4: LAYOUTS["q4_1"].inputs}
+"""Inputs that lie together in a format, where they are more than a vector's."""
 GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
 """As in decoder.h, by transformers' names."""
 
@@ -135,7 +138,7 @@ def takes(library: Products, weights: str, inputs: Iterable[int]) -> bool:
 
 def fits(weights: str, inputs: Iterable[int]) -> bool:
     """Whether rows of so many ``inputs`` are whole groups in the format ``weights``."""
-    unit = nf4.GROUP if weights == "nf4" else LANES
+    unit = UNITS.get(weights, LANES)
     return not any(width % unit for width in inputs)
 
 

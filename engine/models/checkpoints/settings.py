@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.kernels.formats import AS_STORED, FORMATS
+from engine.kernels.formats import AS_STORED, FORMATS, Q4
 
-QUANTIZATIONS = ("auto", *FORMATS, AS_STORED)
+QUANTIZATIONS = ("auto", *FORMATS, Q4, AS_STORED)
 """What the setting ``quantization`` may be, everywhere; auto is what suits model and machine."""
 AUTO = QUANTIZATIONS[0]
 KV_CACHE_DTYPES = ("auto", "fp8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine.drafting.heads.products import Products
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.formats import QUANTISED
+from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.native import library as native
 from engine.loading.choices import choose_quantization, quantization_note
-from engine.loading.fit import ModelSize
 from engine.loading.loader import load_model
+from engine.loading.sizes import PairSizes
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
@@ -228,14 +230,15 @@ from pathlib import Path
 from engine.kernels.native import library as native
 from engine.loading.loader import (load_model)
 
-def peak():
+def memory(what):
     # ru_maxrss would begin with what the parent had.
-    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+    return 1024 * int(re.search(what + r":\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
 
 load_model(Path(sys.argv[1]), quantization=sys.argv[3])  # whatever loading allocates once
-before = peak()
+before = memory("VmHWM")
+held = memory("VmRSS")
 model = load_model(Path(sys.argv[2]), quantization=sys.argv[3], context=256)
-print(1024 * before, 1024 * peak())
+print(before, memory("VmHWM"), memory("VmRSS") - held)
 """
 
 
@@ -288,12 +291,14 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is Linux's")
-@pytest.mark.parametrize("kind", QUANTISED)
+@pytest.mark.parametrize("kind", [*QUANTISED, Q4])
+@pytest.mark.usefixtures("library")
 def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path: Path) -> None:
     """The issue's bound is 1.2 x the quantised size + 1 GB for the whole process.
 
     At this size the float model would pass that too, so what loading adds is held to less: the
-    quantised model, its largest matrix in floats, and one part of it that is being quantised.
+    quantised model, its largest matrix in floats, and one part of it that is being quantised. What is
+    left of four bits when they are loaded is what was reckoned, give or take a tenth.
     """
     write_random(tmp_path, **WIDE)
     found = inspect(sharded)
@@ -304,9 +309,15 @@ def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path:
         text=True,
         check=True,
         cwd=ROOT,
+        # Else what is freed may stay with the process.
+        env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"},
     )
-    before, peak = map(int, done.stdout.split())
-    quantised = ModelSize.of(found, kind, "bfloat16").weight_bytes("bfloat16")
+    before, peak, taken = map(int, done.stdout.split())
+    sizes = PairSizes(found, None, (), Products.choose("fp32", CPU), CPU, CPU)
+    quantised = sizes.models(kind, "auto")[0].weight_bytes("bfloat16")
     print(f"{kind}: {quantised / 1e6:.0f} MB quantised; {before / 1e6:.0f} -> {peak / 1e6:.0f} MB")
+    if kind == Q4:  # of the others the head is reckoned twice, which torch's products keep so
+        buffers = 20e6  # of a step, and what the allocator keeps: no matter of the model's size
+        assert 0.9 * quantised < taken < 1.1 * quantised + buffers
     assert peak < 1.2 * quantised + 1e9
     assert peak - before < 1.2 * quantised + 200e6 < quantised + found.bytes

@@ -105,11 +105,13 @@ def test_what_is_not_listed_is_not_computed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "kind"), [({"hidden": 72}, "bf16"), ({"intermediate": 80}, "nf4")], ids=str
+    ("sizes", "kind"),
+    [({"hidden": 72}, "bf16"), ({"intermediate": 80}, "nf4"), ({"intermediate": 80}, "q4")],
+    ids=str,
 )
 def test_the_compiled_step_takes_whole_vectors_and_groups(
     sizes: dict[str, int], kind: str, library: Library
 ) -> None:
     reason = native.why_not(replace(PLAIN, **sizes), kind, library)
-    assert reason is not None and "multiples of 16, and in nf4 of 64" in reason
+    assert reason is not None and "multiples of 16, in q4 of 32, and in nf4 of 64" in reason
     assert native.why_not(PLAIN, kind, library) is None
