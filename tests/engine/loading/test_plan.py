@@ -83,12 +83,12 @@ def test_what_may_be_used_goes_with_the_plan(
 
 
 def test_without_a_compiler_a_note_says_how_to_get_one(
-    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the model would be compiled, that is."""
 
     def told(**how: object) -> bool:
-        plan = planned(request_for(*pair, device="cpu", **how))
+        plan = planned(request_for(PIP / "draft", device="cpu", **how))
         return any("foretoken compiler --fetch" in note for note in plan.notes)
 
     programs = hide_compilers(monkeypatch, tmp_path)
