@@ -84,8 +84,10 @@ BEHIND_THE_DOOR = {
     "app.cli.loading": (
         "engine.local.engine",  # chooses the engine
         "engine.kernels.native.build",  # says beforehand that something will be compiled
+        "engine.kernels.native.compilers",  # says what a compiler said
         "engine.machine.devices",  # says beforehand what computes
     ),
+    "app.cli.compiler": ("engine.kernels.native",),  # gets a compiler and tries it
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
     "app.cli.proposer_options": ("engine.drafting.proposers",),

@@ -91,7 +91,7 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngi
 
 def compile_first(request: LoadRequest, status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
-    from engine.kernels.native import build
+    from engine.kernels.native import build, compilers
     from engine.machine import devices
 
     if not request.native or build.built() is not None:
@@ -101,5 +101,7 @@ def compile_first(request: LoadRequest, status: Status) -> None:
         status.say("Compiling the decoder for this processor, once; some ten seconds ...")
         try:
             build.build()
-        except build.BuildError as error:
+        except compilers.NoCompiler:
+            pass  # what is loaded has a note of it
+        except compilers.BuildError as error:
             print(f"Note: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
+from engine.kernels.native import compilers
 from engine.loading import fit as memory
 from engine.loading.choices import (
     Backend,
@@ -163,6 +164,11 @@ def plan_loading(
     notes.append(None if draft is None else caution(target, draft))
     notes.append(compatible.cross_vocabulary and f"The draft works {compatible.cross_vocabulary}.")
     notes += [head.note for head in heads]
+    waits = planned.backend is Backend.TORCH and could_be_compiled(
+        target, quantization, planned.place
+    )
+    if waits and not compilers.found():
+        notes.append(str(compilers.NoCompiler()))
     if context < asked:
         cause = "more does not fit in memory" if context < wanted else "caches are allocated whole"
         notes.append(
@@ -190,8 +196,7 @@ def plan_loading(
         wanted=wanted,
         room=room,
         notes=tuple(note for note in notes if note),
-        waits_for_native=planned.backend is Backend.TORCH
-        and could_be_compiled(target, quantization, planned.place),
+        waits_for_native=waits,
         interpreted=interpreted,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels.native import build
+from engine.kernels.native import build, compilers
 from engine.kernels.native.library import Library, load
 from engine.models.checkpoints.gguf.write import export
 from tests.support.checkpoints import write_pair, write_random
@@ -89,7 +89,7 @@ def library() -> Library:
     """The compiled step of this machine."""
     try:
         found = load(build.build())
-    except build.BuildError as error:
+    except compilers.BuildError as error:
         pytest.skip(str(error))
     assert found is not None
     return found

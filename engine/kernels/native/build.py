@@ -1,4 +1,4 @@
-"""Compiles the step with the machine's C++ compiler, once for each source, compiler and processor."""
+"""Compiles the step with a compiler of this machine, once for each source, compiler and processor."""
 
 from __future__ import annotations
 
@@ -7,55 +7,71 @@ import functools
 import hashlib
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from engine.kernels.native import compilers
+from engine.kernels.native.compilers import BuildError, Compiler, NoCompiler
 from engine.request import MAX_ROWS
 
 SOURCE = Path(__file__).parent
 ALL = ("products.cpp", "native.cpp")
 PRODUCTS = ALL[:1]
 """Matrices alone: what is written for each kind of processor."""
-COMPILERS = ("g++", "clang++", "c++")
 FLAGS = (
-    "-O3", "-ffp-contract=off", "-std=c++20", "-fPIC", "-pthread", f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
+    "-O3", "-ffp-contract=off", "-std=c++20", "-pthread", f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
+    *(() if sys.platform == "win32" else ("-fPIC",)),
 )  # fmt: skip
 """Sums keep the order in which they are written, and are fused only where the source says so: the
-compiler would fuse for some numbers of rows and not for others."""
-LIMIT_S = 300
-
-
-class BuildError(Exception):
-    """There is no compiler, or it refused; the message says which."""
+compiler would fuse for some numbers of rows and not for others. On Windows all code can be moved, and
+clang refuses the option."""
+LINKED = ("-shared", *(("-static",) if sys.platform == "win32" else ()))
+"""On Windows nobody would find a compiler's own libraries."""
+SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
+"""Of libraries, by the system; ".so" elsewhere."""
+LIMIT_S = 900
+"""For one compilation. zig compiles its C++ library before the first."""
 
 
 def built() -> Path | None:
     """The library for this machine, if it was built before."""
-    try:
-        found = _path(compiler(), "native", *ALL)
-    except BuildError:
-        return None
-    return found if found.exists() else None
+    for chosen in compilers.found():
+        with contextlib.suppress(BuildError):
+            found = _path(chosen, "native", *ALL)
+            if found.exists():
+                return found
+    return None
 
 
-def build(sources: Sequence[str] = ALL, processor: str = "native") -> Path:
-    """The library for this machine, compiled now if need be: some tens of seconds. Raises BuildError.
+def build(
+    sources: Sequence[str] = ALL,
+    processor: str = "native",
+    candidates: Iterable[Compiler] | None = None,
+) -> Path:
+    """The library for this machine, compiled now if need be: some tens of seconds.
 
-    ``processor``: another that the compiler knows by this name; ``sources``: a part of it.
+    ``sources``: a part of it; ``processor``: another that the compilers know by this name;
+    ``candidates``: None is those of this machine. Where one refuses, the next is asked. Raises BuildError
+    with what the first one said, NoCompiler.
     """
-    chosen = compiler()
-    target = _path(chosen, processor, *sources)
-    if not target.exists():
-        _compile(chosen, target, sources, f"-march={processor}")
-    return target
+    refused = None
+    for chosen in compilers.found() if candidates is None else candidates:
+        try:
+            target = _path(chosen, processor, *sources)
+            if not target.exists():
+                _compile(chosen, target, sources, processor)
+            return target
+        except BuildError as error:
+            refused = refused or error
+    raise refused or NoCompiler()
 
 
-def _compile(chosen: str, target: Path, sources: Sequence[str], processor: str) -> None:
+def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: str) -> None:
     """All of ``sources`` at once."""
+    flags = (*chosen.command, *FLAGS, chosen.processor(processor))
     # Under other names first: two processes may build at once, and one may be killed.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -66,37 +82,42 @@ def _compile(chosen: str, target: Path, sources: Sequence[str], processor: str) 
             "without it, slower. Check the folder's permissions and free space."
         ) from error
     with temporary as name:
-        objects = [Path(name) / source for source in sources]
-        flags = *FLAGS, processor
+        scratch = Path(name)
+        made = {source: str(scratch / f"{source}.o") for source in sources}
+        whole = scratch / target.name
         try:
+            environment = chosen.environment(scratch)
             _run(
-                [chosen, *flags, "-c", str(SOURCE / source), "-o", f"{made}.o"]
-                for source, made in zip(sources, objects, strict=True)
+                ([*flags, "-c", str(SOURCE / one), "-o", to] for one, to in made.items()),
+                environment,
             )
-            whole = Path(name) / target.name
-            _run(
-                [
-                    [
-                        chosen,
-                        "-shared",
-                        "-pthread",
-                        *(f"{one}.o" for one in objects),
-                        "-o",
-                        str(whole),
-                    ]
-                ]
-            )
-            os.replace(whole, target)
+            _run([[*flags, *LINKED, *made.values(), "-o", str(whole)]], environment)
+            _move(whole, target)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BuildError(f"{chosen} could not compile the native step: {error}") from error
 
 
-def _run(commands: Iterable[Sequence[str]]) -> None:
+def _move(whole: Path, target: Path) -> None:
+    try:
+        os.replace(whole, target)
+    except PermissionError:  # Windows, where another process built it meanwhile and has it open
+        if not target.exists():
+            raise
+
+
+def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None:
     """All ``commands`` at once. Raises BuildError, OSError or TimeoutExpired once none of them runs."""
     with contextlib.ExitStack() as stack:
         running = []
         for command in commands:
-            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                creationflags=compilers.QUIETLY,
+            )
             running.append((command[0], stack.enter_context(process)))
             stack.callback(process.kill)
         for name, process in running:
@@ -105,44 +126,23 @@ def _run(commands: Iterable[Sequence[str]]) -> None:
                 raise BuildError(f"{name} could not compile the native step: {said[-2000:]}")
 
 
-@functools.cache
-def compiler() -> str:
-    """The C++ compiler. Raises BuildError where there is none."""
-    asked = os.environ.get("CXX")
-    for name in (asked, *COMPILERS) if asked else COMPILERS:
-        found = shutil.which(name)
-        if found:
-            return found
-    raise BuildError(
-        f"No C++ compiler was found (looked for {', '.join(COMPILERS)}). Models run without the "
-        "compiled step, slower. Install g++ or clang to have it."
-    )
-
-
 def folder() -> Path:
     """Where libraries are kept."""
-    try:
-        from platformdirs import user_cache_path
-    except ImportError:  # a machine with torch alone
-        return Path.home() / ".cache" / "foretoken" / "native"
-    return user_cache_path("foretoken") / "native"
+    return compilers.cache_folder() / "native"
 
 
 @functools.cache
-def _path(chosen: str, *wanted: str) -> Path:
-    """Another wish, source, compiler, flag or processor makes another name."""
+def _path(chosen: Compiler, *wanted: str) -> Path:
+    """Another wish, source, compiler, flag or processor makes another name. Raises BuildError."""
     parts = [file.read_bytes() for file in sorted(SOURCE.glob("*.[ch]*")) if file.suffix != ".pyc"]
-    version = subprocess.run(
-        [chosen, "--version"], check=False, capture_output=True, timeout=LIMIT_S
-    ).stdout
     parts += [
-        version,
+        chosen.version(),
         " ".join((*FLAGS, *wanted)).encode(),
         platform.machine().encode(),
         _features(),
     ]
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    return folder() / f"foretoken-{digest}{'.dylib' if sys.platform == 'darwin' else '.so'}"
+    return folder() / f"foretoken-{digest}{SUFFIXES.get(sys.platform, '.so')}"
 
 
 def _features() -> bytes:

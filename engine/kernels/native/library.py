@@ -20,7 +20,7 @@ from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
 from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4
-from engine.kernels.native import build
+from engine.kernels.native import build, compilers
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
 from engine.request import MAX_ROWS
@@ -290,7 +290,7 @@ def build_behind(done: Callable[[], None]) -> None:
 def _build(done: Callable[[], None]) -> None:
     try:
         path = build.build()
-    except build.BuildError as error:
+    except compilers.BuildError as error:
         log.info("%s", error)
         return
     if load(path) is not None:

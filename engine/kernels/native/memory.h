@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 
 #ifdef __linux__
@@ -12,20 +11,19 @@
 
 namespace foretoken {
 
-// Memory at the start of a page, in large pages where the system has them: fewer misses when streaming.
+// Memory at the start of a page, in large pages where the system makes them of what lies so: fewer misses when
+// streaming. Through C++'s operators: Windows has no aligned_alloc.
 class Bytes {
 public:
-    explicit Bytes(size_t size) {
-        constexpr size_t PAGE = size_t{1} << 21;
-        size_t alignment = size < PAGE ? 4096 : PAGE;
+    explicit Bytes(size_t size) : alignment_{LARGE && size >= LARGE ? LARGE : size_t{4096}} {
+        const size_t alignment = size_t(alignment_);
         size = (size + alignment - 1) / alignment * alignment;
-        data_ = std::aligned_alloc(alignment, size);
-        if (!data_) throw std::bad_alloc();
+        data_ = ::operator new(size, alignment_);
 #ifdef __linux__
-        if (alignment == PAGE) madvise(data_, size, MADV_HUGEPAGE);
+        if (alignment == LARGE) madvise(data_, size, MADV_HUGEPAGE);
 #endif
     }
-    ~Bytes() { std::free(data_); }
+    ~Bytes() { ::operator delete(data_, alignment_); }
     Bytes(const Bytes&) = delete;
     Bytes& operator=(const Bytes&) = delete;
 
@@ -35,6 +33,13 @@ public:
     }
 
 private:
+#ifdef __linux__
+    static constexpr size_t LARGE = size_t{1} << 21;
+#else
+    static constexpr size_t LARGE = 0;  // none of their own accord
+#endif
+
+    const std::align_val_t alignment_;
     void* data_;
 };
 

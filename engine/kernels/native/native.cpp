@@ -4,6 +4,7 @@
 #include <new>
 
 #include "decoder.h"
+#include "exported.h"
 #include "likeliest.h"
 #include "program.h"
 #include "sampling.h"
@@ -12,17 +13,17 @@ using namespace foretoken;
 
 extern "C" {
 
-Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
+EXPORTED Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
     try {
         return new Decoder(*shape, *pool);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
 }
-void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
+EXPORTED void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 
 // Appends `rows` tokens at `start` and computes the logits of the `last` ones.
-void foretoken_forward(Decoder* decoder, const Step* whole) {
+EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
     Step part = *whole;
     const int end = whole->rows;
     for (int done = 0; done < end; done += ROWS) {
@@ -41,8 +42,9 @@ void foretoken_forward(Decoder* decoder, const Step* whole) {
 // `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
 // appended. One that makes all of them together less likely than `floor` is the last, and does not count. Returns how many
 // count. `step` has one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
-int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers, float sharpness,
-                       const uint64_t* keys, float floor, int64_t* tokens, float* probabilities) {
+EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
+                                float sharpness, const uint64_t* keys, float floor, int64_t* tokens,
+                                float* probabilities) {
     Step next = *step;
     float likely = 1;
     for (int index = 0; index < depth; ++index) {
@@ -67,8 +69,8 @@ int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit,
 }
 
 // For each of `rows` rows of `width` logits, `stride` apart: the likeliest token, its logit, and the mass beside it.
-void foretoken_likeliest(const float* logits, int rows, int width, int64_t stride, int64_t* tokens, float* peaks,
-                         float* masses) {
+EXPORTED void foretoken_likeliest(const float* logits, int rows, int width, int64_t stride, int64_t* tokens,
+                                  float* peaks, float* masses) {
     for (int r = 0; r < rows; ++r) {
         const Candidate found = best(logits + r * stride, 0, width);
         tokens[r] = found.place;
@@ -78,8 +80,8 @@ void foretoken_likeliest(const float* logits, int rows, int width, int64_t strid
 }
 
 // As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
-void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness, const uint64_t* keys,
-                     int64_t* tokens, float* peaks, float* masses) {
+EXPORTED void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness,
+                              const uint64_t* keys, int64_t* tokens, float* peaks, float* masses) {
     for (int r = 0; r < rows; ++r) {
         const Drawn found = draw(logits + r * stride, width, sharpness, keys[r]);
         tokens[r] = found.token;
@@ -89,18 +91,18 @@ void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, f
 }
 
 // A token for each of `rows` rows of `width` weights; see sampling.h.
-void foretoken_sample(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
+EXPORTED void foretoken_sample(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
     for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, 0, width, keys[r]).place;
 }
 
-Program* foretoken_program(const Op* ops, int count, Pool* pool) {
+EXPORTED Program* foretoken_program(const Op* ops, int count, Pool* pool) {
     try {
         return new Program(ops, count, *pool);
     } catch (const std::bad_alloc&) {
         return nullptr;
     }
 }
-void foretoken_free_program(Program* program) { delete program; }
+EXPORTED void foretoken_free_program(Program* program) { delete program; }
 // Operations first .. end - 1.
-void foretoken_run(Program* program, int first, int end) { program->run(first, end); }
+EXPORTED void foretoken_run(Program* program, int first, int end) { program->run(first, end); }
 }

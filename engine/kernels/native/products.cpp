@@ -5,6 +5,7 @@
 #include <new>
 
 #include "block_panels.h"
+#include "exported.h"
 #include "matrix.h"
 #include "panels.h"
 #include "pool.h"
@@ -23,16 +24,16 @@ using namespace foretoken;
 extern "C" {
 
 // Whether the processor has instructions for this kind of weights.
-int foretoken_has(int kind) {
+EXPORTED int foretoken_has(int kind) {
     switch (static_cast<Kind>(kind)) {
         case Kind::PAIRS: return HAS_PAIRS;
         default: return 1;
     }
 }
 
-Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
+EXPORTED Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
 // Of at most PARTS parts.
-Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
+EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
     try {
         return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
     } catch (const std::bad_alloc&) {
@@ -40,7 +41,7 @@ Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int in
     }
 }
 // Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen.
-void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count) {
+EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count) {
     struct Task {
         Matrix& matrix;
         const void *rows, *scales;
@@ -54,13 +55,13 @@ void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* sc
         },
         &task);
 }
-void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
+EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
 // Rows of the weight as floats: [count][inputs].
-void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
+EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
     for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
 }
 // [rows][inputs] -> [rows][outputs], for up to sixteen rows.
-void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
+EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
     struct Task {
         const Matrix& matrix;
         const float* from;
@@ -77,5 +78,5 @@ void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int
         },
         &task);
 }
-void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
+EXPORTED void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
 }

@@ -24,6 +24,7 @@ from engine.loading.specs import ModelSpec, Pairing
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
+from tests.support.compilers import hide_compilers, write_program
 from tests.support.loading import request_for
 from tests.support.places import PIP
 
@@ -79,6 +80,22 @@ def test_what_may_be_used_goes_with_the_plan(
         assert not place.native and not place.cuda_graphs and place.threads == 1
     assert plan.products.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
+
+
+def test_without_a_compiler_a_note_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the model would be compiled, that is."""
+
+    def told(**how: object) -> bool:
+        plan = planned(request_for(PIP / "draft", device="cpu", **how))
+        return any("foretoken compiler --fetch" in note for note in plan.notes)
+
+    programs = hide_compilers(monkeypatch, tmp_path)
+    assert told()
+    assert not told(native=False)
+    write_program(programs / "c++")
+    assert not told()
 
 
 @pytest.mark.parametrize("then", [True, False], ids=["built meanwhile", "gone meanwhile"])

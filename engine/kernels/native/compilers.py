@@ -1,0 +1,210 @@
+"""Which C++ compilers this machine has, and how it gets one.
+
+Most of Windows and many Macs have none. The wheel ``ziglang`` is one: clang with the headers and
+libraries of every system, from the index that everything else came from. It is large, so nothing fetches
+it unasked.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from engine.errors import ForetokenError
+
+NAMES = ("clang++",) if sys.platform == "win32" else ("g++", "clang++", "c++")
+"""On Windows not GCC: what it keeps of wide vectors on the stack lies where AVX cannot read it
+(gcc.gnu.org/bugzilla/show_bug.cgi?id=54412), and that ends the process."""
+WHEEL = "ziglang>=0.16,<0.18"
+COMMAND = "foretoken compiler --fetch"
+SIZE = "some 100 MB to download, 410 MB on the disk"
+"""Of the wheel."""
+LIMIT_S = 60
+"""For a compiler to say its version."""
+QUIETLY = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+"""No console appears on Windows for what runs in the background."""
+
+
+class BuildError(ForetokenError):
+    """There is no compiler, or it refused; the message says which."""
+
+
+class NoCompiler(BuildError):
+    """There is none; the message says how to get one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"No C++ compiler was found (looked for {', '.join(NAMES)} and zig). Models run without the "
+            f"compiled step, slower. Install one, or let `{COMMAND}` do it: {SIZE}."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """``command``: what comes before the options."""
+
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join(self.command)
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is ``zig c++``, which names processors its own way."""
+        return Path(self.command[0]).stem == "zig"
+
+    def processor(self, name: str) -> str:
+        """The option to compile for ``name``; "native" is the one at hand."""
+        if self.is_zig:
+            return f"-mcpu={name.replace('-', '_')}"
+        # Apple's clang knows the processor at hand by this option alone; on x86 it is out of use.
+        option = "-mcpu" if platform.machine() in ("arm64", "aarch64") else "-march"
+        return f"{option}={name}"
+
+    def version(self) -> bytes:
+        """What tells its versions apart."""
+        return _version(self.command[:1] if self.is_zig else self.command, self.is_zig)
+
+    def environment(self, scratch: Path) -> dict[str, str]:
+        """Variables to run it with. zig keeps the C++ library, which it compiles first, in ``folder``."""
+        if not self.is_zig:
+            return dict(os.environ)
+        caches = {
+            "ZIG_GLOBAL_CACHE_DIR": str(folder() / "cache"),
+            "ZIG_LOCAL_CACHE_DIR": str(scratch / "cache"),
+        }
+        return {**os.environ, **caches}
+
+
+def found() -> tuple[Compiler, ...]:
+    """The machine's compilers, in the order in which they are tried.
+
+    $CXX, then ``NAMES``, then zig: from this environment, from what was fetched. Looked for anew each
+    time: one may be installed while the app runs.
+    """
+    asked = os.environ.get("CXX", "").strip()
+    commands = [_command(asked)] if asked else []
+    commands += [(path,) for name in NAMES if (path := shutil.which(name)) and _is_real(path)]
+    commands += [(str(path), "c++") for path in _zigs()]
+    return tuple(Compiler(command) for command in dict.fromkeys(commands) if command)
+
+
+def folder() -> Path:
+    """Where a fetched compiler is kept."""
+    return cache_folder() / "compiler"
+
+
+def cache_folder() -> Path:
+    """For what can be made again."""
+    try:
+        from platformdirs import user_cache_path
+    except ImportError:  # a machine with torch alone
+        return Path.home() / ".cache" / "foretoken"
+    return user_cache_path("foretoken")
+
+
+def fetch() -> Compiler:
+    """Puts the wheel into ``folder``, in the place of an older one; pip prints how far it is.
+
+    Raises BuildError.
+    """
+    if find_spec("pip") is None:
+        raise BuildError(
+            f"pip is not in {sys.prefix}, so nothing was fetched. Install it there with "
+            f"`{Path(sys.executable).name} -m ensurepip`, or install a C++ compiler yourself."
+        )
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        # Under another name first: a download may be cut off, and another process may look for one.
+        with tempfile.TemporaryDirectory(dir=folder(), prefix="fetching-") as name:
+            _install(Path(name))
+            wheel = folder() / "ziglang"
+            shutil.rmtree(wheel, ignore_errors=True)
+            os.replace(Path(name) / "ziglang", wheel)
+    except OSError as error:
+        raise BuildError(
+            f"The compiler could not be kept in {folder()}: {error}. Free some space, or install a C++ "
+            "compiler yourself."
+        ) from error
+    zig = _program(folder() / "ziglang")
+    if zig is None:
+        raise BuildError(f"{WHEEL} was installed into {folder()}, and has no program zig.")
+    return Compiler((str(zig), "c++"))
+
+
+def _install(target: Path) -> None:
+    """The wheel alone, as it is published, never anything that would have to be built."""
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps",
+            "--no-compile", "--only-binary", ":all:", "--target", str(target), WHEEL,
+        ],
+        check=False, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise BuildError(
+            f"pip could not install {WHEEL}, so nothing was changed: {said[-1000:]} Try again, or "
+            "install a C++ compiler yourself."
+        )
+
+
+def _command(text: str) -> tuple[str, ...]:
+    """What $CXX names: a program, perhaps with arguments. Empty where there is no such program."""
+    whole = shutil.which(text)
+    if whole:
+        return (whole,)
+    first, *others = shlex.split(text, posix=os.name == "posix")
+    program = shutil.which(first)
+    return (program, *others) if program else ()
+
+
+def _zigs() -> list[Path]:
+    """The programs that wheels brought: into this environment, and into ``folder``."""
+    spec = find_spec("ziglang")
+    packages = list(spec.submodule_search_locations or ()) if spec is not None else []
+    places = [*map(Path, packages), folder() / "ziglang"]
+    programs = [_program(place) for place in places]
+    return [program for program in programs if program is not None]
+
+
+def _program(package: Path) -> Path | None:
+    program = package / ("zig.exe" if sys.platform == "win32" else "zig")
+    return program if os.access(program, os.X_OK) else None
+
+
+@functools.cache
+def _version(command: tuple[str, ...], is_zig: bool) -> bytes:
+    asked = [*command, "version" if is_zig else "--version"]
+    try:
+        return subprocess.run(
+            asked, check=False, capture_output=True, timeout=LIMIT_S, creationflags=QUIETLY
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{command[0]} does not say its version: {error}") from error
+
+
+def _is_real(path: str) -> bool:
+    """Not one of the programs in a Mac's /usr/bin that only offer to install a compiler."""
+    if sys.platform != "darwin" or Path(path).parent != Path("/usr/bin"):
+        return True
+    return _has_command_line_tools()
+
+
+def _has_command_line_tools() -> bool:
+    try:
+        asked = subprocess.run(
+            ["xcode-select", "-p"], check=False, capture_output=True, timeout=LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
