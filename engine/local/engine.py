@@ -230,7 +230,7 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     if not request.native or not is_gguf(files.target):
         return
     with importing():
-        from engine.kernels.native import build
+        from engine.kernels.native import build, compilers
         from engine.kernels.native import library as native
         from engine.machine import devices
         from engine.models.checkpoints.checkpoint import inspect
@@ -245,7 +245,7 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     watch.begin(Stage.COMPILING)
     try:
         build.build()
-    except build.BuildError as error:
+    except compilers.BuildError as error:
         log.info("%s", error)
 
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.events import Finished
-from engine.kernels.native import build
+from engine.kernels.native import build, compilers
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.loader import ModelPlan, load_planned
@@ -111,7 +111,7 @@ def test_blocks_of_a_gguf_file_are_loaded_where_nothing_can_be_built(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refused() -> Path:
-        raise build.BuildError("No C++ compiler was found.")
+        raise compilers.BuildError("No C++ compiler was found.")
 
     write_random(tmp_path / "plain", hidden_size=64, head_dim=16, intermediate_size=96)
     file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
