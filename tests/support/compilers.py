@@ -11,6 +11,10 @@ from engine.kernels.native import compilers
 
 VERSION = "0.17.99"
 """That wheels made here say they have: of those that are asked for, and published nowhere."""
+_BEGIN = """#!/bin/sh
+for last; do :; done
+case "$last" in --version) exit;; esac
+"""
 
 
 def hide_compilers(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
@@ -30,9 +34,10 @@ def hide_compilers(monkeypatch: pytest.MonkeyPatch, root: Path) -> Path:
 
 
 def write_program(path: Path, body: str = "") -> Path:
-    """A program in the shell's language; in ``body``, $last is its last argument."""
+    """A program in the shell's language; in ``body``, $last is its last argument. ``body`` is not run
+    where a version is asked for."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\nfor last; do :; done\n{body}\n", encoding="utf-8")
+    path.write_text(f"{_BEGIN}{body}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
@@ -45,7 +50,7 @@ def write_wheel(folder: Path, program: str) -> None:
         wheel.writestr("ziglang/__init__.py", "")
         script = zipfile.ZipInfo("ziglang/zig")
         script.external_attr = 0o100755 << 16
-        wheel.writestr(script, f"#!/bin/sh\nfor last; do :; done\n{program}\n")
+        wheel.writestr(script, f"{_BEGIN}{program}\n")
         wheel.writestr(
             f"{about}/METADATA", f"Metadata-Version: 2.1\nName: ziglang\nVersion: {VERSION}\n"
         )
