@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.defaults import Defaults, Winner
+from engine.local.engine import LocalEngine
 from tests.app.cli.conftest import Foretoken
+from tests.support.loading import request_for
 
 SHORT = ("--per-kind", 1, "--depths", "1,3", "--max-tokens", 6, "--repeats", 1)
 QUICK = (*SHORT, "--quantization", "fp32", "--no-native", "--device", "cpu")
@@ -51,11 +54,11 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
 
 
 def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
-    foretoken: Foretoken, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    foretoken: Foretoken, model: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("app.defaults.key_of", lambda loaded: "any")
     winner = Winner("suffix", "fixed", 3, 2.0, 9)
-    loaded = type("Loaded", (), {"name": "x", "quantization": "fp32"})()
+    with closing(LocalEngine()) as engine:
+        loaded = engine.load(request_for(model, native=False))
     Defaults(tmp_path).keep(loaded, winner, {})
     words = ("chat", "Once upon a time", "--pair", model, "--max-tokens", 4, "--raw")
     words = (*words, "--no-native", "--data-dir", tmp_path)

@@ -150,6 +150,7 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
             if page.get_by_role("option", name="GGUF").count() == count:
                 return
             page.keyboard.press("Escape")
+            page.locator("#quantization input").blur()  # a click opens it where it has no focus
             page.wait_for_timeout(200)
         raise AssertionError(f"the choice is not there {count} times")
 
@@ -158,6 +159,7 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
     before = app.engine.loaded
     as_stored(0)
     page.keyboard.press("Escape")
+    page.locator("#quantization input").blur()
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(file))
     page.click(".folder button")
