@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 LOADING, DOWNLOADING = "Loading", "Downloading"
 STAGES = {
-    Stage.COMPILING: "compiling for this processor, once: a minute at most",
+    Stage.COMPILING: "compiling for this processor, once; it may take minutes",
     Stage.WAITING: "waiting for the reply that is being written",
     Stage.CHECKING: "reading what the files hold",
     Stage.TOKENIZER: "building the tokenizer",

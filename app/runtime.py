@@ -75,10 +75,8 @@ class Runtime:
     def drafts_for(self, target: ModelSpec) -> Drafts:
         """Every other model of the catalog, and what was found beside it, as drafts for ``target``; for
         one that is outside the catalog only what lies here."""
-        models, scanning = (
-            self.catalog.models,
-            self.found.scanning,
-        )  # before what it found so far is read
+        scanning = self.found.scanning  # before what it found so far is read
+        models = self.catalog.models
         here: list[ModelSpec] = []
         listed: tuple[DraftChoice, ...] = ()
         if target.id in {spec.id for spec in models}:

@@ -220,14 +220,16 @@ class LocalEngine:
 
 
 def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> None:
-    """Builds the compiled step for weights that it alone multiplies as they are stored.
+    """Builds the compiled step for weights in blocks, which it alone multiplies.
 
-    Other models begin in torch while it is built; these would be rounded once more and stay so. Where it
-    cannot be built, the plan says what becomes of them.
+    Other models begin in torch while it is built; a GGUF file's would be rounded once more and stay so,
+    and q4 would be refused. Where it cannot be built, the plan says what becomes of them.
     """
+    from engine.kernels.formats import Q4
     from engine.models.checkpoints.gguf.description import is_gguf
 
-    if not request.native or not is_gguf(files.target):
+    rounded = Q4 in (request.quantization, files.pairing.target.quantization)
+    if not request.native or not (rounded or is_gguf(files.target)):
         return
     with importing():
         from engine.kernels.native import build, compilers
@@ -237,10 +239,8 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
 
     if native.ready(request.threads) is not None:
         return
-    if (
-        devices.choose(request.device).device.type != "cpu"
-        or not inspect(files.target).block_formats
-    ):
+    in_blocks = rounded or inspect(files.target).block_formats
+    if not in_blocks or devices.choose(request.device).device.type != "cpu":
         return
     watch.begin(Stage.COMPILING)
     try:

@@ -12,8 +12,8 @@ from torch import Tensor
 def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None = None) -> Tensor:
     """As ``torch.zeros``; on a CPU the system gives memory only to what is written or read.
 
-    Torch writes its zeros: the caches of a 1.5B model for 32,768 tokens took 1.9 GB, and a second,
-    before the first of them was there.
+    Torch writes its zeros: the caches of a 1.5B model for 32,768 tokens took 1.9 GB before the first of
+    them was there.
     """
     if device is not None and device.type != "cpu":
         return torch.zeros(*shape, dtype=dtype, device=device)

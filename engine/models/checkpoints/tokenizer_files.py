@@ -72,7 +72,7 @@ def listed_alike(one: Path, other: Path) -> bool:
     if not (is_gguf(one) and is_gguf(other)):
         return False
     ours, theirs = describe(one).metadata, describe(other).metadata
-    return all(ours.stored(key) == theirs.stored(key) for key in _TOKENIZER_KEYS)
+    return all(ours.raw(key) == theirs.raw(key) for key in _TOKENIZER_KEYS)
 
 
 def tokenizer_signature(path: Path) -> TokenizerSignature:

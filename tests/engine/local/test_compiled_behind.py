@@ -84,12 +84,21 @@ def test_the_compiled_step_takes_over_when_it_is_built(
     assert answer(engine) == before
 
 
-def test_blocks_of_a_gguf_file_wait_for_the_build(
-    machine: Machine, library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("asked", "held"), [("auto", "stored"), ("q4", "q4")])
+def test_weights_in_blocks_wait_for_the_build(
+    asked: str,
+    held: str,
+    machine: Machine,
+    library: Library,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    """They became int8, and stayed so: torch multiplies no blocks."""
-    write_random(tmp_path / "plain", hidden_size=64, head_dim=16, intermediate_size=96)
-    file = write_gguf(tmp_path / "plain", tmp_path / "blocks.gguf", all_in("Q8_0"))
+    """A GGUF file's became int8, and stayed so; q4 was refused: torch multiplies no blocks."""
+    folder = tmp_path / "plain"
+    write_random(folder, hidden_size=64, head_dim=16, intermediate_size=96)
+    target = folder
+    if held == "stored":
+        target = write_gguf(folder, tmp_path / "blocks.gguf", all_in("Q8_0"))
     seen: list[Stage] = []
 
     def built() -> Path:
@@ -102,8 +111,8 @@ def test_blocks_of_a_gguf_file_wait_for_the_build(
     )
     watcher.on_progress = watcher.on_loading
     with closing(LocalEngine()) as engine:
-        loaded = engine.load(request_for(file), watcher)
-    assert (loaded.quantization, loaded.compiled) == ("stored", True)
+        loaded = engine.load(request_for(target, quantization=asked), watcher)
+    assert (loaded.quantization, loaded.compiled) == (held, True)
     assert seen[0] is Stage.COMPILING and not machine.waiting
 
 

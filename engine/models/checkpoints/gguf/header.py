@@ -64,7 +64,7 @@ class Metadata(Mapping[str, Any]):
         value = self._values[key]
         return value.unpacked if isinstance(value, _Strings) else value
 
-    def stored(self, key: str) -> Any:
+    def raw(self, key: str) -> Any:
         """As ``get``, but a list of strings as the bytes that it is stored in: to be compared."""
         value = self._values.get(key)
         return value.data if isinstance(value, _Strings) else value
