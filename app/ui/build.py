@@ -62,7 +62,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
 def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, racer: str | None, rule: str) -> list[Any]:
+    def fill(event: gr.EventData, quantization: str, racer: str | None, rule: str) -> list[Any]:
         kept, panel = kept_settings(backend), chat.panel
         capabilities = backend.capabilities()
         first = bool(event._data.get("first"))
@@ -70,7 +70,7 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
         if first or follows_default(backend):  # another pair may have another default
             wanted |= set(DRAFTING)
         return [
-            *picker_updates(pickers),
+            *picker_updates(pickers, quantization),
             *panel.shown(kept, wanted),
             gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
             gr.update(**proposer_update(capabilities, racer, without=(PLAIN,))),
@@ -80,11 +80,12 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
     picker = chat.pair
     filled = chat.view.ready(
         fill,
-        [race.proposer, race.acceptance],
+        [picker.quantization, race.proposer, race.acceptance],
         [
             picker.target,
             picker.draft,
             picker.load,
+            picker.quantization,
             *chat.panel.inputs,
             chat.panel.drawing,
             race.proposer,

@@ -61,13 +61,13 @@ def pair_picker(pickers: Pickers) -> PairPicker:
 
 
 def _wire(picker: PairPicker, pickers: Pickers) -> None:
-    def show_drafts(target: str | None) -> list[Any]:
-        return draft_update(pickers, target)
+    def follow_target(target: str | None, held: str) -> list[Any]:
+        return [*draft_update(pickers, target), quantization_update(pickers, target, held)]
 
     picker.target.input(
-        show_drafts,
-        picker.target,
-        [picker.draft, picker.load],
+        follow_target,
+        [picker.target, picker.quantization],
+        [picker.draft, picker.load, picker.quantization],
         show_progress="hidden",
         **AT_ONCE,
     ).then(None, None, None, js=REFRESH, **AT_ONCE)  # more may be known to fit soon
@@ -75,17 +75,6 @@ def _wire(picker: PairPicker, pickers: Pickers) -> None:
         pickers.load_label,
         [picker.target, picker.draft],
         picker.load,
-        show_progress="hidden",
-        **AT_ONCE,
-    )
-
-    def show_quantizations(target: str | None, held: str) -> Any:
-        return quantization_update(pickers, target, held)
-
-    picker.target.change(  # by whomever: what it comes in decides
-        show_quantizations,
-        [picker.target, picker.quantization],
-        picker.quantization,
         show_progress="hidden",
         **AT_ONCE,
     )
@@ -122,19 +111,21 @@ def chosen(
     return replace(request, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
 
 
-def picker_updates(pickers: Pickers) -> list[Any]:
-    """The pickers and the load button, as things are on disk now, showing the opened pair."""
+def picker_updates(pickers: Pickers, held: str) -> list[Any]:
+    """Target, draft, load button and quantizations, as things are on disk now, for the opened pair.
+
+    ``held`` is the quantization that is chosen.
+    """
     choices = pickers.targets()
     target, draft = pickers.shown()
     if target is None:
         target = choices[0][1] if choices else None
-        return [gr.update(choices=choices, value=target), *draft_update(pickers, target)]
-    drafts, _ = pickers.drafts_of(target)
-    return [
-        gr.update(choices=choices, value=target),
-        gr.update(choices=drafts, value=draft),
-        pickers.load_label(target, draft),
-    ]
+        of_draft = draft_update(pickers, target)
+    else:
+        drafts, _ = pickers.drafts_of(target)
+        of_draft = [gr.update(choices=drafts, value=draft), pickers.load_label(target, draft)]
+    quantizations = quantization_update(pickers, target, held)
+    return [gr.update(choices=choices, value=target), *of_draft, quantizations]
 
 
 def listed(pickers: Pickers, target: str | None, draft: str | None) -> list[Any]:
