@@ -21,7 +21,7 @@ from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
-from engine.loading.request import QUANTIZATIONS, LoadRequest
+from engine.loading.request import AUTO, QUANTIZATIONS, LoadRequest
 from tests.app.ui.runs import write_run
 from tests.support.checkpoints import write_random, write_tokenizer
 from tests.support.folders import write_model
@@ -32,7 +32,7 @@ from tests.support.vocabularies import write_sentencepiece
 
 def shown(pickers: Pickers) -> list[SimpleNamespace]:
     """What the page is told to show: target, draft and the load button."""
-    target, draft, load = picker_updates(pickers)
+    target, draft, load, _ = picker_updates(pickers, AUTO)
     return [SimpleNamespace(**target), SimpleNamespace(**draft), load]
 
 

@@ -16,6 +16,7 @@ import { pipPicture } from "./pip.js";
 import { RoundsView } from "./rounds.js";
 
 const remembered = "foretoken.chat";
+const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
 const patience = 30_000; // ms until a message without an answer is given back
 
 class ChatPage {
@@ -98,7 +99,7 @@ class ChatPage {
     if (this.opening && !opening && this.noticeOfLoading) this.notice("");
     this.opening = opening;
     const first = this.loaded === undefined;
-    if (first || (loaded && loaded.label !== this.loaded?.label)) this.trigger("ready", { first });
+    if (first || (loaded && !samePair(loaded, this.loaded))) this.trigger("ready", { first });
     this.loaded = loaded;
     this.loading.show(latest);
     if (!first && !looking && found !== this.found) this.trigger("listed");
