@@ -17,9 +17,10 @@ from engine.loading.watching import LoadProgress, Stage
 logger = logging.getLogger(__name__)
 
 LOADING, DOWNLOADING = "Loading", "Downloading"
+WAITING = "Waiting for the reply that is being written, then loading"
 STAGES = {
     Stage.COMPILING: "compiling for this processor, once; it may take minutes",
-    Stage.WAITING: "waiting for the reply that is being written",
+    Stage.WAITING: "it begins once that reply is written",
     Stage.CHECKING: "reading what the files hold",
     Stage.TOKENIZER: "building the tokenizer",
     Stage.TARGET: "reading and packing the target's weights",
@@ -105,33 +106,44 @@ class PairLoader:
         return thread
 
     def cancel(self) -> None:
-        """Ends a load at its next step: the loaded pair stays, and what was downloaded is kept for the
-        next try."""
+        """Ends a load at its next step, and one that waits for a reply at once: the loaded pair stays,
+        and what was downloaded is kept for the next try."""
         self._watcher.cancelled = True
         with self._lock:
-            if self._status.state is LoadState.WORKING:
-                self._status = replace(self._status, cancelling=True)
+            status = self._status
+            if status.state is not LoadState.WORKING:
+                return
+            if isinstance(status.progress, LoadProgress) and status.progress.stage is Stage.WAITING:
+                # Its end, behind the reply, is no news.
+                self._watcher = _Watcher(self, LoadStatus())
+                self._status = replace(status, state=LoadState.IDLE, message="", progress=None)
+            else:
+                self._status = replace(status, cancelling=True)
 
-    def tell(self, status: LoadStatus) -> None:
-        """Replaces the status."""
+    def tell(self, status: LoadStatus, watcher: _Watcher) -> None:
+        """Replaces the status, unless it is of a load that nobody waits for."""
         with self._lock:
-            self._status = status
+            if watcher is self._watcher:
+                self._status = status
 
     def _work(self, request: LoadRequest, watcher: _Watcher) -> None:
+        def tell(status: LoadStatus) -> None:
+            self.tell(status, watcher)
+
         end = replace(watcher.status, message="")
         try:
             loaded = self._engine.load(request, watcher)
         except (DownloadCancelled, LoadCancelled):
-            self.tell(replace(end, state=LoadState.IDLE))
+            tell(replace(end, state=LoadState.IDLE))
         except ForetokenError as error:
-            self.tell(replace(end, state=LoadState.FAILED, message=str(error)))
+            tell(replace(end, state=LoadState.FAILED, message=str(error)))
             logger.error("%s", error)
         except Exception as error:  # a thread's error would otherwise vanish, and "Loading" stay
             message = f"{end.name} could not be opened: {error!r}. The terminal has the details."
-            self.tell(replace(end, state=LoadState.FAILED, message=message))
+            tell(replace(end, state=LoadState.FAILED, message=message))
             logger.exception("%s could not be opened", end.name)
         else:
-            self.tell(replace(end, state=LoadState.READY, name=loaded.name))
+            tell(replace(end, state=LoadState.READY, name=loaded.name))
 
 
 class _Watcher:
@@ -149,9 +161,10 @@ class _Watcher:
 
     def on_loading(self, progress: LoadProgress) -> None:
         """How far it is with what is on the disk."""
-        self._tell(LOADING, progress)
+        self._tell(WAITING if progress.stage is Stage.WAITING else LOADING, progress)
 
     def _tell(self, message: str, progress: Progress | LoadProgress | None) -> None:
         self._loader.tell(
-            replace(self.status, message=message, progress=progress, cancelling=self.cancelled)
+            replace(self.status, message=message, progress=progress, cancelling=self.cancelled),
+            self,
         )

@@ -144,6 +144,7 @@ def mount_pages(app: FastAPI, runtime: Runtime, switch: ApiSwitch) -> FastAPI:
     pages = ui.build_ui(runtime, switch)
     presentation: dict[str, Any] = ui.presentation()
     mounted: FastAPI = gr.mount_gradio_app(app, pages, path="/", **presentation)
+    mounted.add_middleware(ui.Addresses)
     return mounted
 
 

@@ -7,6 +7,7 @@ Safe to use from any thread. What the file looks like, and looked like, stands i
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
 import time
@@ -102,6 +103,18 @@ class Store:
         """Newest first."""
         rows = self._rows("select id, title, updated from chats order by updated desc, id desc")
         return tuple(Chat(**row) for row in rows)
+
+    def search(self, text: str) -> tuple[int, ...]:
+        """The chats that hold all words of ``text``, in their titles or messages; newest first."""
+        found = "select id from chats where title like ? escape '~' union "
+        found += "select chat from messages where text like ? escape '~'"
+        words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()]
+        holding = " and ".join([f"id in ({found})"] * len(words)) or "1"
+        patterns = [f"%{word}%" for word in words for _ in range(2)]
+        rows = self._rows(
+            f"select id from chats where {holding} order by updated desc, id desc", patterns
+        )
+        return tuple(row["id"] for row in rows)
 
     def has_chat(self, chat: int) -> bool:
         return bool(self._rows("select 1 from chats where id = ?", [chat]))

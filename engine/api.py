@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -31,6 +32,7 @@ __all__ = [
     "OptionInfo",
     "ProposerInfo",
     "Watcher",
+    "Withheld",
     "check_offered",
 ]
 
@@ -68,13 +70,23 @@ class ProposerInfo:
     about: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """A way to draft that the engine knows and this pair lacks. ``reason`` is a sentence for people."""
+
+    name: str
+    reason: str
+    about: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
     ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has.
     ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known;
-    ``tokens``: whether the ids of emitted tokens are.
+    ``tokens``: whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with
+    the reason.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -84,6 +96,7 @@ class Capabilities:
     rounds: bool = True
     probabilities: bool = True
     tokens: bool = True
+    withheld: tuple[Withheld, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,6 +159,12 @@ class Loaded:
     capabilities: Capabilities
     notes: tuple[str, ...] = ()
     compiled: bool = False
+
+    @property
+    def id(self) -> str:
+        """``name`` as an id that stands unquoted in a shell, a path and JSON."""
+        spelt = self.name.lower().replace(" + ", "+").replace("'", "")
+        return re.sub(r"[^a-z0-9._+]+", "-", spelt).strip("-")
 
 
 class Generation:

@@ -18,6 +18,7 @@ from engine.api import (
     OptionInfo,
     ProposerInfo,
     Watcher,
+    Withheld,
     check_offered,
 )
 from engine.drafting import proposers
@@ -38,7 +39,7 @@ from engine.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
-from engine.loading.watching import LoadProgress
+from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
 from engine.turns import Publish, Turns
 
@@ -69,6 +70,13 @@ CAPABILITIES = Capabilities(
     preferred=DRAFT,
     rules=tuple(AcceptanceRule),
     sampling=frozenset(each.name for each in fields(Sampling)),
+    withheld=(
+        Withheld(
+            "eagle3",
+            "It needs a head of kind eagle3 for this target, and none is loaded.",
+            proposers.entry_of("eagle3").about,
+        ),
+    ),
 )
 """What a pair with a draft can do, unless a test says otherwise."""
 
@@ -132,9 +140,13 @@ class FakeEngine:
         pairing = self.catalog().resolve(request)
         if watcher is not None:
             self._download(watcher)
+            if self.busy:
+                watcher.on_loading(LoadProgress(Stage.WAITING))
 
         def work() -> Loaded:
             if watcher is not None:
+                if watcher.cancelled:  # while it waited
+                    raise LoadCancelled("Loading was cancelled.")
                 self._report_stages(watcher)
             time.sleep(self.seconds_to_load)
             if self.load_error is not None:
@@ -195,7 +207,11 @@ class FakeEngine:
             preferred = capabilities.preferred
             if preferred == DRAFT:
                 preferred = proposers.preferred([each.name for each in left])
-            capabilities = replace(capabilities, proposers=left, preferred=preferred)
+            lacking = Withheld(DRAFT, "It needs a draft model, and none is loaded.")
+            withheld = (*capabilities.withheld, lacking)
+            capabilities = replace(
+                capabilities, proposers=left, preferred=preferred, withheld=withheld
+            )
         return Loaded(
             request=request,
             name=pairing.name,

@@ -94,7 +94,7 @@ def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
         options = body.stream_options
         job = Job(
             dialect=dialect,
-            model=loaded.name,
+            model=loaded.id,
             n=body.n or 1,
             stream=bool(body.stream),
             include_usage=bool(options and options.include_usage),

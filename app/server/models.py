@@ -39,11 +39,11 @@ class Models:
         loaded = self._runtime.engine.loaded
         if loaded is None:
             raise not_loaded(self._why_not())
-        if name in (None, "", DEFAULT, loaded.name, loaded.target_name):
+        if name in (None, "", DEFAULT, loaded.id, loaded.name, loaded.target_name):
             return loaded
         raise ApiError(
             404,
-            f"The model {name!r} is not loaded. Loaded is {loaded.name!r}, with the target "
+            f"The model {name!r} is not loaded. Loaded is {loaded.id!r}, with the target "
             f"{loaded.target_name!r}; use one of these names or {DEFAULT!r}, or load another pair on "
             "the Models page.",
             code="model_not_found",
@@ -71,7 +71,8 @@ class Models:
 
     def _entry(self, loaded: Loaded) -> dict[str, Any]:
         return {
-            "id": loaded.name,
+            "id": loaded.id,
+            "name": loaded.name,
             "object": "model",
             "created": self._created,
             "owned_by": "foretoken",

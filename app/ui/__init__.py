@@ -1,6 +1,7 @@
 """The Gradio pages. ``build_ui`` makes them, ``presentation`` says how they are mounted."""
 
+from app.ui.addresses import Addresses
 from app.ui.build import build_ui
 from app.ui.presentation import presentation
 
-__all__ = ["build_ui", "presentation"]
+__all__ = ["Addresses", "build_ui", "presentation"]

@@ -1,4 +1,4 @@
-"""The whole app as Gradio blocks: five pages over one runtime."""
+"""The whole app as Gradio blocks: every page of ``addresses.PAGES`` over one runtime."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from app.training import Trainings
 from app.ui.components import AT_ONCE
 from app.ui.offered import proposer_update, rules_update
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
-from app.ui.pages.chat.pair import REFRESH, listed, picker_updates
-from app.ui.pages.chat.panel import drawn_anew
+from app.ui.pages.chat.page import chat_page
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
 from app.ui.pages.race.page import RacePage, race_page
@@ -23,7 +21,6 @@ from app.ui.pages.server.page import server_page
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pages.train.page import train_page
 from app.ui.pickers import Pickers
-from app.ui.settings import DRAFTING
 from app.ui.words import Words
 from engine.request import PLAIN
 
@@ -38,76 +35,27 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     with gr.Blocks(
         title=Words.TITLE, analytics_enabled=False, fill_width=True, fill_height=True
     ) as blocks:
-        gr.HTML(
-            '<div id="ft-brand"></div>',
-            js_on_load=None,
-            apply_default_css=False,
-            elem_id="brand",
-        )
-        with gr.Tabs(elem_id="pages"):
-            with gr.Tab(Words.CHAT, id="chat", render_children=True):
-                chat = chat_page(backend, pickers)
-            with gr.Tab(Words.RACE, id="race", render_children=True):
-                race = race_page(runtime)
-            with gr.Tab(Words.MODELS, id="models", render_children=True):
-                models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
-            with gr.Tab(Words.TRAIN, id="train", render_children=True):
-                train_page(TrainBackend(runtime, trainings, pickers), backend.status)
-            with gr.Tab(Words.SERVER, id="server", render_children=True):
-                server_page(runtime, switch)
-        _when_ready(chat, race, backend, pickers)
+        chat = chat_page(backend, pickers)
+        race = race_page(runtime)
+        models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
+        train_page(TrainBackend(runtime, trainings, pickers), backend.status)
+        server_page(runtime, switch)
+        _fill_race(chat, race, runtime)
     return blocks
 
 
-def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
-    """Fill the controls when a page was opened, and again when another pair was loaded."""
+def _fill_race(chat: gr.HTML, race: RacePage, runtime: Runtime) -> None:
+    """Fill the controls of the race when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, quantization: str, racer: str | None, rule: str) -> list[Any]:
-        kept, panel = kept_settings(backend), chat.panel
-        capabilities = backend.capabilities()
-        first = bool(event._data.get("first"))
-        wanted = frozenset((*panel.names, "options")) if first else frozenset()
-        if first or follows_default(backend):  # another pair may have another default
-            wanted |= set(DRAFTING)
+    def fill(racer: str | None, rule: str) -> list[Any]:
+        loaded = runtime.engine.loaded
+        capabilities = loaded.capabilities if loaded is not None else None
         return [
-            *picker_updates(pickers, quantization),
-            *panel.shown(kept, wanted),
-            gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
             gr.update(**proposer_update(capabilities, racer, without=(PLAIN,))),
             gr.update(**rules_update(capabilities, rule)) if capabilities else gr.skip(),
         ]
 
-    picker = chat.pair
-    filled = chat.view.ready(
-        fill,
-        [picker.quantization, race.proposer, race.acceptance],
-        [
-            picker.target,
-            picker.draft,
-            picker.load,
-            picker.quantization,
-            *chat.panel.inputs,
-            chat.panel.drawing,
-            race.proposer,
-            race.acceptance,
-        ],
-        show_progress="hidden",
-        trigger_mode="always_last",
-        **AT_ONCE,
-    )
-    chat.view.listed(
-        lambda target, draft: listed(pickers, target, draft),
-        [picker.target, picker.draft],
-        [picker.target, picker.draft, picker.load],
-        show_progress="hidden",
-        trigger_mode="always_last",
-        **AT_ONCE,
-    ).then(None, None, None, js=REFRESH, **AT_ONCE)
-    # Until then a change in the panel would be undone by what was kept; the style sheet prevents it.
-    filled.then(
-        None,
-        None,
-        None,
-        js="() => { document.body.dataset.controls = 'ready'; window.Foretoken.refresh(); }",
-        **AT_ONCE,
+    controls = [race.proposer, race.acceptance]
+    chat.ready(
+        fill, controls, controls, show_progress="hidden", trigger_mode="always_last", **AT_ONCE
     )

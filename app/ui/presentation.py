@@ -12,6 +12,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from app import paths
+from app.ui import addresses
 from app.ui.theme import Foretoken
 
 HERE = Path(__file__).parent
@@ -30,6 +31,7 @@ def presentation() -> dict[str, Any]:
     head = "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',
+            addresses.head(),
             f'<link rel="stylesheet" href="{VENDOR}/vendor/katex/katex.min.css">',
             *(f'<link rel="stylesheet" href="{_url(path)}?{version}">' for path in styles),
             *(

@@ -20,6 +20,7 @@ from engine import trace
 from engine.api import Generation
 from engine.events import Event, Failed, Finished
 from engine.reply import ReplyState
+from engine.stats import Statistics
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,11 @@ class Writing:
     def unsaved(self) -> bool:
         """Whether the store lacks something."""
         return bool(self._unsaved)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """None until all is written."""
+        return self._reply.statistics if self.done.is_set() else None
 
     def add(self, event: Event) -> None:
         """Takes the next event; after the last one the reply is stored and done."""

@@ -79,13 +79,9 @@ class Settings(SamplingValues):
         # Plain decoding needs no controller; the one shown is for when another proposer is chosen.
         return cls(proposer=proposer)
 
-    def choices(self, default: Settings) -> dict[str, Any]:
-        """As JSON, to be kept. Drafting as ``default`` does is no choice: it is left out, and follows
-        the default from then on."""
-        kept = self.to_json()
-        if all(kept[name] == getattr(default, name) for name in DRAFTING):
-            return {name: value for name, value in kept.items() if name not in DRAFTING}
-        return kept
+    def drafting_like(self, other: Settings) -> Settings:
+        """The same, drafted as ``other`` is."""
+        return dataclasses.replace(self, **{name: getattr(other, name) for name in DRAFTING})
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

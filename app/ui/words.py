@@ -7,6 +7,7 @@ import re
 from typing import Any, ClassVar
 
 from engine.api import ProposerInfo
+from engine.request import PLAIN
 
 
 class Words:
@@ -17,8 +18,9 @@ class Words:
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
-    NOT_LOADED = "No model is loaded. Choose a pair in Settings and press Load, or open Models."
+    NOT_LOADED = "No model is loaded. Choose a pair above the chat and press Load, or open Models."
     STILL_LOADING = "The model is still loading. Send again once its name stands above the chat."
+    NO_TARGET = "Choose a target first."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
     FAILED = (
@@ -79,6 +81,11 @@ class Words:
     MARK = "Mark origins in the message"
     MARK_INFO = "Solid line: drafted. Box: correction. Dots: bonus."
     DEFAULTS = "Back to defaults"
+    FAST, BALANCED, EXACT = "Fast", "Balanced", "Exact"
+    EXACT_INFO = (
+        "Plain decoding at temperature 0: nothing is drafted. Fast writes the same words, sooner; this "
+        "is to check it."
+    )
 
     # Race
     RACE_INTRO = "One prompt, written twice: plain, then with speculation. Same model, same start."
@@ -170,6 +177,62 @@ class Words:
         return f"{chosen} was chosen, which this pair does not have."
 
     @staticmethod
+    def fast(proposer: str) -> str:
+        return f"Temperature 0, the likeliest word each time; {drafted_by(proposer)}."
+
+    @staticmethod
+    def balanced(proposer: str) -> str:
+        return (
+            f"Temperature 0.7, top-p 0.95, for livelier words; {drafted_by(proposer)}. A seed gives the "
+            "words of plain decoding."
+        )
+
+    @staticmethod
+    def method(settings: Any, default: bool) -> str:
+        """Behind a pair's name."""
+        if settings.proposer == PLAIN:
+            return "plain"
+        if settings.controller == "off":
+            return f"{settings.proposer}, off"
+        if settings.controller == "fixed":
+            return f"{settings.proposer}, depth {settings.depth}"
+        return "auto" if default else f"{settings.proposer}, auto"
+
+    @staticmethod
+    def measured_speed(speedup: float, day: str) -> str:
+        return f"{speedup:.2f}x plain, measured on {day}"
+
+    @staticmethod
+    def own_speed(tokens_per_s: float, replies: int) -> str:
+        of = "the last reply" if replies == 1 else f"the last {replies} replies"
+        return f"{tokens_per_s:.1f} tokens/s in {of}"
+
+    UNKNOWN_METHOD = "What is loaded does not have it."
+
+    @staticmethod
+    def method_withheld(asked: str, reason: str, used: str) -> str:
+        return f"{asked} cannot draft for this pair: {lower_first(reason)} {used} is used instead."
+
+    @staticmethod
+    def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
+        """``reason``: why the last choice could not be used; empty where it could."""
+        chosen = f"{last} was chosen with {where or 'another pair'}"
+        if reason:
+            return (
+                f"{chosen}; this one cannot use it: {lower_first(reason)} {used} is used instead."
+            )
+        why = "was measured to be fastest with it" if measured else "is its default"
+        return f"{chosen}. This pair uses {used}, which {why}."
+
+    @staticmethod
+    def rule_withheld(rule: str) -> str:
+        return f"The acceptance rule {rule} is not there with what is loaded: auto judges instead."
+
+    @staticmethod
+    def sampling_withheld(name: str) -> str:
+        return f"What is loaded has no {name.replace('_', ' ')}: it is left off."
+
+    @staticmethod
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
@@ -204,6 +267,16 @@ class Words:
             f"vocabulary {loaded.vocabulary}",
         ]
         return "\n".join((" · ".join(parts), *loaded.notes))
+
+
+def drafted_by(proposer: str) -> str:
+    """What a pair does by default, within a sentence."""
+    return "nothing is drafted" if proposer == PLAIN else f"drafted by {proposer} as far as it pays"
+
+
+def lower_first(sentence: str) -> str:
+    """A sentence as it stands behind a colon."""
+    return sentence[:1].lower() + sentence[1:]
 
 
 def count(number: int) -> str:

@@ -83,6 +83,8 @@ class Catalog:
         draft = base.draft if base else None
         if request.draft is not None:
             draft = self.spec(request.draft) if request.draft else None
+        if base is not None and draft == base.draft and not request.heads:
+            return base  # spelt out: one pair has one name
         heads = tuple(Path(folder).expanduser() for folder in request.heads)
         kinds = {check_head(folder) for folder in heads}
         kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]

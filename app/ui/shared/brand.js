@@ -1,6 +1,9 @@
-// The name at the top left, and the switch between day and night.
+// The bar on top: a way past it, the pages, help, the switch between day and night; and whether the app is there.
 
-import { h, whenPresent } from "./dom.js";
+import { address } from "./addresses.js";
+import { h } from "./dom.js";
+import { Shortcuts } from "./shortcuts.js";
+import { status } from "./status.js";
 import { words } from "./words.js";
 
 const remembered = "foretoken.theme";
@@ -17,24 +20,66 @@ function chosen() {
   return kept ? kept === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-export function brand() {
+function themeSwitch() {
   let applied = chosen();
-  dark(applied);
-  // Gradio sets its own class once, when it has mounted.
   const settle = () => dark(applied);
+  settle();
+  // Gradio sets its own class once, when it has mounted.
   window.addEventListener("load", settle);
-  whenPresent("ft-brand", (node) => {
+  new MutationObserver((_, observer) => document.querySelector(".ft-page") && (settle(), observer.disconnect())).observe(document.body, { childList: true, subtree: true });
+  const turn = () => {
+    applied = !document.body.classList.contains("dark");
+    localStorage.setItem(remembered, applied ? "dark" : "light");
     settle();
-    const button = h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme }, "◐");
-    button.addEventListener("click", () => {
-      applied = !document.body.classList.contains("dark");
-      localStorage.setItem(remembered, applied ? "dark" : "light");
-      dark(applied);
-    });
-    node.replaceChildren(
-      h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
-      h("span", { class: "name" }, "Foretoken"));
-    document.body.append(button);
-    requestAnimationFrame(settle);
+  };
+  return h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme, on: { click: turn } }, "◐");
+}
+
+// A click that only a link of this page is meant by: no new tab, no download.
+const plain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+
+function pages() {
+  const links = Object.entries(window.ForetokenPages).map(([name, label]) => h("a", { role: "tab", href: `/${name}`, dataset: { page: name }, on: {
+    click: (event) => {
+      if (!plain(event)) return;
+      event.preventDefault();
+      address.go(address.of(name));
+    },
+  } }, label));
+  const mark = () => {
+    for (const link of links) {
+      const here = link.dataset.page === address.page;
+      link.setAttribute("aria-selected", String(here));
+      link.href = address.of(link.dataset.page);
+    }
+    document.title = `${window.ForetokenPages[address.page]} · Foretoken`;
+  };
+  address.watch(mark);
+  mark();
+  return h("nav", { class: "pages", "aria-label": words.pages }, h("div", { role: "tablist", "aria-label": words.pages }, ...links));
+}
+
+// To the message box, or where a page has none to the page itself.
+function skip() {
+  const past = () => {
+    const page = document.getElementById(`${address.page}-page`);
+    const goal = page.querySelector(".composer textarea") ?? page.querySelector("button:not(:disabled), a[href], input, textarea, select") ?? page;
+    goal.focus();
+  };
+  return h("button", { class: "skip", type: "button", on: { click: past } }, words.skip);
+}
+
+export function brand() {
+  const shortcuts = new Shortcuts();
+  const away = h("p", { class: "away", role: "status", hidden: true });
+  status.watchAway((gone) => {
+    away.hidden = !gone;
+    away.textContent = gone ? words.away : "";
   });
+  document.body.prepend(
+    h("header", { id: "brand" }, skip(),
+      h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
+      h("span", { class: "name" }, "Foretoken"),
+      pages(), shortcuts.button, themeSwitch()),
+    away, shortcuts.node);
 }

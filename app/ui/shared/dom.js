@@ -9,7 +9,7 @@ export function h(tag, attributes = {}, ...children) {
     else if (name === "dataset") Object.assign(node.dataset, value);
     else if (name === "on") for (const [event, f] of Object.entries(value)) node.addEventListener(event, f);
     else if (name in node && typeof value !== "string") node[name] = value;
-    else node.setAttribute(name, value === true ? "" : value);
+    else node.setAttribute(name, value === true && !name.startsWith("aria-") ? "" : value);
   }
   node.append(...children.filter((child) => child !== null && child !== undefined));
   return node;

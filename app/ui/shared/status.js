@@ -1,4 +1,5 @@
-// What is loaded and being opened: asked once for all pages, often only while something changes.
+// What is loaded and being opened: asked once for all pages, often only while something changes. And
+// whether the app is there at all: while it is not, it is asked again and again, and pages go on by themselves.
 
 import { answered } from "./server.js";
 
@@ -6,9 +7,13 @@ class Status {
   constructor() {
     this.ask = null;
     this.latest = null;
+    this.away = false;
     this.watchers = [];
+    this.awayWatchers = [];
     this.timer = null;
     window.addEventListener("focus", () => this.refresh());
+    window.addEventListener("online", () => this.refresh());
+    window.addEventListener("foretoken-away", () => !this.away && !this.asking && this.refresh());
   }
 
   // `f` is called with every new status; `ask` is any component's server function.
@@ -21,13 +26,35 @@ class Status {
     }
   }
 
+  // `f` is called with true when the app does not answer, and with false when it does again.
+  watchAway(f) {
+    this.awayWatchers.push(f);
+  }
+
   async refresh() {
     clearTimeout(this.timer);
+    if (!this.ask) return;
+    if (this.asking) return void (this.again = true); // what is on its way may be older than the question
+    this.asking = true;
+    this.again = false;
+    let latest;
     try {
-      this.tell(await answered(this.ask({})));
+      latest = await answered(this.ask({}));
     } catch {
-      this.timer = setTimeout(() => this.refresh(), 3000);
+      this.timer = setTimeout(() => this.refresh(), 1500);
+      return this.setAway(true);
+    } finally {
+      this.asking = false;
     }
+    this.tell(latest);
+    this.setAway(false);
+    if (this.again) this.refresh();
+  }
+
+  setAway(away) {
+    if (away === this.away) return;
+    this.away = away;
+    for (const f of this.awayWatchers) f(away);
   }
 
   tell(latest) {

@@ -137,16 +137,24 @@ def _missing(name: str, resources: Resources) -> list[str]:
     return sorted(need for need in needs_of(name) if not resources.has(need))
 
 
+def why_not(name: str, resources: Resources) -> str | None:
+    """What a proposer needs and ``resources`` lack, as a sentence; None where it can draft."""
+    needs = _missing(name, resources)
+    return f"It needs {_lacking(needs[0], resources)}." if needs else None
+
+
 def _refusal(name: str, need: str, resources: Resources) -> str:
+    return f"The proposer {name!r} needs {_lacking(need, resources)}, or choose 'ngram' or 'none'."
+
+
+def _lacking(need: str, resources: Resources) -> str:
     if need == "draft":
-        lacking = "a draft model, and none is loaded. Load a pair with a draft"
-    else:
-        others = ", ".join(resources.heads)
-        lacking = (
-            f"a head of kind {need} for this target, and none is loaded"
-            f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"
-        )
-    return f"The proposer {name!r} needs {lacking}, or choose 'ngram' or 'none'."
+        return "a draft model, and none is loaded. Load a pair with a draft"
+    others = ", ".join(resources.heads)
+    return (
+        f"a head of kind {need} for this target, and none is loaded"
+        f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"
+    )
 
 
 def _parse(name: str, kind: Any, given: Mapping[str, Any]) -> Any:

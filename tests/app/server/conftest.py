@@ -80,7 +80,7 @@ class Server:
     def model(self) -> str:
         loaded = self.runtime.engine.loaded
         assert loaded is not None
-        return loaded.name
+        return loaded.id
 
     def direct(self, request: Request) -> list[Event]:
         """The engine's own events for a request."""

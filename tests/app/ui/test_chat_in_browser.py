@@ -7,7 +7,14 @@ import time
 
 import pytest
 
-from tests.app.ui.chatting import DONE, ask, last_trace, send
+from tests.app.ui.chatting import (
+    DONE,
+    ask,
+    forget_settings,
+    last_trace,
+    open_settings,
+    send,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -153,23 +160,27 @@ def test_a_second_request_is_told_that_it_waits(page, app, browser):
 
 def test_mistakes_are_told_in_the_page_and_the_app_goes_on(page, app):
     page.click(".composer .send")
-    assert "Write something first" in page.locator(".notice").inner_text()
+    assert "Write something first" in page.locator(".notice[role=alert]").inner_text()
 
     page.fill(".composer textarea", "word " * 5000)
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('.notice').textContent.includes('tokens')")
-    assert "context holds 4096" in page.locator(".notice").inner_text()
+    page.wait_for_function(
+        "document.querySelector('.notice[role=alert]').textContent.includes('tokens')"
+    )
+    assert "context holds 4096" in page.locator(".notice[role=alert]").inner_text()
     assert page.locator(".composer textarea").input_value().startswith("word word")
 
     loaded, app.engine.loaded = app.engine.loaded, None
     send(page, "What is it?")
-    page.wait_for_function("document.querySelector('.notice').textContent.includes('No model')")
+    page.wait_for_function(
+        "document.querySelector('.notice[role=alert]').textContent.includes('No model')"
+    )
     app.engine.loaded = loaded
 
     ask(page, "fail please", status="failed")
     assert "asked to fail" in page.locator(".msg.assistant .ft-error").inner_text()
     ask(page, "What is it?")
-    assert page.locator(".notice").is_hidden()
+    assert page.locator(".notice[role=alert]").is_hidden()
 
 
 def test_chats_are_listed_renamed_and_deleted(page):
@@ -194,23 +205,21 @@ def test_chats_are_listed_renamed_and_deleted(page):
 
 
 def test_the_panel_is_kept_and_its_values_reach_the_engine(page, app):
-    page.get_by_label("Max tokens").first.fill("7")
-    page.locator("#stop-strings").click()
-    page.wait_for_timeout(300)
+    open_settings(page)
+    page.get_by_label("Max tokens").fill("7")
     ask(page, "What is it?", status="length")
     assert "token limit" in page.locator(".msg.assistant .state").inner_text()
     page.reload()
     page.wait_for_selector(".msg.assistant")
-    page.wait_for_function("document.querySelector('#max-tokens input').value === '7'")
-    page.click("#defaults")
-    page.wait_for_function("document.querySelector('#max-tokens input').value === '512'")
-    page.wait_for_timeout(300)
+    page.wait_for_function("document.querySelector('#max-tokens input')?.value === '7'")
+    forget_settings(page)
 
 
 def test_a_thousand_tokens_stream_in_many_updates_and_are_sent_once(page, app):
     """How many updates a second there are is the machine's affair."""
-    page.get_by_label("Max tokens").first.fill("2000")
-    page.locator("#stop-strings").click()
+    open_settings(page)
+    page.get_by_label("Max tokens").fill("2000")
+    page.get_by_role("tab", name="Rounds").click()
     for _ in range(3):  # a conversation that must not travel again
         ask(page, "markdown please")
     app.engine.seconds_a_round = 0.012
@@ -225,8 +234,7 @@ def test_a_thousand_tokens_stream_in_many_updates_and_are_sent_once(page, app):
     assert len(times) >= 5  # of some 200 rounds: neither at once nor in a few blocks
     # Some 250 bytes a round and 300 an update: sent whole each time, it would be megabytes.
     assert received[0] - before < 400 * len(rounds) + 600 * len(times) + 50_000
-    page.click("#defaults")
-    page.wait_for_timeout(300)
+    forget_settings(page)
 
 
 def count_received(page) -> list[int]:
@@ -307,18 +315,16 @@ def test_the_page_asks_no_other_machine_for_anything(app, browser):
 
 
 def test_the_same_mistake_is_told_each_time(page):
-    page.get_by_label("Max tokens").first.fill("0")
-    page.locator("#stop-strings").click()
-    page.wait_for_timeout(300)
+    open_settings(page)
+    page.get_by_label("Max tokens").fill("0")
     for _ in range(2):
         page.fill(".composer textarea", "What is it?")
         page.keyboard.press("Enter")
-        page.wait_for_selector(".notice:has-text('max_tokens')")
+        page.wait_for_selector(".notice[role=alert]:has-text('max_tokens')")
         assert page.input_value(".composer textarea") == "What is it?"
-    page.click("#defaults")
-    page.wait_for_function("document.querySelector('#max-tokens input').value === '512'")
+    forget_settings(page)
     ask(page, "What is it?")
-    assert page.locator(".notice").is_hidden()
+    assert page.locator(".notice[role=alert]").is_hidden()
 
 
 def test_a_message_sent_before_the_last_chat_is_shown_is_answered(browser, app):
@@ -365,22 +371,6 @@ def test_a_page_whose_chat_went_on_in_another_shows_what_was_said_there(browser,
     assert [text.strip().splitlines()[0] for text in said] == ["First?", "Second?", "Third?"]
     first.locator(DONE).nth(2).wait_for()
     context.close()
-
-
-def test_that_a_model_is_still_loading_is_said_until_it_has_loaded(page, app):
-    app.engine.seconds_to_load = 2.0
-    loaded, app.engine.loaded = app.engine.loaded, None
-    try:
-        page.click("#load-pair")
-        page.wait_for_selector(".badge.opening")
-        send(page, "Hi")
-        notice = page.locator(".notice")
-        notice.get_by_text("still loading").wait_for()
-        notice.wait_for(state="hidden")
-        assert page.locator(".badge.opening").count() == 0
-        assert page.input_value(".composer textarea") == "Hi"
-    finally:
-        app.engine.seconds_to_load, app.engine.loaded = 0.0, loaded
 
 
 def test_a_text_sent_while_the_app_is_away_is_given_back_at_once(app, browser):

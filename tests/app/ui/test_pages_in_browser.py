@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.app.ui.chatting import open_pair
 from tests.support.checkpoints import write_random
 from tests.support.folders import write_model
 from tests.support.gguf_files import write_gguf
@@ -141,39 +142,25 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
     page, app, tmp_path
 ):
     """Whoever changes the target: a page that opens a file, or a hand."""
-
-    def as_stored(count: int) -> None:
-        """A list that is open when its choices change keeps the old ones: it is opened anew."""
-        for _ in range(50):
-            page.locator("#quantization input").click()
-            page.get_by_role("option", name="8 bits").wait_for()
-            if page.get_by_role("option", name="GGUF").count() == count:
-                return
-            page.keyboard.press("Escape")
-            page.locator("#quantization input").blur()  # a click opens it where it has no focus
-            page.wait_for_timeout(200)
-        raise AssertionError(f"the choice is not there {count} times")
-
+    stored = "#quantization option[value=stored]"
     write_random(tmp_path / "folder")
     file = write_gguf(tmp_path / "folder", tmp_path / "little.gguf")
     before = app.engine.loaded
-    as_stored(0)
-    page.keyboard.press("Escape")
-    page.locator("#quantization input").blur()
+    open_pair(page)
+    assert page.locator(stored).count() == 0
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(file))
     page.click(".folder button")
     page.wait_for_selector(".now-name:has-text('little')")
     page.get_by_role("tab", name="Chat").click()
-    page.wait_for_function("() => document.querySelector('#target input').value === 'little'")
-    as_stored(1)
-    page.get_by_role("option", name="As the GGUF file stores them").click()
-    page.locator("#target input").click()
-    page.get_by_role("option", name="Pip", exact=True).click()
-    page.wait_for_function(
-        "() => document.querySelector('#quantization input').value === 'What suits the machine'"
-    )
-    as_stored(0)
+    open_pair(page)
+    page.locator(stored).wait_for(state="attached")
+    assert page.locator("#target select").input_value() == str(file)
+    page.select_option("#quantization select", "stored")
+    page.select_option("#target select", "pip")
+    page.locator(stored).wait_for(state="detached")
+    assert page.locator("#quantization select").input_value() == "auto"
+    page.keyboard.press("Escape")
     app.engine.loaded = before
 
 

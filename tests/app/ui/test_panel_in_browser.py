@@ -1,4 +1,4 @@
-"""The chosen proposer's own options, in a real browser."""
+"""The chip above the chat and the settings, in a real browser: they follow the pair that is loaded."""
 
 from __future__ import annotations
 
@@ -8,18 +8,47 @@ import pytest
 
 from engine.fake import CAPABILITIES
 from engine.loading.request import LoadRequest
-from tests.app.ui.chatting import ask, last_trace
+from tests.app.ui.chatting import (
+    ask,
+    choose_method,
+    forget_settings,
+    last_trace,
+    open_pair,
+    open_settings,
+)
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
-def choose(page, name: str) -> None:
-    page.locator("#proposer input").click()
-    page.get_by_role("option", name=name).click()
+@pytest.fixture
+def page(same_page, app):
+    app.engine.load(LoadRequest(target="pip"))
+    same_page.evaluate("window.Foretoken.refresh()")
+    chip_says(same_page, "Pip, auto")
+    yield same_page
+    app.engine.capabilities = CAPABILITIES
+    app.engine.load(LoadRequest(target="pip"))
+    same_page.evaluate("window.Foretoken.refresh()")
+    forget_settings(same_page)
+    chip_says(same_page, "Pip, auto")
+
+
+def chip_says(page, text: str) -> None:
+    page.wait_for_function(
+        "(text) => document.querySelector('.badge-label')?.textContent === text", arg=text
+    )
+
+
+def opened(page, app, request: LoadRequest, says: str) -> None:
+    """As when another page has loaded it."""
+    app.engine.load(request)
+    page.evaluate("window.Foretoken.refresh()")
+    chip_says(page, says)
 
 
 def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
-    choose(page, "ngram")
+    choose_method(page, "ngram")
+    open_settings(page)
     shortest = page.get_by_label("prompt lookup min")
     assert shortest.input_value() == "2"
     shortest.fill("3")
@@ -30,59 +59,116 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     assert kept == {"prompt_lookup_min": 3, "remember": True}
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
+    open_settings(page)
     page.wait_for_function(
-        "() => document.querySelector('[aria-label=\"prompt lookup min\"]')?.value === '3'"
+        "document.querySelector('#field-ngram-prompt_lookup_min')?.value === '3'"
     )
     assert page.get_by_label("remember").is_checked()
-    choose(page, "none")
+    choose_method(page, "none")
     shortest.wait_for(state="detached")
-    choose(page, "ngram")
-    page.get_by_label("prompt lookup max").wait_for()
+    choose_method(page, "ngram")
     assert page.get_by_label("prompt lookup min").input_value() == "3"
-    page.click("#defaults")
-    shortest.wait_for(state="detached")
-    choose(page, "ngram")
-    page.get_by_label("prompt lookup max").wait_for()
-    assert page.get_by_label("prompt lookup min").input_value() == "2"
 
 
-def test_a_chosen_proposer_outlives_a_pair_that_lacks_it(page, app):
-    def opened(pair: str, proposer: str) -> None:
-        app.engine.load(LoadRequest(target=pair))
-        page.evaluate("window.Foretoken.refresh()")
-        page.wait_for_function(
-            "(name) => document.querySelector('#proposer input').value.startsWith(name)",
-            arg=proposer,
-        )
-
-    poorer, richer = replace(CAPABILITIES, preferred="none"), app.engine.capabilities
-    poorer = replace(poorer, proposers=tuple(p for p in poorer.proposers if p.name == "none"))
-    choose(page, "ngram")
-    page.get_by_label("prompt lookup min").wait_for()
-    app.engine.capabilities = poorer
-    opened("smollm2-360m", "none")
-    page.get_by_text("ngram was chosen, which this pair does not have").wait_for()
+def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
+    """n-gram once drafted for every pair that was loaded later, and eagle3 refused their messages."""
+    eagle = replace(CAPABILITIES.proposers[0], name="eagle3", about="")
+    with_head = replace(CAPABILITIES, proposers=(*CAPABILITIES.proposers, eagle), withheld=())
+    app.engine.capabilities = with_head
+    opened(page, app, LoadRequest(target="pip"), "Pip, auto")
+    page.wait_for_selector("[data-method=eagle3] input:enabled", state="attached")
+    choose_method(page, "eagle3")
+    chip_says(page, "Pip, eagle3, auto")
+    app.engine.capabilities = CAPABILITIES
+    opened(page, app, LoadRequest(target="smollm2-360m"), "SmolLM2 360M + 135M, auto")
+    told = page.locator(".notice.told")
+    told.get_by_text("eagle3 was chosen with Pip").wait_for()
+    assert "head of kind eagle3" in told.inner_text()
     ask(page, "Hi")
-    app.engine.capabilities = richer
-    opened("pip", "ngram")
+    assert last_trace(app)[0]["proposer"] == "draft"
+    app.engine.capabilities = with_head
+    opened(page, app, LoadRequest(target="pip"), "Pip, eagle3, auto")
+    ask(page, "Hi")
+    assert last_trace(app)[0]["proposer"] == "eagle3"
+    page.reload()
+    chip_says(page, "Pip, eagle3, auto")
+
+
+def test_a_model_without_a_draft_answers_and_says_why_draft_is_off(page, app):
+    opened(page, app, LoadRequest(target="pip", draft=""), "Pip, auto")
+    popover = open_pair(page)
+    off = popover.locator("[data-method=draft].off")
+    off.get_by_text("needs a draft model").wait_for()
+    assert off.locator("input").is_disabled()
+    assert popover.locator("[data-method=ngram] input").is_checked()
+    page.keyboard.press("Escape")
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "ngram"
-    page.click("#defaults")
-    page.get_by_label("prompt lookup min").wait_for(state="detached")
+
+
+def test_a_page_that_was_not_told_of_the_new_pair_is_answered_and_told(page, app):
+    """As a second tab, which asks for what is loaded only when it comes to the front."""
+    app.engine.load(LoadRequest(target="pip", draft=""))
+    ask(page, "Hi")
+    assert last_trace(app)[0]["proposer"] == "ngram"
+    page.locator(".notice.told").get_by_text("needs a draft model").wait_for()
+
+
+def test_pickers_show_what_is_loaded_after_every_load(page, app, browser):
+    other = page.context.new_page()
+    other.goto(app.url)
+    other.wait_for_selector("body[data-controls=ready]")
+    open_pair(other)
+    other.select_option("#target select", "smollm2-360m")
+    other.wait_for_function("document.querySelector('#draft select').value === 'smollm2-135m'")
+    other.click("#load-pair")
+    chip_says(other, "SmolLM2 360M + 135M, auto")
+    other.close()
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    chip_says(page, "SmolLM2 360M + 135M, auto")
+    open_pair(page)
+    page.wait_for_function("document.querySelector('#target select').value === 'smollm2-360m'")
+    assert page.locator("#draft select").input_value() == "smollm2-135m"
+    page.keyboard.press("Escape")
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    open_pair(page)
+    page.wait_for_function("document.querySelector('#target select').value === 'smollm2-360m'")
+    page.keyboard.press("Escape")
+
+
+def test_a_preset_sets_what_it_says_and_is_sent(page, app):
+    open_settings(page)
+    page.click("[data-preset=exact]")
+    page.wait_for_selector("[data-preset=exact][aria-pressed=true]")
+    chip_says(page, "Pip, plain")
+    ask(page, "Hi")
+    assert last_trace(app)[0]["proposer"] == "none"
+    open_settings(page)
+    page.click("[data-preset=balanced]")
+    chip_says(page, "Pip, auto")
+    page.wait_for_function("document.querySelector('#field-temperature').value === '0.7'")
+    ask(page, "Hi")
+    assert last_trace(app)[0]["acceptance"] == "coupled"
+    page.get_by_label("Top-p").fill("0.5")
+    page.wait_for_selector("[data-preset=balanced][aria-pressed=false]")
 
 
 def test_while_nothing_is_loaded_the_panel_says_so_and_fills_once_something_is(page, app):
     loaded, app.engine.loaded = app.engine.loaded, None
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_text("what it offers stands here").wait_for()
-    assert page.locator("#proposer input").is_disabled()
     page.get_by_role("tab", name="Race").click()
     page.click("#race-start")
     page.wait_for_selector(".ft-race .ft-error:has-text('No model is loaded')")
+    page.get_by_role("tab", name="Chat").click()
+    open_pair(page).get_by_text("how it can draft stands here").wait_for()
+    page.keyboard.press("Escape")
     app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
+    page.get_by_role("tab", name="Race").click()
     page.wait_for_selector("#race-proposer input:enabled")
     assert page.locator("#race-proposer input").input_value() == "draft"
     page.click("#race-start")
     page.wait_for_selector("[data-speedup]")
+    page.get_by_role("tab", name="Chat").click()

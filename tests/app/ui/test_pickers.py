@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,14 +15,14 @@ from app.loading import LoadState
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.training import Trainings
-from app.ui.pages.chat.pair import chosen, picker_updates, quantization_update
+from app.ui.pages.chat.pair import PairBackend, chosen
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
-from engine.loading.request import AUTO, QUANTIZATIONS, LoadRequest
+from engine.loading.request import QUANTIZATIONS, LoadRequest
 from tests.app.ui.runs import write_run
 from tests.support.checkpoints import write_random, write_tokenizer
 from tests.support.folders import write_model
@@ -30,10 +31,16 @@ from tests.support.recital import reciting_engine
 from tests.support.vocabularies import write_sentencepiece
 
 
-def shown(pickers: Pickers) -> list[SimpleNamespace]:
+def shown(pickers: Pickers) -> list[Any]:
     """What the page is told to show: target, draft and the load button."""
-    target, draft, load, _ = picker_updates(pickers, AUTO)
-    return [SimpleNamespace(**target), SimpleNamespace(**draft), load]
+    view = PairBackend(pickers).pair_choices({})
+    target, draft, *_ = (
+        SimpleNamespace(
+            value=each["value"], choices=[(one["label"], one["id"]) for one in each["choices"]]
+        )
+        for each in view["fields"]
+    )
+    return [target, draft, view["load"]]
 
 
 @pytest.fixture
@@ -116,8 +123,9 @@ def test_weights_are_offered_as_the_file_stores_them_for_gguf_files_alone(
     file = str(write_gguf(tmp_path / "folder", tmp_path / "m.gguf"))
 
     def offered(target: str | None, held: str) -> tuple[set[str], str]:
-        update = quantization_update(pickers, target, held)
-        return {name for _, name in update["choices"]}, update["value"]
+        asked = {"target": target, "quantization": held}
+        field = PairBackend(pickers).pair_choices(asked)["fields"][2]
+        return {each["id"] for each in field["choices"]}, field["value"]
 
     every = set(QUANTIZATIONS)
     assert offered(file, "stored") == (every, "stored")

@@ -8,15 +8,14 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from app.ui import presentation
+from app.ui.addresses import PAGES
 from tests.support.places import ROOT
-
-PAGES = ("chat", "models", "race", "server", "train")
 
 
 def test_every_page_brings_its_script_and_style_and_its_python_stays_here() -> None:
     presented = presentation()
     client = TestClient(Starlette(routes=presented["app_kwargs"]["routes"]))
-    named = re.findall(r'(?:href|src)="([^"]+)"', presented["head"])
+    named = re.findall(r'(?:href|src)="(/[^"]+)"', presented["head"])
     served = {address.partition("?")[0] for address in named}
     for page in PAGES:
         assert {f"/foretoken/app/ui/pages/{page}/{page}.{kind}" for kind in ("js", "css")} <= served

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import replace
 
@@ -74,15 +73,6 @@ def test_a_default_is_shown_as_it_drafts(speculation, shown):
     assert (settings.proposer, settings.controller, settings.depth) == shown
     meant = settings.speculation()
     assert (meant.proposer, meant.control) == (speculation.proposer, speculation.control)
-
-
-def test_drafting_as_by_default_is_no_choice_and_follows_the_default():
-    old, new = Settings(proposer="suffix"), Settings(proposer="hybrid", controller="fixed", depth=3)
-    warm = dataclasses.replace(old, temperature=0.7)
-    kept = json.loads(json.dumps(warm.choices(old)))
-    assert Settings.from_json(kept, new) == dataclasses.replace(new, temperature=0.7)
-    chosen = dataclasses.replace(warm, proposer="ngram")
-    assert Settings.from_json(json.loads(json.dumps(chosen.choices(old))), new) == chosen
 
 
 @pytest.mark.parametrize("kept", [None, [], {"gone": 1}])

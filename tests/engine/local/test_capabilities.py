@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from engine.api import Capabilities, OptionInfo
+from engine.api import Capabilities, OptionInfo, Withheld
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.local.capabilities import capabilities, proposer_info
 from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
+
+WHY = {
+    name: (
+        "It needs a draft model, and none is loaded. Load a pair with a draft."
+        if name in ("draft", "hybrid", "best")
+        else f"It needs a head of kind {name} for this target, and none is loaded. Add one with --head "
+        "FOLDER."
+    )
+    for name in proposers.names()
+}
 
 
 def told(value: Any) -> dict[str, Any]:
@@ -30,6 +40,11 @@ def test_all_that_a_target_alone_can_do_is_told() -> None:
             rounds=True,
             probabilities=True,
             tokens=True,
+            withheld=tuple(
+                Withheld(name, WHY[name], proposers.entry_of(name).about)
+                for name in proposers.names()
+                if name not in names
+            ),
         )
     )
 

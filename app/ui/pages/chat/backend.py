@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 
+from app import chat_files
 from app.defaults import Defaults
 from app.history import history
 from app.loading import STAGES, LoadState
@@ -14,11 +15,14 @@ from app.runtime import Runtime
 from app.store import Store, StoredMessage
 from app.ui import view
 from app.ui.feed import since
+from app.ui.kept import KeptSettings, key_of
+from app.ui.names import model_title, title
+from app.ui.pages.chat.speeds import Speeds
 from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Capabilities, Loaded
+from engine.api import Loaded
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
@@ -33,8 +37,9 @@ class ChatBackend:
         self.runtime = runtime
         self.store = store
         self.defaults = Defaults(runtime.data_dir)
+        self.kept = KeptSettings(store, self.defaults, runtime.engine)
         self.writings = Writings(store)
-        self.keeping = threading.Lock()  # of settings: what is kept is read before it is written
+        self.speeds = Speeds()
         self._turns = threading.Lock()
 
     # ---- questions with one answer
@@ -54,7 +59,9 @@ class ChatBackend:
         looking = self.runtime.found.working  # asked first: the last version is told with its end
         return {
             "loaded": self._loaded(),
-            "opening": Words.opening(status.name, status.message) if working else None,
+            "opening": Words.opening(title(status.name), status.message) if working else None,
+            "waits": self.waits,
+            "settings": self.kept.version,
             "progress": show_progress(status.progress) if working else None,
             "cancelling": status.cancelling,
             "failed": status.message if failed else None,
@@ -62,20 +69,18 @@ class ChatBackend:
             "looking": looking,
         }
 
+    @property
+    def waits(self) -> bool:
+        """Whether a message waits for what is being opened. While that is downloaded, what is loaded
+        answers."""
+        status, loaded = self.runtime.loader.status, self.runtime.engine.loaded
+        downloading = isinstance(status.progress, Progress)
+        return status.state is LoadState.WORKING and not (downloading and loaded is not None)
+
     def cancel_loading(self, data: View | None = None) -> bool:
         """End what is being opened; what is loaded stays."""
         self.runtime.loader.cancel()
         return self.runtime.loader.working
-
-    def capabilities(self) -> Capabilities | None:
-        """What the loaded pair can do, if one is loaded."""
-        loaded = self.runtime.engine.loaded
-        return loaded.capabilities if loaded is not None else None
-
-    def default_settings(self) -> Settings:
-        """What the panel shows until something is chosen: how the pair drafts by default."""
-        loaded = self.runtime.engine.loaded
-        return Settings.drafting_as(self.defaults.speculation(loaded)) if loaded else Settings()
 
     def _loaded(self) -> View | None:
         loaded = self.runtime.engine.loaded
@@ -104,6 +109,19 @@ class ChatBackend:
         chat = int(data["chat"])
         found = self.chat(chat) if self.store.has_chat(chat) else None
         return {"chats": self.chats(), "chat": found}
+
+    def search_chats(self, data: View) -> list[int]:
+        """The chats whose title or messages hold all the words."""
+        return list(self.store.search(str(data["text"])))
+
+    def export_chat(self, data: View) -> View:
+        """A chat as a file: its name and text. ``form``: markdown or json."""
+        return chat_files.written(self.store, int(data["chat"]), str(data["form"]))
+
+    def import_chat(self, data: View) -> View:
+        """A new chat of an exported one. Raises InvalidRequest for a file that is none."""
+        chat = chat_files.read(self.store, str(data["text"]))
+        return {"chats": self.chats(), "chat": self.chat(chat)}
 
     def rename_chat(self, data: View) -> list[View]:
         self.store.rename(int(data["chat"]), str(data["title"]))
@@ -162,7 +180,8 @@ class ChatBackend:
         if chat is not None and self.writings.of_chat(chat) is not None:
             raise InvalidRequest("messages", Words.BUSY)
         kept, text = self._kept(data, self.store.messages(chat) if chat else ())
-        if self.runtime.engine.loaded is None:
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
             opening = self.runtime.loader.status.state is LoadState.WORKING
             raise NotLoaded(Words.STILL_LOADING if opening else Words.NOT_LOADED)
         pairs = [(message.role, message.text) for message in kept]
@@ -176,6 +195,7 @@ class ChatBackend:
             keep = kept[-1].id if kept else 0
             user, reply = self.store.begin_turn(chat, text, keep=keep)
             writing = self.writings.start(generation, chat, reply)
+            self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
         except BaseException:  # nobody would read it, and others would wait behind it
             generation.cancel()
             raise
@@ -259,6 +279,9 @@ def describe(loaded: Loaded | None) -> View | None:
         return None
     return {
         "name": loaded.name,
+        "id": loaded.id,
+        "title": title(loaded.name),
+        "greeting": model_title(loaded.target_name),
         "pip": loaded.target_id == EMBEDDED,
         "target": loaded.target_id,
         "draft": loaded.draft_id,

@@ -1,26 +1,28 @@
 // The chat page: conversation, composer, chats and rounds around one stream of events.
 //
-// Python is reached two ways: through `server.*`, which also brings a reply's rounds, and through
-// the component's event `act`, which takes a message together with the panel's settings.
+// Python is reached through `server.*`, which also brings a reply's rounds.
 
-import { Follow, h, percent, whenPresent } from "../../shared/dom.js";
+import { address } from "../../shared/addresses.js";
+import { Follow, h } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
-import { Loading } from "../../shared/loading.js";
 import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
+import { answered, away, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { ChatList } from "./chats.js";
+import { Drawer } from "./drawer.js";
 import { AssistantMessage, UserMessage } from "./messages.js";
-import { pipPicture } from "./pip.js";
+import { PairChip } from "./pair.js";
 import { RoundsView } from "./rounds.js";
+import { Settings } from "./settings.js";
+import { welcome } from "./welcome.js";
+import { say } from "./words.js";
 
 const remembered = "foretoken.chat";
 const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
-const patience = 30_000; // ms until a message without an answer is given back
 
 class ChatPage {
-  constructor({ element, props, trigger, server, watch }) {
+  constructor({ element, trigger, server }) {
     this.server = server;
     this.trigger = trigger;
     this.chat = null; // id, null for a new one
@@ -28,52 +30,50 @@ class ChatPage {
     this.messages = [];
     this.running = null; // run id of the open chat
     this.sending = false;
+    this.held = null; // what waits for the model
     this.loaded = undefined; // not known yet
+    this.ask = this.ask.bind(this);
     this.build(element.querySelector(".ft-chat"));
-    whenPresent("ft-chats", (node) => {
-      this.list_ = new ChatList(node, this);
-      this.list();
-    });
-    watch("value", () => this.receive(props.value));
+    this.list();
     document.addEventListener("keydown", (event) => this.shortcut(event));
     status.watch((latest) => this.showStatus(latest), server.status);
+    status.watchAway((gone) => !gone && this.back());
     // What is sent before the last chat is shown waits for it, or the chat would be drawn over it.
-    this.booted = this.boot(Number(localStorage.getItem(remembered)) || null);
+    this.booted = this.boot();
+    address.watch((page) => this.arrive(page));
   }
 
   build(root) {
     this.root = root;
-    // Until the first answer comes, nothing is known to be loaded.
-    this.badge = h("span", { class: "badge opening", role: "status" });
-    const toggle = (name, label) => {
-      const button = h("button", { class: "ft-button small", type: "button", dataset: { toggle: name }, on: { click: () => this.togglePane(name, button) } }, label);
-      return button;
-    };
-    this.loading = new Loading(() => this.cancelLoading());
     const clear = h("button", { class: "ft-button small", type: "button", dataset: { action: "clear" } }, words.clear);
     clear.addEventListener("click", () => this.confirmClear(clear));
     this.stack = h("div", { class: "stack" });
     this.log = h("div", { class: "messages", role: "log", "aria-label": words.messages, tabindex: "0" }, this.stack);
     const pill = h("button", { class: "newest", type: "button", hidden: true }, words.newest);
     this.alert = h("div", { class: "ft-error notice", role: "alert", hidden: true });
+    this.told = h("div", { class: "notice told", role: "status", hidden: true });
     this.input = h("textarea", { rows: 1, placeholder: words.placeholder, "aria-label": words.placeholder, title: words.hint });
     this.send_ = h("button", { class: "ft-button primary send", type: "submit" }, words.send);
     this.stop_ = h("button", { class: "ft-button stop", type: "button", hidden: true, on: { click: () => this.stop() } }, words.stop);
     const form = h("form", { class: "composer", on: { submit: (event) => (event.preventDefault(), this.send()) } }, this.input, this.send_, this.stop_);
     this.input.addEventListener("input", () => this.fit());
     this.input.addEventListener("keydown", (event) => this.composerKey(event));
-    this.log.addEventListener("click", () => document.body.classList.remove("show-side"));
-    const rounds = h("aside", { class: "rounds", "aria-label": words.rounds });
+    const rounds = h("div", { class: "rounds" });
+    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view));
+    this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
+    this.drawer = new Drawer(root, { rounds, settings: this.settings.node });
+    this.log.addEventListener("click", () => this.drawer.openChats(false));
+    const side = h("nav", { class: "side", "aria-label": words.chats });
     this.announce = h("div", { class: "sr-only", role: "status" });
-    root.replaceChildren(
+    root.replaceChildren(side,
       h("section", { class: "conversation", "aria-label": words.conversation },
-        h("header", { class: "bar" }, toggle("side", words.settings), this.badge, h("span", { class: "grow" }), toggle("rounds", words.rounds), clear),
-        this.loading.node,
+        h("header", { class: "bar" }, this.drawer.chats, this.pair.node, h("span", { class: "grow" }), clear, this.drawer.toggle),
         h("div", { class: "messages-frame" }, this.log, pill),
-        this.alert, form, this.announce),
-      rounds);
+        this.told, this.alert, form, this.announce),
+      this.drawer.node);
     this.rounds = new RoundsView(rounds);
     this.scroll = new Follow(this.log, pill);
+    this.list_ = new ChatList(side, this);
   }
 
   // ---- what Python knows
@@ -87,52 +87,90 @@ class ChatPage {
     }
   }
 
-  async boot(chat) {
+  async boot() {
+    const kept = Number(localStorage.getItem(remembered)) || null;
+    const chat = address.chat ?? (address.open || address.page !== "chat" ? kept : null);
     const answer = await this.ask("boot", { chat });
+    this.known = Boolean(answer);
     if (!answer) return;
     this.chats = answer.chats;
-    this.showChat(answer.chat);
+    const missed = address.chat !== null && !answer.chat;
+    this.showChat(answer.chat, { replace: true });
+    if (missed) this.notice(say.gone);
+  }
+
+  // The app is there again: what it could not be asked is asked now.
+  back() {
+    if (!this.known) this.booted = this.boot();
+    else if (this.running && !this.following) this.open(this.chat);
+    if (!this.settings.values) this.settings.refresh();
+    if (this.alert.textContent === words.lost) this.notice("");
+  }
+
+  // The address names another chat, by Back, Forward or a link.
+  arrive(page) {
+    if (page !== "chat" || !this.known || this.leading) return;
+    if (address.chat === this.chat) return;
+    if (address.chat === null) this.showChat(null);
+    else this.open(address.chat);
   }
 
   showStatus(latest) {
-    const { loaded, opening, progress, failed, found, looking } = latest;
+    const { loaded, opening, failed, found, looking } = latest;
     if (this.opening && !opening && this.noticeOfLoading) this.notice("");
     this.opening = opening;
     const first = this.loaded === undefined;
-    if (first || (loaded && !samePair(loaded, this.loaded))) this.trigger("ready", { first });
+    const other = first || (loaded && !samePair(loaded, this.loaded));
+    const changed = this.settings.version !== latest.settings && !this.settings.keeping;
     this.loaded = loaded;
-    this.loading.show(latest);
-    if (!first && !looking && found !== this.found) this.trigger("listed");
+    this.pair.show(latest);
+    if (other) this.trigger("ready", { first });
+    if (other || changed) this.renewing = this.renewSettings(other && !first);
+    if (!this.pair.popover.hidden && (other || (this.wasOpening && !opening))) this.pair.refresh();
+    else if (!looking && found !== this.found) this.pair.again();
+    this.wasOpening = Boolean(opening);
     if (!looking) this.found = found;
-    this.badge.classList.toggle("off", !loaded);
-    this.badge.classList.toggle("opening", Boolean(opening));
-    this.badge.textContent = opening ? (progress && progress.share !== null ? `${opening}, ${percent(progress.share)}` : opening) : loaded ? loaded.label : words.noModel;
-    this.badge.title = loaded ? loaded.detail : "";
     if (failed && !opening) this.notice(failed, true);
-    if (!this.messages.length) this.showEmpty(opening);
+    if (!this.messages.length) this.showEmpty();
+    if (this.held && !latest.waits) this.release();
+    else if (this.held) this.tell(say.held(opening), this.withhold);
   }
 
-  async cancelLoading() {
-    await this.ask("cancel_loading");
-    status.refresh();
+  // The settings for what is loaded now; what could not be taken over is said.
+  async renewSettings(tell) {
+    await this.settings.refresh();
+    document.body.dataset.controls = "ready";
+    const changes = this.settings.view?.changes ?? [];
+    if (tell) this.tell(changes.join(" "));
   }
 
   list() {
     this.list_?.show(this.chats, this.chat);
   }
 
-  showChat(chat) {
-    this.chat = chat?.id ?? null;
-    if (this.chat) localStorage.setItem(remembered, this.chat);
+  // Which chat this is stands in the address, and is remembered for a page that is opened without one.
+  enter(chat, replace) {
+    this.chat = chat;
+    if (chat) localStorage.setItem(remembered, chat);
     else localStorage.removeItem(remembered);
+    const path = chat ? `/chat/${chat}` : "/chat";
+    this.leading = true;
+    if (address.page === "chat") address.go(path, { replace });
+    else address.latest.chat = path;
+    this.leading = false;
+  }
+
+  showChat(chat, { replace = false } = {}) {
+    this.enter(chat?.id ?? null, replace);
     this.notice("");
+    this.tell("");
     this.messages = [];
     this.stack.replaceChildren();
     for (const message of chat?.messages ?? []) this.append(message);
     if (!this.messages.length) this.showEmpty();
     this.list();
     this.setRunning(null);
-    this.scroll.toEnd();
+    if (this.messages.length) this.scroll.toEnd();
     const running = chat?.running;
     if (running) {
       this.attach(running.run, running.message);
@@ -151,18 +189,14 @@ class ChatPage {
     return shown;
   }
 
-  showEmpty(opening = status.latest?.opening) {
-    const loaded = this.loaded;
-    if (!loaded && opening) {
-      const waiting = h("p", { class: "waiting" }, h("span", { class: "spinner", "aria-hidden": true }), opening);
-      return void this.stack.replaceChildren(h("div", { class: "empty" }, pipPicture(), waiting));
-    }
-    const pip = loaded?.pip;
-    const title = !loaded ? words.noModel : pip ? words.pip.title : words.other.title(loaded.name);
-    const body = !loaded ? words.noModelBody : pip ? words.pip.body : words.other.body;
-    const examples = words.examples.map(({ label, text }) =>
-      h("button", { class: "example", type: "button", on: { click: () => this.act({ action: "send", text }) } }, h("b", {}, label), h("span", {}, text)));
-    this.stack.replaceChildren(h("div", { class: "empty" }, pipPicture(), h("h1", {}, title), h("p", {}, body), loaded ? h("div", { class: "examples" }, ...examples) : null));
+  showEmpty() {
+    const opening = status.latest?.opening;
+    const shown = JSON.stringify([this.loaded, this.loaded ? null : opening]);
+    if (this.welcomed === shown && this.stack.querySelector(".empty")) return; // people may be choosing in it
+    this.welcomed = shown;
+    this.stack.replaceChildren(welcome(this.loaded, opening, (text) => this.act({ action: "send", text })));
+    this.log.scrollTop = 0;
+    this.scroll.stuck = false; // it is read from its heading on
   }
 
   // One that is about loading goes away when loading ends.
@@ -172,16 +206,33 @@ class ChatPage {
     this.alert.hidden = !text;
   }
 
+  // What is no mistake; `undo` takes it back, where it can be.
+  tell(text, undo = null) {
+    this.told.hidden = !text;
+    if (this.told.firstChild?.textContent === text) return; // it is not said again
+    const button = undo && h("button", { class: "ft-link", type: "button", on: { click: () => undo.call(this) } }, say.heldCancel);
+    this.told.replaceChildren(...(text ? [h("span", {}, text), button ?? ""] : []));
+  }
+
   // ---- actions
 
   async newChat() {
     this.showChat(null);
+    this.drawer.uncover();
     this.input.focus();
   }
 
   async open(id) {
     const answer = await this.ask("open_chat", { chat: id });
     if (!answer) return;
+    this.chats = answer.chats;
+    this.showChat(answer.chat);
+    this.drawer.openChats(false);
+    if (!answer.chat) this.notice(say.gone);
+  }
+
+  // A chat that was imported.
+  take(answer) {
     this.chats = answer.chats;
     this.showChat(answer.chat);
   }
@@ -229,32 +280,65 @@ class ChatPage {
       this.notice(words.busy);
       return false;
     }
-    this.setSending(true);
+    this.sending = true;
     this.notice("");
+    this.tell("");
     this.given = data;
-    this.booted.then(() => this.deliver({ ...data, chat: this.chat }));
+    this.booted.then(() => {
+      const asked = { ...data, chat: this.chat };
+      if (status.latest?.waits) this.hold(asked);
+      else this.deliver(asked);
+    });
     return true;
   }
 
-  // An event says nothing when the app is away; a question does, and the text is given back at once.
-  async deliver(data) {
-    this.trigger("act", data);
-    try {
-      await answered(this.server.status({}));
-    } catch (error) {
-      if (this.sending) this.refused(reason(error));
-    }
+  // A message for a model that is still being loaded waits here: what it is drafted with is not known before.
+  hold(data) {
+    this.held = data;
+    this.tell(say.held(this.opening ?? ""), this.withhold);
   }
 
-  // An answer that never comes must not lock the page.
-  setSending(sending) {
-    this.sending = sending;
-    clearTimeout(this.overdue);
-    if (sending) this.overdue = setTimeout(() => this.refused(words.lost), patience);
+  withhold() {
+    this.held = null;
+    this.tell("");
+    this.refused("");
+  }
+
+  release() {
+    const data = this.held;
+    this.held = null;
+    this.tell("");
+    if (this.loaded) this.deliver(data);
+    else this.refused(status.latest.failed ?? say.heldOver);
+  }
+
+  async deliver(data) {
+    let answer;
+    try {
+      await this.renewing; // the settings of a pair that was loaded just now
+      answer = await answered(this.server.act({ ...data, ...this.settings.sent }));
+    } catch (error) {
+      return this.refused(reason(error), away(error));
+    }
+    if (answer.waits) return this.wait(data);
+    this.begin(answer);
+  }
+
+  // Python knew of a load before this page did.
+  async wait(data) {
+    this.hold(data);
+    await status.refresh();
+    setTimeout(() => this.held === data && !status.latest.waits && this.release(), 500);
   }
 
   stop() {
     if (this.running) this.ask("stop", { run: this.running });
+  }
+
+  // Where people ask for them; otherwise they are brought up to date wherever they are.
+  openRounds(message) {
+    this.drawer.show("rounds");
+    return this.showRounds(message);
   }
 
   async showRounds(message) {
@@ -269,20 +353,14 @@ class ChatPage {
 
   // ---- the stream
 
-  receive(value) {
-    if (!value) return;
-    const answer = JSON.parse(value);
-    if (answer.refused) this.refused(answer.refused);
-    else this.begin(answer);
-  }
-
   begin(packet) {
-    this.setSending(false);
+    this.sending = false;
+    this.given = null;
     this.chats = packet.chats;
+    if (packet.changed.length) this.tell(packet.changed.join(" "));
     if (packet.chat !== this.chat) {
       if (this.chat !== null || this.messages.length) return void this.list();
-      this.chat = packet.chat;
-      localStorage.setItem(remembered, this.chat);
+      this.enter(packet.chat, true);
     }
     this.list();
     const here = new Set(this.messages.map((m) => m.id));
@@ -304,12 +382,14 @@ class ChatPage {
     this.asked = null;
     this.rounds.clear();
     this.scroll.toEnd();
+    this.following = run;
     try {
       await follow((from) => this.server.follow({ run, from }), () => this.running === run, (events, stats, done) => this.advance(shown, events, stats, done));
     } catch (error) {
-      this.notice(reason(error));
-      this.setRunning(null);
+      this.notice(reason(error)); // it is written on, or was; the page goes on with it once it can
     }
+    if (this.following === run) this.following = null;
+    if (this.running === run && !status.away) this.open(this.chat);
   }
 
   advance(shown, events, stats, done) {
@@ -326,7 +406,7 @@ class ChatPage {
 
   // Says why, and gives the text back where it was written.
   refused(why) {
-    this.setSending(false);
+    this.sending = false;
     this.notice(why, Boolean(this.opening));
     const { action, message, text } = this.given ?? {};
     this.given = null;
@@ -336,7 +416,7 @@ class ChatPage {
       this.input.value = text;
       this.fit();
     }
-    this.input.focus();
+    if (address.page === "chat") this.input.focus();
   }
 
   setRunning(run) {
@@ -363,7 +443,7 @@ class ChatPage {
   composerKey(event) {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      if (!this.running) this.send();
+      this.send();
     } else if (event.key === "ArrowUp" && !this.input.value && !this.running) {
       const last = this.messages.findLast((m) => m instanceof UserMessage);
       if (last) (event.preventDefault(), last.edit());
@@ -372,20 +452,16 @@ class ChatPage {
 
   shortcut(event) {
     if (!this.root.offsetParent) return; // another page is shown
-    if (event.key === "Escape") {
-      document.body.classList.remove("show-side");
-      if (this.running) this.stop();
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
+      if (!this.drawer.uncover() && this.running) this.stop();
     }
-    if (event.altKey && event.code === "KeyN") (event.preventDefault(), this.newChat());
-  }
-
-  // A pane is shown by default or not, as the window's width has it; the reader's choice wins.
-  togglePane(name, button) {
-    const pane = name === "side" ? document.getElementById("side") : this.root.querySelector(".rounds");
-    const hide = getComputedStyle(pane).display !== "none";
-    document.body.classList.toggle(`hide-${name}`, hide);
-    document.body.classList.toggle(`show-${name}`, !hide);
-    button.setAttribute("aria-expanded", String(!hide));
+    const act = event.altKey && !event.ctrlKey && {
+      KeyN: () => this.newChat(),
+      KeyK: () => (this.drawer.openChats(true), this.list_.search.focus()),
+      KeyM: () => (this.pair.turn(this.pair.popover.hidden), this.pair.chip.focus()),
+      KeyS: () => (this.drawer.shown ? this.drawer.hide() : this.drawer.open()),
+    }[event.code];
+    if (act) (event.preventDefault(), act());
   }
 }
 

@@ -53,7 +53,7 @@ export class AssistantMessage {
     this.actions = h("div", { class: "actions" },
       action("retry", words.retry, () => page.act({ action: "retry", message: this.id })),
       action("copy", words.copy, (event) => copy(this.reply.text, event.currentTarget, words.copied)),
-      action("rounds", words.showRounds, () => page.showRounds(this)));
+      action("rounds", words.showRounds, () => page.openRounds(this)));
     this.node = h("article", { class: "msg assistant", dataset: { id: String(message.id) } }, this.body, this.state, this.error, h("div", { class: "foot" }, this.stats, this.actions));
     this.reply = new Reply(this.body);
     this.reply.onDrawn = () => page.grown();

@@ -1,100 +1,90 @@
-"""Target and draft pickers of the side panel: every target, and only the drafts that fit it."""
+"""What the pickers of a pair offer and show, and loading what they say. Plain values, no Gradio."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from html import escape
-from typing import Any
-
-import gradio as gr
+from dataclasses import replace
 
 from app.runtime import Runtime
-from app.ui.components import AT_ONCE
 from app.ui.pickers import Choice, Pickers
+from app.ui.view import View
 from app.ui.words import Words
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.request import AUTO, LoadRequest
 
-REFRESH = "() => window.Foretoken.refresh()"
 
+class PairBackend:
+    """The pickers of one running app."""
 
-@dataclass(frozen=True, slots=True)
-class PairPicker:
-    """The named elements."""
+    def __init__(self, pickers: Pickers) -> None:
+        self._pickers = pickers
 
-    target: gr.Dropdown
-    draft: gr.Dropdown
-    quantization: gr.Dropdown
-    kv_cache: gr.Dropdown
-    load: gr.Button
-    note: gr.HTML
+    def pair_choices(self, data: View) -> View:
+        """What can be chosen as things are on disk now, and what is.
 
+        Without a ``target`` in ``data``: the pair that is loaded or being opened, as it is held. With
+        one, what goes with it: its ``draft``, where none is chosen the catalog's.
+        """
+        if not data.get("target"):
+            return self._shown()
+        target, draft = str(data["target"]), data.get("draft")
+        drafts, paired = self._pickers.drafts_of(target)
+        known = {name for _, name in drafts}
+        draft = draft if draft in known else paired
+        held = (str(data.get("quantization") or AUTO), str(data.get("kv_cache") or AUTO))
+        return self._view(target, draft, drafts, *held)
 
-def pair_picker(pickers: Pickers) -> PairPicker:
-    """Build the pickers inside the current column."""
-    start = pickers.runtime.first
-    with gr.Accordion(Words.PAIR, open=True, elem_classes="ft-section"):
-        target = gr.Dropdown(
-            pickers.targets(), label=Words.TARGET, info=Words.TARGET_INFO, elem_id="target"
-        )
-        draft = gr.Dropdown([], label=Words.DRAFT, info=Words.DRAFT_INFO, elem_id="draft")
-        choices, value = _quantizations(pickers, start.target, start.quantization)
-        quantization = gr.Dropdown(
-            choices,
-            value=value,
-            label=Words.QUANTIZATION,
-            info=Words.QUANTIZATION_INFO,
-            elem_id="quantization",
-        )
-        kv_cache = gr.Dropdown(
-            [(label, name) for name, label in Words.KV_CACHES.items()],
-            value=start.kv_cache_dtype,
-            label=Words.KV_CACHE,
-            info=Words.KV_CACHE_INFO,
-            elem_id="kv-cache",
-        )
-        load = gr.Button(Words.LOAD, size="sm", elem_id="load-pair")
-        note = gr.HTML("", elem_id="pair-note", apply_default_css=False, js_on_load=None)
-    picker = PairPicker(target, draft, quantization, kv_cache, load, note)
-    _wire(picker, pickers)
-    return picker
+    def _shown(self) -> View:
+        target, draft = self._pickers.shown()
+        if target is None:
+            target = next((name for _, name in self._pickers.targets()), "")
+            drafts, draft = self._pickers.drafts_of(target)
+        else:
+            drafts, _ = self._pickers.drafts_of(target)
+        loaded = self._pickers.runtime.engine.loaded
+        request = self._pickers.runtime.first if loaded is None else loaded.request
+        return self._view(target, draft, drafts, request.quantization, request.kv_cache_dtype)
 
+    def _view(
+        self, target: str, draft: str, drafts: list[Choice], quantization: str, kv_cache: str
+    ) -> View:
+        weights = self._pickers.quantizations_of(target)
+        if quantization not in {name for _, name in weights}:
+            quantization = AUTO
+        caches = [(label, name) for name, label in Words.KV_CACHES.items()]
+        return {
+            "fields": [
+                _field("target", Words.TARGET, Words.TARGET_INFO, self._pickers.targets(), target),
+                _field("draft", Words.DRAFT, Words.DRAFT_INFO, drafts, draft),
+                _field(
+                    "quantization",
+                    Words.QUANTIZATION,
+                    Words.QUANTIZATION_INFO,
+                    weights,
+                    quantization,
+                ),
+                _field("kv_cache", Words.KV_CACHE, Words.KV_CACHE_INFO, caches, kv_cache),
+            ],
+            "load": self._pickers.load_label(target, draft),
+        }
 
-def _wire(picker: PairPicker, pickers: Pickers) -> None:
-    def follow_target(target: str | None, held: str) -> list[Any]:
-        return [*draft_update(pickers, target), quantization_update(pickers, target, held)]
-
-    picker.target.input(
-        follow_target,
-        [picker.target, picker.quantization],
-        [picker.draft, picker.load, picker.quantization],
-        show_progress="hidden",
-        **AT_ONCE,
-    ).then(None, None, None, js=REFRESH, **AT_ONCE)  # more may be known to fit soon
-    picker.draft.input(
-        pickers.load_label,
-        [picker.target, picker.draft],
-        picker.load,
-        show_progress="hidden",
-        **AT_ONCE,
-    )
-
-    def load(target: str | None, draft: str | None, quantization: str, kv_cache: str) -> str:
+    def load_pair(self, data: View) -> View:
+        """Begins to load; the answer holds what is known at once to be wrong, if anything."""
+        runtime = self._pickers.runtime
         try:
-            runtime = pickers.runtime
-            request = chosen(runtime, target or "", draft or "", quantization, kv_cache)
-            runtime.loader.start(request)
+            if not data.get("target"):
+                raise InvalidRequest("target", Words.NO_TARGET)
+            runtime.loader.start(
+                chosen(
+                    runtime,
+                    str(data["target"]),
+                    str(data.get("draft") or ""),
+                    str(data.get("quantization") or AUTO),
+                    str(data.get("kv_cache") or AUTO),
+                )
+            )
         except ForetokenError as error:
-            return f'<p class="ft-error" role="alert">{escape(str(error))}</p>'
-        return ""
-
-    picker.load.click(
-        load,
-        [picker.target, picker.draft, picker.quantization, picker.kv_cache],
-        picker.note,
-        show_progress="hidden",
-        **AT_ONCE,
-    ).then(None, None, None, js=REFRESH, **AT_ONCE)
+            return {"error": str(error)}
+        return {"error": None}
 
 
 def chosen(
@@ -111,47 +101,7 @@ def chosen(
     return replace(request, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
 
 
-def picker_updates(pickers: Pickers, held: str) -> list[Any]:
-    """Target, draft, load button and quantizations, as things are on disk now, for the opened pair.
-
-    ``held`` is the quantization that is chosen.
-    """
-    choices = pickers.targets()
-    target, draft = pickers.shown()
-    if target is None:
-        target = choices[0][1] if choices else None
-        of_draft = draft_update(pickers, target)
-    else:
-        drafts, _ = pickers.drafts_of(target)
-        of_draft = [gr.update(choices=drafts, value=draft), pickers.load_label(target, draft)]
-    quantizations = quantization_update(pickers, target, held)
-    return [gr.update(choices=choices, value=target), *of_draft, quantizations]
-
-
-def listed(pickers: Pickers, target: str | None, draft: str | None) -> list[Any]:
-    """The same choices made, among more models: target, draft and the load button."""
-    drafts, _ = pickers.drafts_of(target)
-    return [
-        gr.update(choices=pickers.targets(), value=target),
-        gr.update(choices=drafts, value=draft),
-        pickers.load_label(target, draft),
-    ]
-
-
-def draft_update(pickers: Pickers, target: str | None) -> list[Any]:
-    """The draft picker and the load button for a newly chosen target."""
-    choices, chosen = pickers.drafts_of(target)
-    draft = gr.update(choices=choices, value=chosen)
-    return [draft, pickers.load_label(target, chosen)]
-
-
-def quantization_update(pickers: Pickers, target: str | None, held: str) -> Any:
-    """The picker of quantizations for a newly chosen target."""
-    choices, value = _quantizations(pickers, target, held)
-    return gr.update(choices=choices, value=value)
-
-
-def _quantizations(pickers: Pickers, target: str | None, held: str) -> tuple[list[Choice], str]:
-    """What is offered, and of that what was chosen, ``held``, or auto where that is gone."""
-    choices = pickers.quantizations_of(target)
-    return choices, held if held in {name for _, name in choices} else AUTO
+def _field(name: str, label: str, info: str, choices: list[Choice], value: str) -> View:
+    """One picker: what it is called, what can be chosen, and what is."""
+    offered = [{"id": each, "label": shown} for shown, each in choices]
+    return {"name": name, "label": label, "info": info, "choices": offered, "value": value}

@@ -1,127 +1,168 @@
-"""The side panel's controls: named elements, what the loaded pair offers of them, and the settings they
-add up to."""
+"""The settings of the chat as its page shows them: fields, presets, and who can draft, with reasons.
+
+Plain values; the page's script draws them. What the loaded pair lacks is shown and cannot be chosen.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Mapping
 from typing import Any
 
-import gradio as gr
-
-from app.ui.components import AT_ONCE
-from app.ui.offered import options_of, proposer_update, rules_update
-from app.ui.settings import Settings, kind_of, typed, whole
+from app.ui.kept import KeptSettings
+from app.ui.pages.chat.speeds import Speeds
+from app.ui.resolver import Pair, usable_default
+from app.ui.settings import DRAFTING, Settings, kind_of, typed, whole
+from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
-from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling
 
-Component = gr.components.Component
-Offered = Callable[[], Capabilities | None]
-"""What the pair that is loaded just now can do; None while none is."""
-
-SLIDERS: Mapping[str, dict[str, Any]] = {
+SLIDERS: Mapping[str, View] = {
     "temperature": {
-        "minimum": 0,
-        "maximum": 2,
+        "min": 0,
+        "max": 2,
         "step": 0.05,
         "label": Words.TEMPERATURE,
         "info": Words.TEMPERATURE_INFO,
-        "elem_id": "temperature",
     },
-    "top_p": {"minimum": 0.01, "maximum": 1, "step": 0.01, "label": Words.TOP_P},
-    "top_k": {
-        "minimum": 0,
-        "maximum": 200,
-        "step": 1,
-        "label": Words.TOP_K,
-        "info": Words.TOP_K_INFO,
-    },
-    "min_p": {"minimum": 0, "maximum": 0.99, "step": 0.01, "label": Words.MIN_P},
-    "repetition_penalty": {
-        "minimum": 0.5,
-        "maximum": 2,
-        "step": 0.05,
-        "label": Words.REPETITION,
-    },
-    "presence_penalty": {"minimum": -2, "maximum": 2, "step": 0.1, "label": Words.PRESENCE},
-    "frequency_penalty": {"minimum": -2, "maximum": 2, "step": 0.1, "label": Words.FREQUENCY},
+    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": Words.TOP_P},
+    "top_k": {"min": 0, "max": 200, "step": 1, "label": Words.TOP_K, "info": Words.TOP_K_INFO},
+    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": Words.MIN_P},
+    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": Words.REPETITION},
+    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.PRESENCE},
+    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.FREQUENCY},
 }
 """The fields of ``Sampling`` that are numbers on a scale, in their order."""
 SAMPLING = (*SLIDERS, "seed")
-_NEUTRAL = Sampling()
+NAMES = ("proposer", "controller", "depth", "acceptance", *SAMPLING, "max_tokens", "stop", "system")
+"""What a page sends, beside ``options``."""
 
 
-_drawings = count(1)
+def _field(name: str, kind: str, **spec: Any) -> View:
+    return {"name": name, "id": name.replace("_", "-"), "kind": kind, **spec}
 
 
-def drawn_anew() -> str:
-    """A value for ``Panel.drawing`` that it never had."""
-    return str(next(_drawings))
+FIELDS: Mapping[str, tuple[View, ...]] = {
+    Words.SPECULATION: (
+        _field(
+            "controller",
+            "choice",
+            label=Words.CONTROLLER,
+            info=Words.CONTROLLER_INFO,
+            choices=[str(control) for control in Control],
+        ),
+        _field(
+            "depth",
+            "range",
+            label=Words.DEPTH,
+            info=Words.DEPTH_INFO,
+            min=1,
+            max=MAX_DEPTH,
+            step=1,
+        ),
+        _field("options", "options"),
+        _field("acceptance", "choice", label=Words.ACCEPTANCE, info=Words.ACCEPTANCE_INFO),
+    ),
+    Words.SAMPLING: (
+        *(_field(name, "range", sampling=True, **spec) for name, spec in SLIDERS.items()),
+        _field("seed", "number", sampling=True, label=Words.SEED, info=Words.SEED_INFO),
+    ),
+    Words.REPLY: (
+        _field("max_tokens", "number", label=Words.MAX_TOKENS, info=Words.MAX_TOKENS_INFO),
+        {
+            **_field("stop", "text", label=Words.STOP, info=Words.STOP_INFO, lines=2),
+            "id": "stop-strings",
+        },
+    ),
+}
+"""What stands under Advanced, by headings."""
+SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system-prompt"}
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """The controls in the order of ``names``, the proposer first. ``options`` holds the proposers' own
-    options as JSON; they are drawn for the chosen one, and again when ``drawing`` changes."""
+class PanelBackend:
+    """What the settings and the chip above the chat show, and what is chosen in them."""
 
-    names: tuple[str, ...]
-    controls: tuple[Component, ...]
-    options: gr.Textbox
-    drawing: gr.Textbox
-    offered: Offered
+    def __init__(self, kept: KeptSettings, speeds: Speeds) -> None:
+        self.kept, self._speeds = kept, speeds
 
-    @property
-    def proposer(self) -> Component:
-        return self.controls[0]
-
-    @property
-    def inputs(self) -> list[Component]:
-        return [*self.controls, self.options]
-
-    def split(self, names: Collection[str]) -> tuple[list[Component], list[Component]]:
-        """The controls of these names, and all other inputs."""
-        named = [c for name, c in zip(self.names, self.controls, strict=True) if name in names]
-        return named, [each for each in self.inputs if each not in named]
-
-    def settings(self, values: tuple[Any, ...]) -> Settings:
-        """The settings that the inputs' values make; raises ``InvalidRequest``."""
-        *named, options = values
-        read = {name: _read(name, value) for name, value in zip(self.names, named, strict=True)}
-        capabilities = self.offered()
-        if (
-            not read["proposer"] and capabilities is not None
-        ):  # sent before the controls were filled
-            read["proposer"] = capabilities.preferred
-        return Settings(**read, options=typed(json.loads(options or "{}"), capabilities))
-
-    def values(self, settings: Settings) -> list[Any]:
-        """The inputs' values that show ``settings``."""
-        return [
-            *(getattr(settings, name) for name in self.names),
-            json.dumps(dict(settings.options)),
-        ]
-
-    def shown(self, settings: Settings, wanted: frozenset[str]) -> list[Any]:
-        """Updates of all inputs: values as in ``settings`` for the names in ``wanted``,
-        choices as the loaded pair has them."""
-        capabilities = self.offered()
-        values = dict(zip((*self.names, "options"), self.values(settings), strict=True))
-        updates: dict[str, dict[str, Any]] = {
-            name: {"value": values[name]} if name in wanted else {} for name in values
+    def panel(self, data: View | None = None) -> View:
+        """All of it, for what is loaded now; ``fields`` where the page has none yet."""
+        pair, resolved = self.kept.pair(), self.kept.now()
+        shown = {
+            "version": self.kept.version,
+            "pair": pair and pair.key,
+            "settings": resolved.settings.to_json(),
+            "changes": list(resolved.changes),
+            "method": Words.method(resolved.settings, _is_default(resolved.settings, pair)),
+            "methods": self._methods(pair),
+            "rules": _rules(pair.capabilities if pair else None),
+            "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
+            "presets": _presets(pair),
         }
-        updates["proposer"] = proposer_update(capabilities, settings.proposer, label=Words.proposer)
-        if capabilities is not None:
-            updates["acceptance"] |= rules_update(capabilities, settings.acceptance)
-            for name in SAMPLING:
-                updates[name]["interactive"] = name in capabilities.sampling
-                neutral = getattr(_NEUTRAL, name)
-                if name not in capabilities.sampling and getattr(settings, name) != neutral:
-                    # The engine would refuse it, and nobody could change it.
-                    updates[name]["value"] = neutral
-        return [gr.update(**update) for update in updates.values()]
+        if (data or {}).get("first"):
+            shown |= {"fields": [SYSTEM, *_headed()]}
+        return shown
+
+    def keep_settings(self, data: View) -> View:
+        """What a page's controls show; ``chosen``: how to draft was chosen there."""
+        settings = settings_of(data["settings"], self._capabilities())
+        self.kept.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
+        return self.panel()
+
+    def forget_settings(self, data: View | None = None) -> View:
+        """Back to the defaults."""
+        self.kept.forget()
+        return self.panel()
+
+    def _capabilities(self) -> Capabilities | None:
+        pair = self.kept.pair()
+        return pair.capabilities if pair else None
+
+    def _methods(self, pair: Pair | None) -> list[View]:
+        """Who drafts: what can, and behind that what cannot, with the reason."""
+        if pair is None:
+            return []
+        default = usable_default(pair).proposer
+        offered = [
+            {
+                "name": each.name,
+                "about": each.about,
+                "why": None,
+                "default": each.name == default,
+                "speed": self._speed(pair, each.name),
+                "options": [_option(option) for option in each.options],
+            }
+            for each in pair.capabilities.proposers
+        ]
+        lacking = [
+            {"name": each.name, "about": each.about, "why": each.reason, "options": []}
+            for each in pair.capabilities.withheld
+        ]
+        return [*offered, *lacking]
+
+    def _speed(self, pair: Pair, proposer: str) -> str | None:
+        told, swept = [], pair.measured
+        if swept is not None and swept.winner.proposer == proposer != PLAIN:
+            told.append(Words.measured_speed(swept.winner.speedup, swept.measured))
+        own = self._speeds.of(pair.key, proposer)
+        if own is not None:
+            told.append(Words.own_speed(own.tokens_per_s, own.replies))
+        return "; ".join(told) or None
+
+
+def settings_of(sent: Mapping[str, Any], capabilities: Capabilities | None) -> Settings:
+    """The settings that a page sends; raises ``InvalidRequest`` for what is no value of its field.
+
+    Sent before the page was told anything, they leave out what they do not know.
+    """
+    start = Settings()
+    read = {name: _read(name, sent.get(name, getattr(start, name))) for name in NAMES}
+    if not read["proposer"] and capabilities is not None:
+        read["proposer"] = capabilities.preferred
+    options = sent.get("options")
+    return Settings(
+        **read, options=typed(options if isinstance(options, dict) else {}, capabilities)
+    )
 
 
 def _read(name: str, value: Any) -> Any:
@@ -131,107 +172,57 @@ def _read(name: str, value: Any) -> Any:
     return (value or "") if kind is str else float(value)
 
 
-def panel(offered: Offered) -> Panel:
-    """Build the controls inside the current column."""
-    start = Settings()
-    made: dict[str, Component] = {}
-    with gr.Accordion(Words.SPECULATION, open=True, elem_classes="ft-section"):
-        made["proposer"] = proposer = gr.Dropdown(
-            **proposer_update(None, None), label=Words.PROPOSER, elem_id="proposer"
-        )
-        made["controller"] = gr.Dropdown(
-            [str(control) for control in Control],
-            value=start.controller,
-            label=Words.CONTROLLER,
-            info=Words.CONTROLLER_INFO,
-            elem_id="controller",
-        )
-        made["depth"] = gr.Slider(
-            1,
-            MAX_DEPTH,
-            start.depth,
-            step=1,
-            label=Words.DEPTH,
-            info=Words.DEPTH_INFO,
-            elem_id="depth",
-        )
-        options = gr.Textbox("{}", visible="hidden")
-        drawing = gr.Textbox("", visible="hidden")
-        _draw_options(proposer, drawing, options, offered)
-        made["acceptance"] = gr.Dropdown(
-            [str(rule) for rule in AcceptanceRule],
-            value=start.acceptance,
-            label=Words.ACCEPTANCE,
-            info=Words.ACCEPTANCE_INFO,
-            elem_id="acceptance",
-        )
-    with gr.Accordion(Words.SAMPLING, open=True, elem_classes="ft-section"):
-        for name, scale in SLIDERS.items():
-            made[name] = gr.Slider(value=getattr(start, name), **scale)
-        made["seed"] = gr.Number(start.seed, label=Words.SEED, info=Words.SEED_INFO, elem_id="seed")
-    with gr.Accordion(Words.REPLY, open=True, elem_classes="ft-section"):
-        made["max_tokens"] = gr.Number(
-            start.max_tokens,
-            label=Words.MAX_TOKENS,
-            info=Words.MAX_TOKENS_INFO,
-            elem_id="max-tokens",
-        )
-        made["stop"] = gr.Textbox(
-            start.stop, lines=2, label=Words.STOP, info=Words.STOP_INFO, elem_id="stop-strings"
-        )
-        made["system"] = gr.Textbox(
-            start.system, lines=3, label=Words.SYSTEM, elem_id="system-prompt"
-        )
-    return Panel(tuple(made), tuple(made.values()), options, drawing, offered)
+def _headed() -> list[View]:
+    return [{"kind": "group", "label": label, "fields": list(own)} for label, own in FIELDS.items()]
 
 
-_WRITE = """(value, held) => {
-  const all = JSON.parse(held);
-  all[%(proposer)s] = {...all[%(proposer)s], [%(option)s]: value};
-  return JSON.stringify(all);
-}"""
-
-
-def _draw_options(
-    proposer: gr.Dropdown, drawing: gr.Textbox, options: gr.Textbox, offered: Offered
-) -> None:
-    """The chosen proposer's own options. What is changed in them is written into ``options`` in the
-    browser, so that a message sent right after takes it along."""
-
-    @gr.render(
-        [proposer, options],
-        [proposer.change, drawing.change],
-        queue=False,
-        show_progress="hidden",
-    )
-    def draw(chosen: str, held: str) -> None:
-        capabilities = offered()
-        own = options_of(capabilities, chosen)
-        if not own:
-            return
-        values = typed(json.loads(held), capabilities).get(chosen, {})
-        with gr.Group(elem_classes="ft-options"):
-            for option in own:
-                control = _control(option, values.get(option.name, option.default))
-                control.input(  # type: ignore[attr-defined]
-                    None,
-                    [control, options],
-                    options,
-                    js=_WRITE % {"proposer": json.dumps(chosen), "option": json.dumps(option.name)},
-                    **AT_ONCE,
-                )
-
-
-def _control(option: OptionInfo, value: Any) -> Component:
-    common: dict[str, Any] = {
+def _option(option: OptionInfo) -> View:
+    kinds = {bool: "check", str: "choice" if option.choices else "text", int: "number"}
+    return {
+        "name": option.name,
         "label": option.name.replace("_", " "),
         "info": option.help,
-        "interactive": True,
+        "kind": kinds.get(option.kind, "number"),
+        "choices": list(option.choices),
+        "value": option.default,
     }
-    if option.kind is bool:
-        return gr.Checkbox(value, **common)
-    if option.choices:
-        return gr.Dropdown(list(option.choices), value=value, **common)
-    if option.kind is str:
-        return gr.Textbox(value, **common)
-    return gr.Number(value, precision=0 if option.kind is int else None, **common)
+
+
+def _rules(capabilities: Capabilities | None) -> list[str]:
+    """Acceptance rules that can be chosen."""
+    own = tuple(AcceptanceRule) if capabilities is None else capabilities.rules
+    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
+
+
+def _is_default(settings: Settings, pair: Pair | None) -> bool:
+    """Whether the pair drafts as it does where nobody chose."""
+    if pair is None:
+        return True
+    default = Settings.drafting_as(usable_default(pair))
+    return all(getattr(settings, name) == getattr(default, name) for name in DRAFTING)
+
+
+def _presets(pair: Pair | None) -> list[View]:
+    """Three ways to set everything that is about speed and words."""
+    default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
+    drafted = {name: getattr(default, name) for name in DRAFTING}
+    neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
+    ways: tuple[tuple[str, str, str, View], ...] = (
+        ("fast", Words.FAST, Words.fast(default.proposer), drafted),
+        (
+            "balanced",
+            Words.BALANCED,
+            Words.balanced(default.proposer),
+            {**drafted, "temperature": 0.7, "top_p": 0.95},
+        ),
+        ("exact", Words.EXACT, Words.EXACT_INFO, {**drafted, "proposer": PLAIN}),
+    )
+    return [
+        {
+            "id": name,
+            "label": label,
+            "about": about,
+            "values": {**neutral, "acceptance": str(AcceptanceRule.AUTO), **values},
+        }
+        for name, label, about, values in ways
+    ]

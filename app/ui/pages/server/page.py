@@ -20,7 +20,7 @@ def server_page(runtime: Runtime, switch: ApiSwitch) -> None:
             "on": switch.on,
             "key": switch.api_key is not None,
             "needs_key": switch.needs_key,
-            "model": loaded.name if loaded else None,
+            "model": loaded.id if loaded else None,
             "error": None,
         }
 

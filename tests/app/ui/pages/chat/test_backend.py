@@ -13,7 +13,6 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.ui.pages.chat.backend import ChatBackend, describe
-from app.ui.pages.chat.page import follows_default, keep_settings, kept_settings
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
@@ -176,28 +175,57 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
         backend.act({"action": "retry", "message": 5, "chat": None}, Settings())
 
 
-def test_another_pairs_default_shown_by_a_stale_page_is_no_choice(backend):
-    """A page that was not told of the new pair once made the old pair's default the user's choice."""
-    backend.defaults.keep(backend.runtime.engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
-    keep_settings(backend, Settings(temperature=0.7), drafting=False)
-    assert follows_default(backend)
-    kept = kept_settings(backend)
-    assert (kept.proposer, kept.depth, kept.temperature) == ("ngram", 5, 0.7)
-    keep_settings(backend, Settings(proposer="none"), drafting=True)
-    keep_settings(backend, Settings(seed=3), drafting=False)
-    kept = kept_settings(backend)
-    assert (kept.proposer, kept.seed) == ("none", 3)
+def test_a_chat_is_exported_and_read_back(backend):
+    first = act(backend, action="send", text="Hi, مرحبا", chat=None)
+    exported = backend.export_chat({"chat": first["chat"], "form": "json"})
+    assert exported["name"] == "hi-مرحبا.json"
+    again = backend.import_chat({"text": exported["text"]})["chat"]
+    assert again["id"] != first["chat"]
+    told = [
+        [{**message, "id": None} for message in backend.chat(chat)["messages"]]
+        for chat in (first["chat"], again["id"])
+    ]
+    assert told[0] == told[1]
+    readable = backend.export_chat({"chat": first["chat"], "form": "markdown"})
+    assert readable["text"].startswith("# Hi, مرحبا\n\n## You\n\nHi, مرحبا\n\n## Model\n\n")
+    assert readable["text"].endswith(f"{REPLIES['plain']}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no json",
+        "[]",
+        '{"format": "other", "version": 1, "title": "", "messages": []}',
+        '{"format": "foretoken-chat", "version": 1, "title": "", "messages": [{"role": "x"}]}',
+        '{"format": "foretoken-chat", "version": 2, "title": "", "messages": []}',
+    ],
+)
+def test_a_file_that_holds_no_chat_makes_none(backend, text):
+    with pytest.raises(InvalidRequest, match=r"no chat|newer version"):
+        backend.import_chat({"text": text})
+    assert backend.chats() == []
+
+
+def test_chats_are_found_by_all_words_of_title_or_messages(backend):
+    fox = act(backend, action="send", text="A fox at 100%", chat=None)["chat"]
+    owl = act(backend, action="send", text="An owl", chat=None)["chat"]
+    assert backend.search_chats({"text": "fox"}) == [fox]
+    assert backend.search_chats({"text": "0%"}) == [fox]
+    assert backend.search_chats({"text": "pass OWL"}) == [owl]
+    assert backend.search_chats({"text": "_wl"}) == []
+    assert backend.search_chats({"text": " "}) == [owl, fox]
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
-    assert backend.default_settings() == Settings()
+    assert backend.kept.now().settings == Settings()
     loaded = backend.runtime.engine.loaded
     assert "Default" not in backend.status()["loaded"]["detail"]
     backend.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
-    settings = backend.default_settings()
+    settings = backend.kept.now().settings
     assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
     detail = backend.status()["loaded"]["detail"]
     assert "Default: ngram, depth 5, 1.80x as measured on" in detail
     assert "foretoken models defaults --clear" in detail
     backend.defaults.clear()
-    assert backend.default_settings() == Settings()
+    assert backend.kept.now().settings == Settings()

@@ -1,21 +1,24 @@
-"""The side panel offers what the loaded pair can do, and nothing else."""
+"""The settings offer what the loaded pair can do, and say why the rest is not there."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
-import gradio as gr
 import pytest
 
+from app.defaults import Defaults, Winner
+from app.store import Store
+from app.ui.kept import KeptSettings
 from app.ui.offered import proposer_update
-from app.ui.pages.chat.panel import SAMPLING, Panel, panel
+from app.ui.pages.chat.panel import NAMES, SAMPLING, PanelBackend, settings_of
+from app.ui.pages.chat.speeds import Speeds
 from app.ui.settings import Settings
-from app.ui.words import Words
-from engine.api import Capabilities, ProposerInfo
-from engine.fake import CAPABILITIES
+from engine.api import LoadRequest, ProposerInfo
+from engine.fake import CAPABILITIES, FakeEngine
 from engine.request import AcceptanceRule, Sampling
-from tests.app.ui.conftest import awaited
+from tests.support.recital import reciting_engine
 
 ELSEWHERE = replace(
     CAPABILITIES,
@@ -23,45 +26,74 @@ ELSEWHERE = replace(
     preferred="eagle",
     rules=(AcceptanceRule.GREEDY,),
     sampling=frozenset({"temperature"}),
+    withheld=(),
 )
 """As an engine on another machine may have it: a proposer that is none of ours, and one rule."""
 
 
-def made(capabilities: Capabilities | None) -> Panel:
-    async def build() -> Panel:
-        with gr.Blocks(analytics_enabled=False):
-            return panel(lambda: capabilities)
-
-    return awaited(build())  # where no event loop runs, Gradio makes one and never closes it
+@pytest.fixture
+def engine() -> FakeEngine:
+    return reciting_engine()
 
 
-def shown(capabilities: Capabilities | None, settings: Settings, *wanted: str) -> dict[str, Any]:
-    built = made(capabilities)
-    updates = built.shown(settings, frozenset(wanted))
-    return dict(zip((*built.names, "options"), updates, strict=True))
+@pytest.fixture
+def panel(tmp_path: Path, engine: FakeEngine) -> PanelBackend:
+    return PanelBackend(KeptSettings(Store(tmp_path), Defaults(tmp_path), engine), Speeds())
 
 
-def test_every_sampling_parameter_has_a_control() -> None:
-    assert set(SAMPLING) == {each.name for each in fields(Sampling)} <= set(made(None).names)
+def named(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in rows}
 
 
-def test_only_what_the_pair_offers_can_be_chosen() -> None:
-    kept = Settings(proposer="suffix", acceptance="rejection", top_p=0.5)
-    found = shown(ELSEWHERE, kept, "acceptance", "temperature")
-    proposer, acceptance = found["proposer"], found["acceptance"]
-    assert [name for _, name in proposer["choices"]] == ["none", "eagle"]
-    assert (proposer["value"], proposer["interactive"]) == ("eagle", True)
-    assert (acceptance["choices"], acceptance["value"]) == (["auto", "greedy"], "auto")
-    assert found["temperature"]["interactive"] and found["temperature"]["value"] == 0.0
-    assert not found["top_p"]["interactive"] and found["top_p"]["value"] == 1.0
-    assert not found["top_k"]["interactive"]
-    assert "value" not in found["top_k"], "what is not wanted stays as it is"
+def test_every_sampling_parameter_has_a_control(panel: PanelBackend) -> None:
+    shown = panel.panel({"first": True})["fields"]
+    drawn = {each["name"] for one in shown for each in one.get("fields", [one])}
+    assert set(SAMPLING) == {each.name for each in fields(Sampling)} < drawn
+    assert drawn == {*NAMES, "options"} - {"proposer"}
 
 
-def test_while_nothing_is_loaded_the_panel_says_so_and_keeps_what_was_chosen() -> None:
-    proposer = shown(None, Settings(proposer="suffix"))["proposer"]
-    assert (proposer["value"], proposer["interactive"]) == ("suffix", False)
-    assert proposer["info"] == Words.NO_PAIR
+def test_what_cannot_draft_is_shown_with_the_reason(
+    panel: PanelBackend, engine: FakeEngine
+) -> None:
+    methods = named(panel.panel()["methods"])
+    assert list(methods) == ["none", "draft", "ngram", "eagle3"]
+    assert methods["draft"]["default"] and methods["draft"]["why"] is None
+    assert "head of kind eagle3" in methods["eagle3"]["why"]
+    engine.load(LoadRequest(target="pip", draft=""))
+    methods = named(panel.panel()["methods"])
+    assert "needs a draft model" in methods["draft"]["why"]
+    assert methods["ngram"]["default"]
+
+
+def test_only_what_the_pair_offers_can_be_chosen(panel: PanelBackend, engine: FakeEngine) -> None:
+    engine.capabilities = ELSEWHERE
+    engine.load(LoadRequest(target="pip"))
+    shown = panel.panel()
+    assert (shown["rules"], shown["sampling"]) == (["auto", "greedy"], ["temperature"])
+    sent = {"proposer": "suffix", "acceptance": "rejection", "top_p": 0.5, "temperature": 0.4}
+    told = panel.kept.asked(settings_of(sent, ELSEWHERE), shown["pair"])
+    assert told.settings == Settings(proposer="eagle", temperature=0.4)
+    assert len(told.changes) == 3
+
+
+def test_a_preset_says_what_it_sets_and_can_be_served(panel: PanelBackend) -> None:
+    presets = panel.panel()["presets"]
+    assert [each["id"] for each in presets] == ["fast", "balanced", "exact"]
+    for each in presets:
+        settings = settings_of(each["values"], CAPABILITIES)
+        assert panel.kept.asked(settings, None).changes == ()
+        assert f"emperature {settings.temperature:g}" in each["about"]
+        assert settings.proposer == ("none" if each["id"] == "exact" else "draft")
+
+
+def test_a_measured_speed_stands_beside_what_was_measured(
+    panel: PanelBackend, engine: FakeEngine, tmp_path: Path
+) -> None:
+    assert engine.loaded is not None
+    Defaults(tmp_path).keep(engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
+    methods = named(panel.panel()["methods"])
+    assert methods["ngram"]["default"] and "1.80x plain" in methods["ngram"]["speed"]
+    assert methods["draft"]["speed"] is None
 
 
 def test_a_race_offers_no_plain_decoding() -> None:
@@ -71,10 +103,5 @@ def test_a_race_offers_no_plain_decoding() -> None:
 
 
 @pytest.mark.parametrize("chosen", ["ngram", None, ""])
-def test_a_message_sent_before_the_controls_are_filled_is_drafted_as_the_pair_likes_it(
-    chosen: str | None,
-) -> None:
-    built = made(CAPABILITIES)
-    values = [*built.values(Settings())]
-    values[0] = chosen
-    assert built.settings(tuple(values)).proposer == (chosen or "draft")
+def test_without_a_proposer_it_is_drafted_as_the_pair_likes_it(chosen: str | None) -> None:
+    assert settings_of({"proposer": chosen}, CAPABILITIES).proposer == (chosen or "draft")

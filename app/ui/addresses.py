@@ -1,0 +1,87 @@
+"""The address of every page and chat: ``/race``, ``/chat/12``. A page is registered here, by one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.ui.words import Words
+
+PAGES: Mapping[str, str] = {
+    "chat": Words.CHAT,
+    "race": Words.RACE,
+    "models": Words.MODELS,
+    "train": Words.TRAIN,
+    "server": Words.SERVER,
+}
+"""By the first part of its address: what a page is called. Its column has the id ``NAME-page``."""
+
+_ADDRESS = re.compile(rf"/(?:{'|'.join(PAGES)}|chat/\d+)/?")
+_BASE = b'<base href="./"'
+
+
+def is_page(path: str) -> bool:
+    """Whether a page or a chat has this address."""
+    return _ADDRESS.fullmatch(path) is not None
+
+
+def head() -> str:
+    """What the document's head says of pages: their names, and which one is shown, before any script
+    of ours has come."""
+    shown = "\n".join(
+        f':root[data-page="{name}"] #{name}-page {{ display: flex !important; }}' for name in PAGES
+    )
+    chosen = "(name) => location.pathname.split('/')[1] === name"
+    return f"""<style>.ft-page {{ display: none !important; }}
+{shown}</style>
+<script>
+window.ForetokenPages = {json.dumps(PAGES)};
+document.documentElement.dataset.page =
+  Object.keys(window.ForetokenPages).find({chosen}) ?? "{next(iter(PAGES))}";
+</script>"""
+
+
+class Addresses:
+    """ASGI middleware: every page's address is answered with the one document that holds all pages.
+
+    What that names relatively lies at the root.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if not asked or not is_page(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        root = {**scope, "path": "/", "raw_path": b"/"}
+        await self._app(root, receive, _Rooted(send))
+
+
+class _Rooted:
+    """Sends a document whose relative addresses begin at the root."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._body = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        if message["type"] != "http.response.body" or self._start is None:
+            await self._send(message)
+            return
+        self._body += message.get("body", b"")
+        if message.get("more_body"):
+            return
+        body = bytes(self._body).replace(_BASE, b'<base href="/"', 1)
+        length = (b"content-length", str(len(body)).encode())
+        headers = [each for each in self._start["headers"] if each[0].lower() != length[0]]
+        await self._send({**self._start, "headers": [*headers, length]})
+        await self._send({**message, "body": body})

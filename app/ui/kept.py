@@ -1,0 +1,74 @@
+"""The settings of the chat as they were left, for the pair that is loaded."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from app.defaults import Defaults
+from app.store import Store
+from app.ui.resolver import Pair, Resolved, for_another, keeping, kept_for, resolve
+from app.ui.settings import Settings
+from engine.api import Engine, Loaded
+
+SETTINGS = "chat"
+"""The name under which they are kept."""
+
+
+class KeptSettings:
+    """Of one data folder. ``version`` changes with them, so that other pages learn of it."""
+
+    def __init__(self, store: Store, defaults: Defaults, engine: Engine) -> None:
+        self._store, self._defaults, self._engine = store, defaults, engine
+        self._lock = threading.Lock()  # what is kept is read before it is written
+        self.version = 0
+
+    def pair(self) -> Pair | None:
+        """What is loaded just now."""
+        loaded = self._engine.loaded
+        if loaded is None:
+            return None
+        return Pair(
+            key_of(loaded),
+            loaded.name,
+            loaded.capabilities,
+            self._defaults.speculation(loaded),
+            measured=self._defaults.of(loaded),
+        )
+
+    def now(self) -> Resolved:
+        """For the loaded pair; of another pair's choices what is said of them."""
+        return kept_for(self.pair(), self._kept())
+
+    def asked(self, settings: Settings, pair: str | None) -> Resolved:
+        """What a page asks for that believes the pair of this key to be loaded. Where another one is,
+        how to draft is that one's."""
+        found = self.pair()
+        if found is not None and pair is not None and pair != found.key:
+            return for_another(settings, self.now().settings, found)
+        return resolve(settings, found)
+
+    def keep(self, settings: Settings, pair: str | None, *, chosen: bool) -> None:
+        """Keeps them; how to draft only where it was ``chosen``, for the pair that the page knows."""
+        with self._lock:
+            found = self.pair()
+            chosen = chosen and found is not None and found.key == pair
+            kept = keeping(self._kept(), settings, found, chosen=chosen)
+            self._store.keep_setting(SETTINGS, kept)
+            self.version += 1
+
+    def forget(self) -> None:
+        """Back to the defaults, for every pair."""
+        with self._lock:
+            self._store.keep_setting(SETTINGS, {})
+            self.version += 1
+
+    def _kept(self) -> dict[str, Any]:
+        kept = self._store.setting(SETTINGS)
+        return kept if isinstance(kept, dict) else {}
+
+
+def key_of(loaded: Loaded) -> str:
+    """What a choice of how to draft counts for. Names are not unique; paths may hold anything."""
+    return json.dumps([loaded.target_id, loaded.draft_id, *loaded.heads])

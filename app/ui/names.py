@@ -1,0 +1,35 @@
+"""A pair's name as a heading has it: short, and without what a file's name says of its contents."""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = re.compile(r"\d+(\.\d+)?[bm]", re.IGNORECASE)
+_OF_FILES = re.compile(r"instruct|chat|it|hf|gguf|(i?q\d\w*|[bf]?f(p)?(16|32))", re.IGNORECASE)
+"""Words of a file's name that tell one file from another, and no model."""
+
+
+def title(name: str) -> str:
+    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files' names; others as they are."""
+    target, *others = (model_title(part) for part in name.split(" + "))
+    return " + ".join((target, *(_without_shared(target, other) for other in others)))
+
+
+def model_title(name: str) -> str:
+    """``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names as they are."""
+    words = name.rsplit("/", 1)[-1].split("-")
+    if " " in name or not any(map(_SIZE.fullmatch, words)):
+        return name
+    kept = [word for word in words if word and not _OF_FILES.fullmatch(word)]
+    return " ".join(
+        word.upper() if _SIZE.fullmatch(word) else word[:1].upper() + word[1:] for word in kept
+    )
+
+
+def _without_shared(target: str, other: str) -> str:
+    """``other`` without the words that both begin with."""
+    ours, theirs = target.split(" "), other.split(" ")
+    shared = 0
+    while shared < min(len(ours), len(theirs) - 1) and ours[shared] == theirs[shared]:
+        shared += 1
+    return " ".join(theirs[shared:])

@@ -1,0 +1,148 @@
+// The chip above the chat: which pair answers, and how it drafts. Behind it: all pairs that can be loaded, and every
+// way to draft with its speed where that is known, or the reason why it cannot.
+
+import { h } from "../../shared/dom.js";
+import { Loading } from "../../shared/loading.js";
+import { status } from "../../shared/status.js";
+import { words } from "../../shared/words.js";
+import { field } from "./fields.js";
+import { say } from "./words.js";
+
+export class PairChip {
+  // `choose(proposer)` takes another way to draft.
+  constructor(ask, choose) {
+    this.ask = ask;
+    this.choose = choose;
+    this.label = h("span", { class: "badge-label" });
+    // Until the first answer comes, nothing is known to be loaded.
+    this.chip = h("button", { class: "badge opening", type: "button", "aria-haspopup": "dialog", "aria-expanded": "false", "aria-controls": "pair-popover", on: { click: () => this.turn(this.popover.hidden) } },
+      this.label, h("span", { class: "caret", "aria-hidden": true }, "▾"));
+    this.detail = h("p", { class: "hint detail" });
+    this.loading = new Loading(() => this.cancel());
+    this.form = h("div", { class: "fields pair-fields" });
+    this.load = h("button", { class: "ft-button primary", id: "load-pair", type: "button", on: { click: () => this.start() } }, words.loadPair);
+    this.note = h("p", { class: "ft-error", id: "pair-note", role: "alert", hidden: true });
+    this.methods = h("div", { class: "methods", role: "radiogroup", "aria-labelledby": "methods-head" });
+    this.changes = h("p", { class: "hint changes", hidden: true });
+    this.popover = h("div", { class: "popover", id: "pair-popover", role: "dialog", "aria-label": say.pair, hidden: true },
+      this.detail, this.loading.node, this.form, h("div", { class: "row" }, this.load), this.note,
+      h("h3", { id: "methods-head" }, say.methods), this.changes, this.methods);
+    this.node = h("div", { class: "pair" }, this.chip, this.popover);
+    this.node.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || this.popover.hidden) return;
+      event.stopPropagation();
+      this.turn(false);
+      this.chip.focus();
+    });
+    document.addEventListener("pointerdown", (event) => !this.popover.hidden && !this.node.contains(event.target) && this.turn(false));
+    this.popover.addEventListener("focusout", () => this.stale && setTimeout(() => this.stale && !this.choosing && this.again(), 100));
+  }
+
+  turn(open) {
+    this.popover.hidden = !open;
+    this.chip.setAttribute("aria-expanded", String(open));
+    if (open) this.refresh();
+  }
+
+  // ---- which pair
+
+  // As it is loaded, or being loaded.
+  refresh() {
+    return this.offer({});
+  }
+
+  async offer(chosen) {
+    const mine = (this.asked = Symbol("choices"));
+    const answer = await this.ask("pair_choices", chosen);
+    if (!answer || mine !== this.asked) return;
+    this.stale = false;
+    this.values = Object.fromEntries(answer.fields.map(({ name, value }) => [name, value]));
+    this.load.textContent = answer.load;
+    this.pickers ??= {};
+    for (const spec of answer.fields) {
+      const picker = (this.pickers[spec.name] ??= this.picker(spec));
+      picker.set(spec.value, spec.choices);
+    }
+  }
+
+  picker(spec) {
+    const made = field({ ...spec, kind: "choice", id: spec.name.replace("_", "-") }, spec.value, (value) => {
+      this.values[spec.name] = value;
+      if (spec.name === "target") delete this.values.draft; // what goes with it is the catalog's affair
+      this.offer(this.values);
+    });
+    this.form.append(made.node);
+    return made;
+  }
+
+  // A list that is open would close if what it offers were drawn anew.
+  get choosing() {
+    return this.form.contains(document.activeElement);
+  }
+
+  // More can be chosen than before: what was chosen stays so.
+  again() {
+    if (this.popover.hidden || !this.values) return;
+    if (this.choosing) this.stale = true;
+    else this.offer(this.values);
+  }
+
+  async start() {
+    const answer = await this.ask("load_pair", this.values ?? {});
+    this.fail(answer?.error ?? "");
+    status.refresh();
+  }
+
+  fail(text) {
+    this.note.textContent = text;
+    this.note.hidden = !text;
+  }
+
+  async cancel() {
+    await this.ask("cancel_loading");
+    status.refresh();
+  }
+
+  // ---- what is told
+
+  show(latest) {
+    const { loaded, opening, failed } = latest;
+    this.latest = latest;
+    this.loading.show(latest);
+    this.load.disabled = Boolean(opening);
+    if (opening) this.fail("");
+    else if (failed && !this.popover.hidden) this.fail(failed);
+    this.chip.classList.toggle("off", !loaded && !opening);
+    this.chip.classList.toggle("opening", Boolean(opening));
+    this.chip.title = loaded?.detail ?? "";
+    this.detail.textContent = loaded?.detail ?? words.noModel;
+    this.name();
+  }
+
+  name() {
+    const { loaded, opening } = this.latest;
+    const text = opening ?? (loaded ? say.pairOf(loaded.title, this.method ?? "auto") : words.noModel);
+    if (this.label.textContent === text) return;
+    this.label.textContent = text;
+    this.chip.setAttribute("aria-label", say.chip(text));
+  }
+
+  // How it drafts: `view` is what the settings were told.
+  showMethods({ method, methods, settings, changes }) {
+    this.method = method;
+    if (this.latest) this.name();
+    this.changes.textContent = changes.join(" ");
+    this.changes.hidden = !changes.length;
+    if (!methods.length) return this.methods.replaceChildren(h("p", { class: "hint" }, say.noPair));
+    const row = ({ name, about, why, speed, default: usual }) => {
+      const id = `method-${name}`;
+      const input = h("input", { type: "radio", name: "method", id, value: name, disabled: Boolean(why), "aria-describedby": `${id}-about`, on: { change: () => this.choose(name) } });
+      input.checked = name === settings.proposer;
+      return h("div", { class: why ? "method off" : "method", dataset: { method: name } }, input,
+        h("label", { for: id }, h("b", {}, name), usual ? h("span", { class: "tag" }, say.isDefault) : null, h("span", { class: "about", id: `${id}-about` }, why ? `${about}. ${why}` : [about, speed].filter(Boolean).join(" · "))));
+    };
+    const focused = document.activeElement?.closest?.(".method")?.dataset.method;
+    this.methods.replaceChildren(...methods.map(row));
+    if (focused) this.methods.querySelector(`[data-method="${focused}"] input`)?.focus();
+  }
+}

@@ -1,0 +1,19 @@
+// What an empty chat shows: who answers, and what to ask it first.
+
+import { h } from "../../shared/dom.js";
+import { words } from "../../shared/words.js";
+import { pipPicture } from "./pip.js";
+import { greetings } from "./words.js";
+
+// `ask` is called with the text of a suggestion.
+export function welcome(loaded, opening, ask) {
+  if (!loaded && opening) {
+    const waiting = h("p", { class: "waiting" }, h("span", { class: "spinner", "aria-hidden": true }), opening);
+    return h("div", { class: "empty" }, pipPicture(), waiting);
+  }
+  if (!loaded) return h("div", { class: "empty" }, pipPicture(), h("h1", {}, words.noModel), h("p", {}, words.noModelBody));
+  const { title, body, examples } = greetings.find(({ fits }) => fits(loaded));
+  const suggestions = examples.map(({ label, text }) =>
+    h("button", { class: "example", type: "button", on: { click: () => ask(text) } }, h("b", {}, label), h("span", {}, text)));
+  return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, body), h("div", { class: "examples" }, ...suggestions));
+}

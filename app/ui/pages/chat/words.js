@@ -1,0 +1,75 @@
+// What the frame of the chat says: the chip with its pair, the drawer, the settings, the list of chats.
+
+export const say = {
+  skipChats: "Chats",
+  drawer: "Rounds and settings",
+  close: "Close",
+  pair: "Model pair",
+  pairOf: (title, method) => `${title}, ${method}`,
+  chip: (label) => `${label}. Choose the model pair and how it drafts`,
+  methods: "How it drafts",
+  isDefault: "default",
+  unmeasured: "not measured here yet",
+  noPair: "No model is loaded: how it can draft stands here once one is.",
+  noMethods: "Cannot draft with this pair",
+  presets: "Presets",
+  advanced: "Advanced",
+  defaults: "Back to defaults",
+  mark: "Mark origins in the message",
+  markInfo: "Solid line: drafted. Box: correction. Dots: bonus.",
+  notHere: "What is loaded does not have this.",
+  held: (opening) => `Waits for the model: it is sent once that is ready. ${opening}`,
+  heldCancel: "Do not send",
+  heldOver: "The model was not loaded, so the message was not sent.",
+  gone: "This chat is no longer there.",
+  changed: (changes) => changes.join(" "),
+  search: "Search chats",
+  noneFound: "No chat holds these words.",
+  exportAs: "Export",
+  markdown: "Export as Markdown",
+  json: "Export as JSON",
+  importChat: "Import",
+  importHint: "Import a chat that was exported as JSON",
+  more: (title) => `More: ${title}`,
+};
+
+// What a model is asked first: what it is good at. `fits` is tried in order on its name.
+export const greetings = [
+  {
+    fits: (model) => model.pip,
+    title: () => "Hello, I am Pip.",
+    body: "I am a small model trained for this app, and its guide. While I write, a smaller draft guesses ahead and I check its guesses. Watch the rounds on the right.",
+    examples: [
+      { label: "Ask the guide", text: "What is speculative decoding?" },
+      { label: "Hear a tale", text: "Tell me a short tale about a fox and a lantern." },
+      { label: "Make JSON", text: "Write JSON for a person: name Ada, age 36, city London." },
+      { label: "Rewrite", text: "Change the name Mara to Jonas in this note:\n\nMara promised to bring the lamp to the harbour. On Friday Mara will visit the market. Please tell Mara that the shop is closed." },
+      { label: "Introduce yourself", text: "Hi, my name is Mira." },
+      { label: "Choose a depth", text: "What depth is good for JSON?" },
+    ],
+  },
+  {
+    fits: (model) => /cod(e|er|ing)\b|star-?coder|codestral|devstral/i.test(model.greeting),
+    title: (model) => `${model.greeting} is ready.`,
+    body: "It was trained on code. Every drafted token shows on the right as it is judged; code that repeats itself drafts best.",
+    examples: [
+      { label: "Write a function", text: "Write a Python function that merges two sorted lists into one sorted list, with type hints and a docstring." },
+      { label: "Rename a variable", text: "Rename `n` to `count` in this function and give back the whole of it:\n\ndef total(n, price):\n    if n < 0:\n        raise ValueError(n)\n    return n * price" },
+      { label: "Explain", text: "Explain what this does, in three sentences:\n\nsorted(words, key=lambda w: (-len(w), w))[:10]" },
+      { label: "Find the bug", text: "Find the bug in this function and mend it:\n\ndef mean(values):\n    total = 0\n    for value in values:\n        total += value\n        return total / len(values)" },
+      { label: "Write tests", text: "Write three pytest tests for a function slugify(title: str) -> str that makes a title fit for an address." },
+      { label: "Write SQL", text: "Write SQL for the ten customers with the highest total of orders in 2024, from tables customers(id, name) and orders(id, customer_id, total, ordered_on)." },
+    ],
+  },
+  {
+    fits: () => true,
+    title: (model) => `${model.greeting} is ready.`,
+    body: "Ask something. Every drafted token shows on the right as it is judged.",
+    examples: [
+      { label: "Explain", text: "Explain in five sentences why the sky is blue." },
+      { label: "Rewrite", text: "Rewrite this note in a friendly tone and keep every fact:\n\nThe meeting is moved to Friday, 10 o'clock, room 4. Bring the report. Tell Mara." },
+      { label: "Make JSON", text: "Write JSON for a person: name Ada, age 36, city London." },
+      { label: "Hear a tale", text: "Tell me a short tale about a fox and a lantern." },
+    ],
+  },
+];

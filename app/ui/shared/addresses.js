@@ -1,0 +1,53 @@
+// Which page and chat the address names, and going elsewhere without loading anything anew.
+
+const names = Object.keys(window.ForetokenPages ?? { chat: "" });
+
+class Address {
+  constructor() {
+    this.watchers = [];
+    this.latest = {}; // where each page was left
+    window.addEventListener("popstate", () => this.tell());
+  }
+
+  get page() {
+    const [, name] = location.pathname.split("/");
+    return names.includes(name) ? name : names[0];
+  }
+
+  // The chat's id; null where the address names none.
+  get chat() {
+    const [, page, id] = location.pathname.split("/");
+    return page === "chat" && /^\d+$/.test(id ?? "") ? Number(id) : null;
+  }
+
+  // Whether the address leaves to us what is shown.
+  get open() {
+    return location.pathname === "/";
+  }
+
+  // `f` is called when another page or chat is to be shown.
+  watch(f) {
+    this.watchers.push(f);
+  }
+
+  // Where a page goes on.
+  of(page) {
+    return this.latest[page] ?? `/${page}`;
+  }
+
+  // A new entry of the history, unless it is to take the place of the present one.
+  go(path, { replace = false } = {}) {
+    if (path === location.pathname) return;
+    history[replace ? "replaceState" : "pushState"](null, "", path + location.search);
+    this.tell();
+  }
+
+  tell() {
+    const { page } = this;
+    if (!this.open) this.latest[page] = location.pathname;
+    document.documentElement.dataset.page = page;
+    for (const f of this.watchers) f(page);
+  }
+}
+
+export const address = new Address();

@@ -1,0 +1,230 @@
+"""Addresses, the drawer, loading, and an app that goes away and comes back, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from engine.loading.request import LoadRequest
+from engine.loading.watching import LoadProgress, Stage
+from tests.app.ui.chatting import DONE, ask, open_pair, send
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
+def path(page) -> str:
+    return re.sub(r"^https?://[^/]+", "", page.url)
+
+
+def test_every_page_and_chat_has_an_address(page, app):
+    ask(page, "First?")
+    first = path(page)
+    assert re.fullmatch(r"/chat/\d+", first)
+    page.click("[data-action=new]")
+    assert path(page) == "/chat"
+    ask(page, "Second?")
+    second = path(page)
+    page.get_by_role("tab", name="Models").click()
+    page.wait_for_selector("#models-page .card")
+    assert (path(page), page.title()) == ("/models", "Models · Foretoken")
+    page.go_back()
+    assert path(page) == second
+    assert page.locator(".msg.user .body").inner_text() == "Second?"
+    page.click(f".chat-list a[href='{first}']")
+    page.wait_for_selector(".msg.user .body:has-text('First?')")
+    page.go_back()
+    page.wait_for_selector(".msg.user .body:has-text('Second?')")
+    page.go_forward()
+    page.wait_for_selector(".msg.user .body:has-text('First?')")
+    page.reload()
+    page.wait_for_selector(".msg.user .body:has-text('First?')")
+    assert path(page) == first
+    page.wait_for_selector("body[data-controls=ready]")
+
+
+def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
+    for name in ("race", "train", "server", "models"):
+        page.goto(f"{app.url}{name}")
+        page.locator(f"#{name}-page").wait_for()
+        assert page.get_by_role("tab", selected=True).first.inner_text().lower() == name
+        assert page.locator("#chat-page").is_hidden()
+    page.goto(f"{app.url}chat/98765")
+    page.wait_for_selector(".notice:has-text('no longer there')")
+    assert path(page) == "/chat"
+    page.wait_for_selector("body[data-controls=ready]")
+
+
+def test_the_message_box_is_two_keys_away(fresh_page):
+    fresh_page.keyboard.press("Tab")
+    fresh_page.keyboard.press("Enter")
+    assert fresh_page.evaluate("document.activeElement.matches('.composer textarea')")
+    fresh_page.get_by_role("button", name="Skip to the message box").focus()
+    for _ in range(10):
+        fresh_page.keyboard.press("Tab")
+    assert fresh_page.evaluate("document.activeElement.closest('.ft-chat') !== null")
+
+
+def test_a_question_mark_lists_the_shortcuts_and_is_written_in_the_message_box(page):
+    page.focus(".composer textarea")
+    page.keyboard.type("?")
+    assert page.input_value(".composer textarea") == "?"
+    assert page.locator("dialog.shortcuts").is_hidden()
+    page.locator(".messages").focus()
+    page.keyboard.press("?")
+    page.get_by_text("start a new line").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("dialog.shortcuts").wait_for(state="hidden")
+
+
+def test_on_a_phone_one_pane_at_a_time_lies_over_the_chat(page):
+    page.set_viewport_size(PHONE)
+    drawer, side = page.locator(".drawer"), page.locator(".side")
+    drawer.wait_for(state="hidden")
+    heading = page.locator(".empty h1")
+    box = heading.bounding_box()
+    assert box and box["y"] > page.locator(".conversation > .bar").bounding_box()["y"] + 20
+    page.click("[data-toggle=drawer]")
+    drawer.wait_for()
+    assert page.locator(".rounds").is_visible() and page.locator("#settings").is_hidden()
+    page.get_by_role("tab", name="Settings").click()
+    assert page.locator(".rounds").is_hidden() and page.locator("#settings").is_visible()
+    page.keyboard.press("Escape")
+    drawer.wait_for(state="hidden")
+    page.click("[data-toggle=side]")
+    side.wait_for()
+    assert drawer.is_hidden()
+    page.click("[data-toggle=side]")
+    side.wait_for(state="hidden")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
+    app.engine.seconds_a_round = 0.1
+    send(page, "Write 1000 tokens.")
+    page.wait_for_selector(".msg.assistant.running")
+    send(page, "And then?")
+    page.wait_for_selector(".notice:has-text('A reply is being written')")
+    assert page.input_value(".composer textarea") == "And then?"
+    page.click(".stop")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+
+
+def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, app):
+    app.engine.seconds_to_load = 1.5
+    app.engine.stages = (LoadProgress(Stage.TARGET, 1, 4), LoadProgress(Stage.TARGET, 2, 4))
+    try:
+        open_pair(page)
+        page.click("#load-pair")
+        page.wait_for_selector("#pair-popover .loading progress")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".badge.opening")
+        send(page, "Taken back")
+        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.click(".told button")
+        assert page.input_value(".composer textarea") == "Taken back"
+        send(page, "What is it?")
+        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.wait_for_selector(DONE)
+        assert page.locator(".msg.user .body").inner_text() == "What is it?"
+    finally:
+        app.engine.seconds_to_load, app.engine.stages = 0.0, ()
+
+
+def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, app):
+    loaded, app.engine.loaded = app.engine.loaded, None
+    app.engine.seconds_to_load = 1.5
+    app.engine.load_error = OSError("the disk is gone")
+    try:
+        open_pair(page)
+        page.click("#load-pair")
+        page.keyboard.press("Escape")
+        page.wait_for_selector(".badge.opening")
+        send(page, "What is it?")
+        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.wait_for_selector(".notice:has-text('the disk is gone')")
+        assert page.input_value(".composer textarea") == "What is it?"
+    finally:
+        app.engine.seconds_to_load, app.engine.load_error = 0.0, None
+        app.engine.loaded = loaded
+        page.evaluate("window.Foretoken.refresh()")
+
+
+def test_a_switch_of_the_pair_during_a_reply_says_that_it_waits_and_can_be_cancelled(page, app):
+    app.engine.seconds_a_round = 0.1
+    send(page, "Write 1000 tokens.")
+    page.wait_for_selector(".msg.assistant.running")
+    open_pair(page)
+    page.select_option("#target select", "smollm2-360m")
+    page.wait_for_function("document.querySelector('#draft select').value === 'smollm2-135m'")
+    page.click("#load-pair")
+    page.wait_for_selector(".badge.opening:has-text('Waiting for the reply')")
+    page.click("#pair-popover [data-action=cancel-loading]")
+    page.wait_for_selector(".badge:not(.opening):has-text('Pip')")
+    assert page.locator(".msg.assistant.running").count() == 1
+    page.keyboard.press("Escape")
+    page.click(".stop")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+    ask(page, "What is it?")
+    assert app.engine.loaded.target_id == "pip"
+
+
+def test_the_page_goes_on_when_the_app_is_back(app, browser):
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(app.url)
+    page.wait_for_selector("body[data-controls=ready]")
+    ask(page, "What is it?")
+    context.set_offline(True)
+    send(page, "Are you there?")
+    page.wait_for_selector(".away:visible")
+    assert page.input_value(".composer textarea") == "Are you there?"
+    context.set_offline(False)
+    page.wait_for_selector(".away", state="hidden")
+    page.wait_for_selector(".notice[role=alert]", state="hidden")
+    page.keyboard.press("Enter")
+    page.locator(DONE).nth(1).wait_for()
+    context.close()
+
+
+def test_a_code_model_is_greeted_by_its_name_with_code(page, app):
+    before = app.engine.loaded
+    app.engine.load(LoadRequest(target="pip"))
+    object.__setattr__(app.engine.loaded, "name", "qwen2.5-coder-1.5b-instruct-q4_k_m")
+    object.__setattr__(app.engine.loaded, "target_name", "qwen2.5-coder-1.5b-instruct-q4_k_m")
+    object.__setattr__(app.engine.loaded, "target_id", "/models/qwen.gguf")
+    page.evaluate("window.Foretoken.refresh()")
+    page.wait_for_selector(".empty h1:has-text('Qwen2.5 Coder 1.5B is ready.')")
+    assert "Python" in page.inner_text(".examples")
+    app.engine.loaded = before
+    page.evaluate("window.Foretoken.refresh()")
+    page.wait_for_selector(".empty h1:has-text('I am Pip')")
+
+
+def test_chats_are_found_exported_and_imported(page, tmp_path):
+    ask(page, "markdown about foxes")
+    title = page.locator(".chat-list li.current")
+    page.fill(".chat-search", "no such words")
+    page.get_by_text("No chat holds these words").wait_for()
+    page.fill(".chat-search", "foxes")
+    title.wait_for()
+    title.hover()
+    title.get_by_title("Export").click()
+    with page.expect_download() as download:
+        title.locator("[data-export=json]").click()
+    file = tmp_path / download.value.suggested_filename
+    download.value.save_as(file)
+    assert file.name == "markdown-about-foxes.json"
+    page.fill(".chat-search", "")
+    before = path(page)
+    page.set_input_files(".side input[type=file]", file)
+    page.wait_for_function("(before) => location.pathname !== before", arg=before)
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.assistant h1").inner_text() == "A round, step by step"

@@ -1,0 +1,26 @@
+"""Pairs as headings name them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.ui.names import title
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "qwen2.5-coder-1.5b-instruct-q4_k_m + qwen2.5-coder-0.5b-instruct-q4_k_m",
+            "Qwen2.5 Coder 1.5B + 0.5B",
+        ),
+        ("Qwen/Qwen3-8B + Qwen/Qwen3-0.6B", "Qwen3 8B + 0.6B"),
+        ("Llama 3.2 3B + 1B", "Llama 3.2 3B + 1B"),
+        ("SmolLM2-1.7B-Instruct", "SmolLM2 1.7B"),
+        ("llama-3b + llama-3b", "Llama 3B + 3B"),
+        ("Pip", "Pip"),
+        ("my-model + small", "my-model + small"),
+    ],
+)
+def test_a_title_is_short_and_says_the_sizes(name: str, told: str) -> None:
+    assert title(name) == told

@@ -1,0 +1,112 @@
+"""What was chosen and what is loaded become what is asked for, in one place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from app.ui.resolver import Pair, keeping, kept_for, resolve
+from app.ui.settings import Settings
+from engine.api import Withheld
+from engine.fake import CAPABILITIES
+from engine.request import Control, Speculation
+
+PIP = Pair("pip", "Pip", CAPABILITIES, Speculation(proposer="draft"))
+ALONE = Pair(
+    "alone",
+    "Alone",
+    replace(
+        CAPABILITIES,
+        proposers=tuple(each for each in CAPABILITIES.proposers if each.name != "draft"),
+        preferred="ngram",
+        withheld=(Withheld("draft", "It needs a draft model, and none is loaded."),),
+    ),
+    Speculation(proposer="ngram"),
+)
+
+
+def kept(settings: Settings, pair: Pair, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """As the database gives them back."""
+    made: dict[str, Any] = json.loads(
+        json.dumps(keeping(before or {}, settings, pair, chosen=True))
+    )
+    return made
+
+
+def test_what_a_pair_cannot_do_falls_to_its_default_and_is_said_with_the_reason() -> None:
+    found = resolve(Settings(proposer="draft", temperature=0.5), ALONE)
+    assert found.settings == Settings(proposer="ngram", temperature=0.5)
+    assert found.changes == (
+        "draft cannot draft for this pair: it needs a draft model, and none is loaded. ngram is used "
+        "instead.",
+    )
+    assert resolve(found.settings, ALONE).changes == ()
+
+
+def test_a_choice_counts_for_the_pair_that_it_was_made_with() -> None:
+    """n-gram, chosen once, drafted for every pair that was loaded later, a draft or not."""
+    choices = kept(Settings(proposer="ngram", controller="fixed", depth=2, seed=3), PIP)
+    own = kept_for(PIP, choices)
+    assert (own.settings.proposer, own.settings.depth, own.changes) == ("ngram", 2, ())
+    other = replace(PIP, key="other", name="Other")
+    found = kept_for(other, choices)
+    assert found.settings == Settings(proposer="draft", seed=3)
+    assert found.changes == (
+        "ngram was chosen with Pip. This pair uses draft, which is its default.",
+    )
+    assert kept_for(other, kept(Settings(proposer="draft"), other, choices)).changes == ()
+    assert kept_for(PIP, kept(Settings(proposer="draft"), other, choices)).settings.depth == 2
+
+
+def test_a_head_of_another_pair_is_said_to_be_missing() -> None:
+    eagle = replace(
+        CAPABILITIES,
+        proposers=(*CAPABILITIES.proposers, replace(CAPABILITIES.proposers[0], name="eagle3")),
+    )
+    choices = kept(Settings(proposer="eagle3"), replace(PIP, capabilities=eagle))
+    found = kept_for(replace(PIP, key="other"), choices)
+    assert found.settings.proposer == "draft"
+    assert "eagle3 was chosen with Pip; this one cannot use it: it needs a head" in found.changes[0]
+
+
+def test_choosing_the_default_is_no_choice_and_follows_it() -> None:
+    choices = kept(Settings(proposer="draft", temperature=0.7), PIP)
+    measured = replace(
+        PIP, default=Speculation(proposer="ngram", depth=3, controller=Control.FIXED)
+    )
+    found = kept_for(measured, choices).settings
+    assert (found.proposer, found.controller, found.depth, found.temperature) == (
+        "ngram",
+        "fixed",
+        3,
+        0.7,
+    )
+
+
+def test_what_is_not_chosen_leaves_the_choice_as_it_was() -> None:
+    """A page that was not told of the new pair once made the old pair's default the user's choice."""
+    choices = kept(Settings(proposer="none"), PIP)
+    after = keeping(choices, Settings(proposer="draft", seed=3), PIP, chosen=False)
+    found = kept_for(PIP, after).settings
+    assert (found.proposer, found.seed) == ("none", 3)
+
+
+@pytest.mark.parametrize("broken", [{}, {"drafting": 5, "last": []}, {"drafting": {"pip": 7}}])
+def test_what_an_older_version_kept_is_no_choice_for_a_pair(broken: dict[str, Any]) -> None:
+    old = {"proposer": "ngram", "controller": "auto", "depth": 4, "temperature": 0.5}
+    found = kept_for(PIP, {**old, **broken})
+    assert (found.settings.proposer, found.settings.temperature) == ("draft", 0.5)
+
+
+def test_a_default_that_is_not_there_gives_way_too() -> None:
+    odd = replace(ALONE, default=Speculation(proposer="draft"))
+    assert resolve(Settings(proposer="eagle3"), odd).settings.proposer == "ngram"
+
+
+def test_while_nothing_is_loaded_all_stays_as_it_is() -> None:
+    asked = Settings(proposer="eagle3", top_p=0.5)
+    assert resolve(asked, None).settings == asked
+    assert kept_for(None, {"proposer": "eagle3"}).settings.proposer == "eagle3"
