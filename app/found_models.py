@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.model_folders import add_folder, model_folders, remove_folder
+from app.model_folders import (
+    add_folder,
+    forget_model,
+    model_folders,
+    recent_models,
+    remember_models,
+    remove_folder,
+)
 from engine.loading.discovery import BackgroundScan, FoundModel, System
 from engine.loading.drafts import DraftChoice, judge_draft, preference
 from engine.loading.specs import Locate, ModelSpec
@@ -24,7 +31,8 @@ class Drafts:
 
 
 class FoundModels:
-    """The models that other programs keep, those in the folders that the user added, and downloads.
+    """The models that other programs keep, those in the folders that the user added, those that were
+    opened by their path, and downloads.
 
     ``version`` changes with everything that may be shown. Safe to use from any thread.
     """
@@ -45,7 +53,7 @@ class FoundModels:
 
     def scan(self) -> None:
         """Looks for everything anew; until that is done, what was found before is shown."""
-        folders = (self._models, *self.folders)
+        folders = (self._models, *self.folders, *recent_models(self._data_dir))
         with self._lock:
             if self._scan is not None:
                 self._scan.cancel()
@@ -125,6 +133,25 @@ class FoundModels:
             self._found = kept
         self.scan()
 
+    # ---- opened by their path
+
+    @property
+    def recent(self) -> tuple[Path, ...]:
+        """What was opened last stands first."""
+        return recent_models(self._data_dir)
+
+    def remember(self, *opened: Path) -> None:
+        """They are found from now on, too. Raises DiskError where that cannot be kept."""
+        if remember_models(self._data_dir, opened):
+            self.scan()
+
+    def forget(self, path: Path) -> None:
+        """It is found no more, unless something else keeps it; nothing of it is touched. Raises as
+        ``remember``."""
+        forget_model(self._data_dir, path)
+        self._found = tuple(model for model in self._found if model.path != path)
+        self.scan()
+
     # ---- drafts
 
     def compare(self, target: ModelSpec, drafts: Iterable[ModelSpec]) -> Drafts:
@@ -145,6 +172,13 @@ class FoundModels:
                 )
                 self._judge.start()
         return Drafts(tuple(sorted(known, key=preference)), bool(missing))
+
+    def compared(self, target: ModelSpec, drafts: Iterable[ModelSpec]) -> Drafts:
+        """The same by what is known already; nothing is compared for it."""
+        pairs = [(target, spec) for spec in drafts if spec.id != target.id]
+        with self._lock:
+            known = [self._judged[pair] for pair in pairs if pair in self._judged]
+        return Drafts(tuple(known), len(known) < len(pairs))
 
     def _compare(self) -> None:
         while True:

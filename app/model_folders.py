@@ -1,4 +1,5 @@
-"""Folders with models that the user added: a list in the data folder."""
+"""Folders with models that the user added, and models that were opened by their path: lists in the data
+folder."""
 
 from __future__ import annotations
 
@@ -8,21 +9,14 @@ from pathlib import Path
 
 from engine.errors import DiskError, InvalidRequest
 
-_FILE = "model_folders.json"
+_FOLDERS, _RECENT = "model_folders.json", "recent_models.json"
+_MOST_RECENT = 20
 log = logging.getLogger(__name__)
 
 
 def model_folders(data_dir: Path) -> tuple[Path, ...]:
     """In the order in which they were added, there or not; none where the list cannot be read."""
-    file = data_dir / _FILE
-    if not file.is_file():
-        return ()
-    try:
-        listed = json.loads(file.read_text(encoding="utf-8"))
-        return tuple(Path(one) for one in listed if isinstance(one, str))
-    except (OSError, ValueError, TypeError) as error:
-        log.warning("%s cannot be read (%s): the folders in it are left out.", file, error)
-        return ()
+    return _read(data_dir / _FOLDERS)
 
 
 def add_folder(data_dir: Path, folder: Path) -> Path:
@@ -33,7 +27,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
         raise InvalidRequest("folder", f"There is no folder {whole}. Check the path.")
     known = model_folders(data_dir)
     if whole not in known:
-        _write(data_dir, (*known, whole))
+        _write(data_dir / _FOLDERS, (*known, whole))
     return whole
 
 
@@ -44,13 +38,43 @@ def remove_folder(data_dir: Path, folder: Path) -> None:
     if whole not in known:
         listed = ", ".join(map(str, known)) or "none"
         raise InvalidRequest("folder", f"{whole} was not added. Folders that were: {listed}.")
-    _write(data_dir, tuple(one for one in known if one != whole))
+    _write(data_dir / _FOLDERS, tuple(one for one in known if one != whole))
 
 
-def _write(data_dir: Path, folders: tuple[Path, ...]) -> None:
-    part = data_dir / f"{_FILE}.part"
+def recent_models(data_dir: Path) -> tuple[Path, ...]:
+    """Folders and files that were opened, the last one first; those that are still there."""
+    return tuple(path for path in _read(data_dir / _RECENT) if path.exists())
+
+
+def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
+    """Puts what was opened first; whether any is new. Raises DiskError where it cannot be kept."""
+    known = recent_models(data_dir)
+    if opened and known[: len(opened)] != opened:
+        rest = (path for path in known if path not in opened)
+        _write(data_dir / _RECENT, (*opened, *rest)[:_MOST_RECENT])
+    return any(path not in known for path in opened)
+
+
+def forget_model(data_dir: Path, path: Path) -> None:
+    """Remembers it no more; nothing of it is touched. Raises DiskError where that cannot be kept."""
+    _write(data_dir / _RECENT, tuple(one for one in recent_models(data_dir) if one != path))
+
+
+def _read(file: Path) -> tuple[Path, ...]:
+    if not file.is_file():
+        return ()
     try:
-        part.write_text(json.dumps([str(one) for one in folders], indent=1), encoding="utf-8")
-        part.replace(data_dir / _FILE)
+        listed = json.loads(file.read_text(encoding="utf-8"))
+        return tuple(Path(one) for one in listed if isinstance(one, str))
+    except (OSError, ValueError, TypeError) as error:
+        log.warning("%s cannot be read (%s): what is in it is left out.", file, error)
+        return ()
+
+
+def _write(file: Path, paths: tuple[Path, ...]) -> None:
+    part = file.with_name(f"{file.name}.part")
+    try:
+        part.write_text(json.dumps([str(one) for one in paths], indent=1), encoding="utf-8")
+        part.replace(file)
     except OSError as error:
-        raise DiskError.at(data_dir, error) from error
+        raise DiskError.at(file.parent, error) from error

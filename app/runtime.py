@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
+from app.downloads import Downloads
 from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
 from engine.api import Engine
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Runtime:
     """One running app. ``loader`` loads its pairs; ``found`` are models that lie on this machine already,
-    in places of ``system``; ``ending`` holds what else is closed with it.
+    in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
     """
@@ -39,12 +40,15 @@ class Runtime:
     system: System = field(default_factory=System.current)
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
+    downloads: Downloads = field(init=False)
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.loader = PairLoader(self.engine, self.known)
         self.found = FoundModels(self.data_dir, self.models, self.system, self.locate)
         self.ending.callback(self.found.close)
+        self.downloads = Downloads(self.data_dir, self.models, self.found.scan)
+        self.ending.callback(self.downloads.close)
 
     def known(self) -> Catalog:
         """The catalog, with the names of what was found beside it."""

@@ -50,6 +50,10 @@ class DownloadError(ForetokenError):
     """A download failed; the message says whether trying again can help."""
 
 
+class TokenNeeded(DownloadError):
+    """The hub gives it out to those alone who send an access token that may read it."""
+
+
 class LoadCancelled(ForetokenError):
     """Whoever asked for a load ended it; what was loaded before is still there."""
 

@@ -29,6 +29,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.local", "engine.fake", "engine.fake_rounds"),
     ("engine.train", "engine.bench"),
     (
+        "app.browse",
+        "app.disk",
         "app.gradio_stubs",
         "app.history",
         "app.listen",
@@ -39,6 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "app.defaults",
+        "app.downloads",
         "app.found_models",
         "app.guard",
         "app.loading",
@@ -64,6 +67,7 @@ OPEN_TO_THE_APP = (
     "engine.loading.drafts",
     "engine.loading.files",
     "engine.loading.fit",
+    "engine.loading.forecast",
     "engine.loading.hub",
     "engine.loading.request",
     "engine.loading.specs",

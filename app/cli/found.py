@@ -12,7 +12,7 @@ import typer
 from app import paths
 from app.cli import options
 from app.cli.tables import table
-from app.model_folders import add_folder, model_folders, remove_folder
+from app.model_folders import add_folder, model_folders, recent_models, remove_folder
 
 if TYPE_CHECKING:
     from engine.loading.discovery import FoundModel
@@ -25,7 +25,8 @@ def found_models(data_dir: Path) -> list[FoundModel]:
     from engine.loading import hub
     from engine.loading.discovery import System, scan
 
-    folders = (hub.models_folder(data_dir), *model_folders(data_dir))
+    opened = recent_models(data_dir)
+    folders = (hub.models_folder(data_dir), *model_folders(data_dir), *opened)
     return list(scan(System.current(), folders))
 
 

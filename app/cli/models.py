@@ -13,7 +13,9 @@ import typer
 
 from app import paths
 from app.cli import options
+from app.cli.disk import delete, disk
 from app.cli.export import export_gguf
+from app.cli.fit import fit_command
 from app.cli.found import (
     add_model_folder,
     drafts,
@@ -22,6 +24,7 @@ from app.cli.found import (
     print_found,
     remove_model_folder,
 )
+from app.cli.hub import download_repository, look_up, names_repository, token
 from app.cli.tables import table
 from app.defaults import Default, Defaults
 from engine.loading.request import LoadRequest
@@ -38,6 +41,11 @@ cli.command("export-gguf")(export_gguf)
 cli.command("drafts")(drafts)
 cli.command("add-folder")(add_model_folder)
 cli.command("remove-folder")(remove_model_folder)
+cli.command("look-up")(look_up)
+cli.command("token")(token)
+cli.command("fit")(fit_command)
+cli.command("disk")(disk)
+cli.command("delete")(delete)
 
 
 def _catalog(data_dir: Path | None) -> tuple[Catalog, Path]:
@@ -171,7 +179,13 @@ def check(
 
 @cli.command()
 def download(
-    model: Annotated[str, typer.Argument(help="A model or a pair of the catalog.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="A model or a pair of the catalog, or a repository: owner/name."),
+    ],
+    file: Annotated[
+        str, typer.Option(help="Of a repository of GGUF files, the one that is meant.")
+    ] = "",
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Download a model, or both models of a pair. An interrupted download is resumed."""
@@ -180,6 +194,9 @@ def download(
     from engine.loading.files import fetch
 
     catalog, downloaded = _catalog(data_dir)
+    if names_repository(model):
+        download_repository(model, file, downloaded)
+        return
     pairing = catalog.resolve(LoadRequest.parse(model), partial(hub.locate, models=downloaded))
     for spec in (pairing.target, pairing.draft):
         if spec is not None:

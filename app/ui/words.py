@@ -100,6 +100,26 @@ class Words:
     # Models
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
     PLACE_EMPTY = "Give the path of a folder with models."
+    BROWSE_AWAY = (
+        "Folders are shown to a browser on the machine that Foretoken runs on. Type the path instead."
+    )
+    DROPPED_WHERE = (
+        "The browser does not tell where {name} lies, and it was not found in the usual places. Type its "
+        "path, or browse for it."
+    )
+    LAYOUT = "safetensors"
+    TOKEN_KEPT: ClassVar[dict[str, str]] = {
+        "keyring": "The token is kept in this system's keyring.",
+        "file": "This system has no keyring, so the token is kept in {file}, which you alone can read.",
+    }
+    TOKEN_AT: ClassVar[dict[str, str]] = {
+        "nowhere": "No access token is kept. Gated models ask for one.",
+        "environment": "The access token is that of HF_TOKEN.",
+        "keyring": "The access token is in this system's keyring.",
+        "file": "The access token is in {file}, which you alone can read.",
+        "login": "The access token is that of `hf auth login`.",
+    }
+
     # Train
     KINDS: ClassVar[dict[str, tuple[str, str]]] = {
         "medusa": (
@@ -244,6 +264,14 @@ class Words:
     @staticmethod
     def memory(free: str, total: str) -> str:
         return f"{free} of {total} memory are free"
+
+    @staticmethod
+    def weights_alone(size: str, free: str) -> str:
+        return f"{size} for the weights alone, {free} of memory are free"
+
+    @staticmethod
+    def disk_refused(error: OSError) -> str:
+        return f"The disk refused: {error.strerror or error}. Check permissions, then try again."
 
     @staticmethod
     def loaded(name: str, draft: str | None) -> str:

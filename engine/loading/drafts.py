@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from engine.errors import ModelError
+from engine.drafting import heads
+from engine.errors import IncompatiblePair, ModelError
 from engine.loading.pairing import compare
 from engine.loading.specs import Locate, ModelSpec, folder_of
 from engine.models.checkpoints import checkpoint
@@ -24,6 +26,16 @@ class DraftChoice:
     @property
     def fits(self) -> bool:
         return self.reason is None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadChoice:
+    """A head in ``folder`` of this ``kind``; ``reason`` says why it cannot draft for a target."""
+
+    folder: Path
+    kind: str
+    reason: str | None
+    parameters: int = 0
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:
@@ -50,6 +62,34 @@ def preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
     """Sorts fitting ones first, of them those with the target's vocabulary, small before big."""
     spec = choice.spec
     return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+
+
+def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> HeadChoice:
+    """Whether the head in ``folder`` was made for ``target``, by the files of both; if not, why."""
+    kind, place = heads.kind_in(folder) or "", locate(target)
+    if place is None:
+        return HeadChoice(
+            folder,
+            kind,
+            f"Whether it fits is told by the files of {target.name}: download it first.",
+        )
+    try:
+        plan = heads.inspect(folder, checkpoint.inspect(place))
+    except (ModelError, IncompatiblePair) as error:
+        return HeadChoice(folder, kind, str(error))
+    return HeadChoice(folder, kind, None, plan.parameters)
+
+
+def break_even(target: ModelSpec, draft: ModelSpec) -> float | None:
+    """The least share of drafted tokens that must be accepted for drafting to pay; None where sizes are
+    not known, 1 or more where it cannot.
+
+    A token costs what its weights weigh, for each is read once for it: with c = draft / target, a draft
+    of k tokens that are each accepted with probability a pays where (1 + a + ... + a^k) / (1 + k c) > 1,
+    which some k does exactly where a > c. A bound from below: that the target judges several tokens in
+    the time of one is nearly so on a GPU, and less so on a CPU.
+    """
+    return draft.bytes / target.bytes if draft.bytes and target.bytes else None
 
 
 def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:

@@ -141,12 +141,21 @@ class ModelSize:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelMemory:
+    """Bytes of one model's weights, and of its cache with the asked context."""
+
+    name: str
+    weights: int
+    kv: int
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryFit:
     """Whether a pair fits. ``context`` is the largest that does, 0 when not even the weights do.
 
-    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all models, and ``work``, what
-    everything else takes. A model of unknown size never fits. ``sentence`` is for people, with cause and
-    remedy.
+    ``needed`` counts the asked context; it is ``weights`` and ``kv`` of all ``models``, and ``work``,
+    what everything else takes. A model of unknown size never fits. ``sentence`` is for people, with cause
+    and remedy.
     """
 
     needed: int
@@ -157,6 +166,7 @@ class MemoryFit:
     work: int
     context: int
     sentence: str
+    models: tuple[ModelMemory, ...] = ()
 
 
 def free_bytes() -> int:
@@ -193,8 +203,11 @@ def fit(
     limit = min(target.context, LONGEST_CONTEXT)
     asked = min(context or limit, limit)
     room = free_bytes() if free is None else free
-    weights = sum(model.weight_bytes(dtype) for model in models)
-    kv = sum(_kv_bytes(model, asked, dtype) for model in models)
+    parts = tuple(
+        ModelMemory(model.name, model.weight_bytes(dtype), _kv_bytes(model, asked, dtype))
+        for model in models
+    )
+    weights, kv = sum(part.weights for part in parts), sum(part.kv for part in parts)
     fixed = _fixed(models, gpu) if overhead is None else overhead
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
@@ -213,6 +226,7 @@ def fit(
         work=work,
         context=largest,
         sentence=_sentence(models, asked, needed, room, largest, others, gpu),
+        models=parts,
     )
 
 

@@ -102,20 +102,38 @@ class LoadPlan:
         return self.room.kv * self.target.context // self.wanted if self.wanted else 0
 
 
-def plan_loading(
-    files: PairFiles,
-    request: LoadRequest,
-    earlier: LoadPlan | None = None,
-    interpreted: frozenset[str] = frozenset(),
-) -> LoadPlan:
-    """Checks everything that can be known before anything large is allocated.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is known of a pair before it is said whether it fits.
 
-    ``earlier``: how the same was planned before; its quantization and its context stay.
-    ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    The target as it was ``asked_for``, as is ``suited`` once trials failed, and as is ``planned`` where
+    that would not fit. ``asked`` and ``wanted`` are tokens of context: the model's or the request's, and
+    those of them that are taken for granted. ``free``: a GPU's bytes; None for the machine's.
     """
-    if earlier is not None:
-        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
-        request = replace(request, quantization=earlier.target.quantization)
+
+    place: Place
+    compatible: Compatibility
+    asked_for: ModelPlan
+    suited: ModelPlan
+    planned: ModelPlan
+    sizes: PairSizes
+    asked: int
+    wanted: int
+    free: int | None
+
+    def room(self, context: int | None = None) -> memory.MemoryFit:
+        """What ``planned`` needs with so much context, by default what is wanted."""
+        planned = self.planned
+        return self.sizes.fit(
+            planned.quantization, planned.kv_cache_dtype, context or self.wanted, self.free
+        )
+
+
+def survey(
+    files: PairFiles, request: LoadRequest, interpreted: frozenset[str] = frozenset()
+) -> Survey:
+    """Reads headers. ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair and
+    InvalidRequest."""
     place = devices.choose(
         request.device,
         native=request.native,
@@ -136,16 +154,46 @@ def plan_loading(
 
     products = Products.choose(suited.compute, place)
     sizes = PairSizes(target, draft, heads, products, place, draft_place)
-    free = device_memory.gpu_free_bytes(place.device)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
-    most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
     planned = suited
     if _auto(request, files.pairing.target) and place.device.type == "cpu":
-        planned = _that_fits(suited, sizes, wanted, least)
+        planned = _that_fits(suited, sizes, wanted, min(wanted, memory.SHORTEST_CONTEXT))
         sizes = replace(sizes, products=Products.choose(planned.compute, place))
+    return Survey(
+        place=place,
+        compatible=compatible,
+        asked_for=asked_for,
+        suited=suited,
+        planned=planned,
+        sizes=sizes,
+        asked=asked,
+        wanted=wanted,
+        free=device_memory.gpu_free_bytes(place.device),
+    )
+
+
+def plan_loading(
+    files: PairFiles,
+    request: LoadRequest,
+    earlier: LoadPlan | None = None,
+    interpreted: frozenset[str] = frozenset(),
+) -> LoadPlan:
+    """Checks everything that can be known before anything large is allocated.
+
+    ``earlier``: how the same was planned before; its quantization and its context stay.
+    ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    """
+    if earlier is not None:
+        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
+        request = replace(request, quantization=earlier.target.quantization)
+    found = survey(files, request, interpreted)
+    place, sizes, planned, suited = found.place, found.sizes, found.planned, found.suited
+    target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
+    asked, wanted, free = found.asked, found.wanted, found.free
+    most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
     quantization, cached = planned.quantization, planned.kv_cache_dtype
-    room = sizes.fit(quantization, cached, wanted, free)
+    room = found.room()
     if earlier is not None:
         most = least = earlier.target.context
     context = min(most, room.context)
@@ -158,11 +206,12 @@ def plan_loading(
             f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
         )
     if TARGET in interpreted:
-        notes.append(_trial_note(target, asked_for.quantization, quantization))
+        notes.append(_trial_note(target, found.asked_for.quantization, quantization))
     if draft is not None and DRAFT in interpreted:
         notes.append(_trial_note(draft))
     notes.append(None if draft is None else caution(target, draft))
-    notes.append(compatible.cross_vocabulary and f"The draft works {compatible.cross_vocabulary}.")
+    way = found.compatible.cross_vocabulary
+    notes.append(way and f"The draft works {way}.")
     notes += [head.note for head in heads]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
         target, quantization, planned.place
@@ -185,8 +234,8 @@ def plan_loading(
         if draft is None
         else plan_model(
             draft,
-            draft_place,
-            draft_quantization(draft, quantization, draft_place),
+            sizes.draft_place,
+            draft_quantization(draft, quantization, sizes.draft_place),
             context=context,
         ),
         vocabularies=None if draft is None else vocabularies(target, draft),

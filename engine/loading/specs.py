@@ -15,6 +15,8 @@ class ModelSpec:
     """One model: where it comes from and how big it is.
 
     Exactly one of ``repository`` (on the hub) and ``path`` (a folder or GGUF file here) is set.
+    ``file``: of a repository of GGUF files the one that is meant, of a split model its first part; ""
+    for a repository in transformers' layout.
     Counts are 0 while unknown, which only happens to a ``path`` whose files are not there.
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
     ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
@@ -26,6 +28,7 @@ class ModelSpec:
     name: str
     repository: str | None = None
     revision: str = "main"
+    file: str = ""
     path: Path | None = None
     shipped: bool = False
     tokenizer: str = ""
@@ -44,8 +47,8 @@ class ModelSpec:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether it is a GGUF file; what is downloaded is not."""
-        return self.path is not None and is_gguf(self.path)
+        """Whether it is a GGUF file, here or on the hub."""
+        return bool(self.file) or (self.path is not None and is_gguf(self.path))
 
     @property
     def called(self) -> str:

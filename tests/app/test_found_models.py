@@ -17,6 +17,7 @@ from app.server.models import Models
 from app.ui.pages.chat.pair import listed
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pickers import Pickers
+from app.ui.view import View
 from engine.errors import InvalidRequest
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
@@ -58,6 +59,10 @@ def look(runtime: Runtime) -> None:
     until(lambda: not runtime.found.working)
 
 
+def listed_of(backend: ModelsBackend, name: str) -> list[View]:
+    return [row for row in backend.table()["rows"] if row["name"] == name]
+
+
 def put(source: Path, target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
@@ -79,7 +84,7 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     """A file of Ollama is named by its hash: pickers, page and API say the model's name."""
     path = in_ollama(tmp_path / "home", files / "large.gguf", "tale")
     look(runtime)
-    (shown,) = ModelsBackend(runtime).found()["models"]
+    (shown,) = listed_of(ModelsBackend(runtime), "tale:latest")
     assert (shown["name"], shown["place"], shown["id"]) == ("tale:latest", "Ollama", str(path))
     assert (shown["architecture"], shown["type"]) == ("Llama", "F32")
     assert ("tale:latest · Ollama", str(path)) in Pickers(runtime).targets()
@@ -121,16 +126,16 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     backend = ModelsBackend(runtime)
     assert backend.add_folder({"folder": f' "{own}" '}) == {"error": None}
     until(lambda: not runtime.found.working)
-    found = backend.found()
-    assert [model["name"] for model in found["models"]] == ["mine"]
+    found = backend.table()
+    assert len(listed_of(backend, "mine")) == 1
     (broken,) = found["unusable"]
     assert broken["name"] == "cut"
     assert str(own / "cut.gguf") in broken["reason"]
     assert found["folders"] == [{"path": str(own), "there": True}]
     assert backend.remove_folder({"folder": str(own)}) == {"error": None}
     until(lambda: not runtime.found.working)
-    found = backend.found()
-    assert (found["models"], found["unusable"], found["folders"]) == ([], [], [])
+    found = backend.table()
+    assert (listed_of(backend, "mine"), found["unusable"], found["folders"]) == ([], [], [])
     assert "was not added" in backend.remove_folder({"folder": str(own)})["error"]
     assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
     with pytest.raises(InvalidRequest):

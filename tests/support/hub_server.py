@@ -1,7 +1,8 @@
 """A hub on this machine: repositories over a real socket, for the real client.
 
-Speaks what a download needs: model information, HEAD with ETag and commit, GET with Range. It can
-refuse like a gated repository, and break connections off in the middle of a file.
+Speaks what a download needs: model information with the SHA-256 of large files, HEAD with ETag and
+commit, GET with Range. It can refuse like a gated repository or a hub that is busy or broken, and break
+connections off in the middle of a file.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ COMMIT = "c0ffee" + "0" * 34
 class HostedRepository:
     """One repository. ``breaks``: by file, after how many bytes its next GETs are cut off.
 
-    ``hollow``: by file, how many of its next GETs end properly without a byte of it. ``gated`` lets only
-    ``token`` in; ``pause_s`` waits before each block of ``block`` bytes.
+    ``hollow``: by file, how many of its next GETs end properly without a byte of it. ``refusals``: by
+    file, and by "" for the model's information, the status and Retry-After of its next answers.
+    ``gated`` lets only ``token`` in, ``private`` does not even say that it is there; ``pause_s`` waits
+    before each block of ``block`` bytes. ``sha256``: by file, what the hub says of it instead;
+    ``weak_etags``: ETags that say nothing of the content, as something between may make of them.
     """
 
     files: dict[str, bytes]
@@ -31,6 +35,11 @@ class HostedRepository:
     token: str = "hf_right"
     breaks: dict[str, list[int]] = field(default_factory=dict)
     hollow: dict[str, int] = field(default_factory=dict)
+    refusals: dict[str, list[tuple[int, str | None]]] = field(default_factory=dict)
+    private: bool = False
+    sha256: dict[str, str] = field(default_factory=dict)
+    weak_etags: bool = False
+    licence: str = "mit"
     pause_s: float = 0.0
     block: int = 4096
     ignore_range: bool = False
@@ -106,28 +115,36 @@ class _Handler(BaseHTTPRequestHandler):
         name = "/".join(parts[2:4] if is_api else parts[:2])
         repository = self.server.hub.repositories.get(name)
         if repository is None:
-            return self._refuse(404, "RepoNotFound", body)
+            return self._refuse(404, "RepoNotFound")
+        if repository.private and not self._has_token(repository):
+            return self._refuse(401, "RepoNotFound")
+        file = "" if is_api else "/".join(parts[4:])
+        if repository.refusals.get(file):
+            status, after = repository.refusals[file].pop(0)
+            return self._refuse(status, None, after)
         if is_api:
             if parts[5:] not in ([], ["main"], [COMMIT]):
-                return self._refuse(404, "RevisionNotFound", body)
+                return self._refuse(404, "RevisionNotFound")
             tree = parts[4:5] == ["tree"]
             return self._json(_tree(repository) if tree else _information(name, repository))
         if repository.gated and not self._has_token(repository):
             status = 403 if self.headers.get("Authorization") else 401
-            return self._refuse(status, "GatedRepo", body)
-        file = "/".join(parts[4:])
+            return self._refuse(status, "GatedRepo")
         content = repository.files.get(file)
         if content is None:
-            return self._refuse(404, "EntryNotFound", body)
+            return self._refuse(404, "EntryNotFound")
         return self._file(repository, file, content, body)
 
     def _has_token(self, repository: HostedRepository) -> bool:
         return self.headers.get("Authorization") == f"Bearer {repository.token}"
 
-    def _refuse(self, status: int, code: str, body: bool) -> None:
+    def _refuse(self, status: int, code: str | None, retry_after: str | None = None) -> None:
         self.send_response(status)
-        self.send_header("X-Error-Code", code)
-        self.send_header("X-Error-Message", code)
+        if code is not None:
+            self.send_header("X-Error-Code", code)
+            self.send_header("X-Error-Message", code)
+        if retry_after is not None:
+            self.send_header("Retry-After", retry_after)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -149,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             repository.hollow[file] -= 1
             sent = b""
         self.send_response(206 if start else 200)
-        self.send_header("ETag", f'"{_etag(content)}"')
+        self.send_header("ETag", '"weak"' if repository.weak_etags else f'"{_etag(content)}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(sent)))
@@ -177,6 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _information(name: str, repository: HostedRepository) -> dict[str, object]:
     siblings = [
         {"rfilename": file, "size": len(content), "blobId": _etag(content)[:40]}
+        | ({"lfs": _lfs(repository, file)} if file.endswith((".safetensors", ".gguf")) else {})
         for file, content in repository.files.items()
     ]
     return {
@@ -188,7 +206,14 @@ def _information(name: str, repository: HostedRepository) -> dict[str, object]:
         "gated": "manual" if repository.gated else False,
         "siblings": siblings,
         "tags": [],
+        "cardData": {"license": repository.licence},
     }
+
+
+def _lfs(repository: HostedRepository, file: str) -> dict[str, object]:
+    content = repository.files[file]
+    digest = repository.sha256.get(file, _etag(content))
+    return {"size": len(content), "sha256": digest, "pointerSize": 134}
 
 
 def _tree(repository: HostedRepository) -> list[dict[str, object]]:

@@ -16,12 +16,14 @@ from engine.loading.discovery.ollama import OLLAMA
 from engine.loading.discovery.system import System
 from engine.loading.drafts import DraftChoice, judge_draft, preference
 from engine.loading.specs import ModelSpec
+from engine.models.checkpoints.gguf.description import name_of
 
 PLACES: tuple[Place, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
 
 
 def scan(system: System, folders: Sequence[Path] = ()) -> Iterator[FoundModel]:
-    """What the programs of ``PLACES`` keep on this machine, and what lies in ``folders``.
+    """What the programs of ``PLACES`` keep on this machine, and what lies in ``folders``; GGUF files may
+    stand among these.
 
     Reads headers: some tenths of a second for a file with a large vocabulary. Never raises."""
     seen: set[str] = set()
@@ -37,7 +39,10 @@ def _listed(system: System, folders: Sequence[Path]) -> Iterator[tuple[str, List
         for folder in place.folders(system):
             yield from _in(place.name, folder, place.models)
     for folder in folders:
-        yield from _in(str(folder), folder, models_under)
+        if folder.is_file():
+            yield str(folder.parent), Listed(folder, name_of(folder))
+        else:
+            yield from _in(str(folder), folder, models_under)
 
 
 def _in(

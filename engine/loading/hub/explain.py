@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import huggingface_hub
 from huggingface_hub import constants
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -16,10 +15,16 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 
-from engine.errors import DownloadError
+from engine.errors import DownloadError, TokenNeeded
 from engine.loading.fit import human
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
+from engine.loading.hub.tokens import token
 from engine.loading.specs import ModelSpec
+
+_LAYOUT = (
+    '--include "*.json" --include "model*.safetensors" --include "tokenizer*" --include "*.jinja" '
+)
+"""Of a model in transformers' layout, as arguments of ``hf download``."""
 
 
 @contextmanager
@@ -29,24 +34,22 @@ def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
     try:
         yield
     except GatedRepoError as error:
-        raise DownloadError(_gated(spec, where)) from error
+        raise TokenNeeded(_gated(spec, where)) from error
     except RepositoryNotFoundError as error:
-        raise DownloadError(
-            f"There is no repository {repository} at {endpoint()}, or it is private and no token that "
-            "may read it is set. Check the name; for a private one set HF_TOKEN or run `hf auth login`."
-        ) from error
+        raise _not_found(repository, error) from error
     except RevisionNotFoundError as error:
         raise DownloadError(
             f"{repository} has no revision '{spec.revision}'. Check it at {where}, or use 'main'."
         ) from error
     except HfHubHTTPError as error:
-        raise DownloadError(_refused(spec, error)) from error
+        raise _refused(spec, error) from error
     except OSError as error:
         if is_connection_trouble(error):
             raise DownloadError(_offline(spec, destination)) from error
         raise DownloadError(
-            f"{repository} cannot be stored at {destination}: {error.strerror or error}. "
-            f"Check permissions and space, or set {FOLDER_VARIABLE} to another folder."
+            f"{repository} cannot be stored at {destination}: {error.strerror or error}. What has "
+            "arrived is kept. Free some space and check the permissions, then download again; or set "
+            f"{FOLDER_VARIABLE} to another folder."
         ) from error
     except DownloadError:
         raise
@@ -66,27 +69,46 @@ def is_connection_trouble(error: BaseException) -> bool:
     return any(base.__name__ == "TransportError" for base in type(error).__mro__)
 
 
-def _gated(spec: ModelSpec, where: str) -> str:
-    if huggingface_hub.get_token() is None:
-        return (
-            f"{spec.repository} is gated ({spec.licence}), and no access token is set. Accept its "
-            f"licence at {where}, create a token at {endpoint()}/settings/tokens, then set HF_TOKEN "
-            "or run `hf auth login`, and download again."
+def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError:
+    """The hub answers 401, too, for what is not there, so that nobody learns what is private."""
+    if error.response is not None and error.response.status_code == 404:
+        return DownloadError(
+            f"There is no repository {repository} at {endpoint()}. Check the name: it is spelt "
+            "owner/name, with capitals as there."
         )
-    return (
-        f"{spec.repository} is gated ({spec.licence}), and your access token was refused. Accept its "
-        f"licence at {where} with the token's account; a fine-grained token also needs the permission "
-        "to read gated repositories. Then download again."
+    return TokenNeeded(
+        f"There is no repository {repository} at {endpoint()}, or it is private and no token that "
+        "may read it is set. Check the name; for a private one give an access token of an account that "
+        "may read it, set HF_TOKEN or run `hf auth login`."
     )
 
 
-def _refused(spec: ModelSpec, error: HfHubHTTPError) -> str:
+def _gated(spec: ModelSpec, where: str) -> str:
+    licence = "" if spec.licence == "unknown" else f" ({spec.licence})"
+    if token()[0] is None:
+        return (
+            f"{spec.repository} is gated{licence}, and no access token is set. Accept its "
+            f"licence at {where}, create a token at {endpoint()}/settings/tokens, then give it to "
+            "Foretoken (Models page, or `foretoken models token`), set HF_TOKEN or run "
+            "`hf auth login`, and download again."
+        )
+    return (
+        f"{spec.repository} is gated{licence}, and your access token was refused. Accept its "
+        f"licence at {where} with the token's account; a fine-grained token also needs the permission "
+        "to read gated repositories. Then download again, or give another token."
+    )
+
+
+def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
     status = error.response.status_code if error.response is not None else 0
     if status in (401, 403):
-        return _gated(spec, f"{endpoint()}/{spec.repository}")
+        return TokenNeeded(_gated(spec, f"{endpoint()}/{spec.repository}"))
     if status == 429:
-        return f"{endpoint()} asks to slow down (429). Wait some minutes, then download again."
-    return (
+        return DownloadError(
+            f"{endpoint()} asks to slow down (429), again and again. What has arrived is kept. Wait some "
+            "minutes, then download again; with an access token more may be asked of it."
+        )
+    return DownloadError(
         f"{endpoint()} answered {status} for {spec.repository}. What has arrived is kept; "
         "try again later."
     )
@@ -94,13 +116,13 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> str:
 
 def _offline(spec: ModelSpec, destination: Path) -> str:
     offline = constants.HF_HUB_OFFLINE
+    wanted = f'--include "{Path(spec.file).name}" ' if spec.file else _LAYOUT
     cause = "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
     revision = "" if spec.revision == "main" else f" --revision {spec.revision}"
     size = f" ({human(spec.bytes)})" if spec.bytes else ""
     return (
         f"{spec.name} is not complete on this machine and {cause}. Connect and try again; what has "
         f"arrived is kept. Or, on a machine with a network, run\n"
-        f'  hf download {spec.repository}{revision} --include "*.json" --include "model*.safetensors" '
-        f'--include "tokenizer*" --include "*.jinja" --local-dir {destination.name}\n'
+        f"  hf download {spec.repository}{revision} {wanted}--local-dir {destination.name}\n"
         f"and copy that folder{size} to {destination}"
     )

@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from engine.errors import DownloadError
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
+from engine.models.checkpoints.gguf.description import parts_named
 
 FOLDER_VARIABLE = "FORETOKEN_MODELS"
 """Environment variable that moves the models folder."""
@@ -39,9 +40,17 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
     """
     if spec.path is not None:
         return spec.path if spec.path.exists() else None
+    if spec.file:
+        return None if models is None else _gguf_in(folder_for(spec, models), spec.file)
     if models is not None and weights_complete(own := folder_for(spec, models)):
         return own
     return _in_cache(repository_of(spec), spec.revision)
+
+
+def _gguf_in(folder: Path, file: str) -> Path | None:
+    """Its first file where all parts are there: they get their names once they are whole."""
+    whole = all((folder / part).is_file() for part in parts_named(file))
+    return folder / parts_named(file)[0] if whole else None
 
 
 def _in_cache(repository: str, revision: str) -> Path | None:

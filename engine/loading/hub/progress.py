@@ -18,7 +18,10 @@ class DownloadCancelled(DownloadError):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a model's download is. Bytes from an earlier try count; the speed is this try's."""
+    """How far a model's download is. Bytes from an earlier try count; the speed is this try's.
+
+    ``waiting`` says why nothing comes just now, and what follows; "" while it comes.
+    """
 
     repository: str
     file: str
@@ -26,6 +29,7 @@ class Progress:
     total: int
     bytes_per_s: float
     eta_s: float | None
+    waiting: str = ""
 
     @property
     def fraction(self) -> float:
@@ -43,6 +47,13 @@ class Meter:
         self._marks = [(time.monotonic(), 0)]
         self._reported = 0.0
         self._total = 0
+        self._waiting = ""
+
+    def wait(self, file: str, why: str) -> None:
+        """Nothing comes just now, by ``why``; "": it goes on."""
+        began = bool(why) != bool(self._waiting)
+        self._waiting = why
+        self.report(file, force=began)
 
     def expect(self, more: int) -> None:
         """The total: what has arrived so far, and ``more`` bytes."""
@@ -64,7 +75,15 @@ class Meter:
         left = max(self._total - self._bytes, 0)
         eta = left / speed if speed > 0 else None
         self._on_progress(
-            Progress(self._repository, file, min(self._bytes, self._total), self._total, speed, eta)
+            Progress(
+                self._repository,
+                file,
+                min(self._bytes, self._total),
+                self._total,
+                speed,
+                eta,
+                self._waiting,
+            )
         )
 
     def _speed(self, time_now: float) -> float:

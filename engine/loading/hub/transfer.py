@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -26,27 +25,33 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 
 from engine.errors import DownloadError
 from engine.loading.fit import human
-from engine.loading.hub.explain import is_connection_trouble
-from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
+from engine.loading.hub import patience
+from engine.loading.hub.patience import Patience
+from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, locate, repository_of
 from engine.loading.hub.progress import DownloadCancelled, Meter, Progress
+from engine.loading.hub.remains import PARTIAL, flat
+from engine.loading.hub.tokens import token
 from engine.loading.specs import ModelSpec
-from engine.models.checkpoints.checkpoint import weights_complete
+from engine.models.checkpoints.gguf.description import parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _SMALL_FILES = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
     "special_tokens_map.json", "added_tokens.json", "tokenizer.model", "vocab.json", "merges.txt",
-    "vocab.txt", "chat_template.jinja", "chat_template.json", "LICENSE*",
+    "vocab.txt", "chat_template.jinja", "chat_template.json",
 )  # fmt: skip
+_LICENCES = ("LICENSE*",)
 _SPARE_SPACE = 512_000_000  # left free on the disk, so that the machine stays usable
 _CHUNK = 1 << 20
-_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _RemoteFile:
+    """``sha256`` is "" for a file that the hub tells none of: a small one."""
+
     name: str
     size: int
+    sha256: str = ""
 
 
 class Transfer:
@@ -62,40 +67,58 @@ class Transfer:
         self._repository = repository_of(spec)
         self._spec = spec
         self._destination = destination
-        self._parts = destination / ".partial"
+        self._parts = destination / PARTIAL
         self._cancelled = cancelled
         self._commit = spec.revision
         self._meter = Meter(self._repository, on_progress)
+        self._token, _ = token()
+        self._patience = Patience(
+            self._stop_if_cancelled, lambda why: self._meter.wait(self._repository, why)
+        )
 
     def run(self) -> Path:
+        self._stop_if_cancelled()
         self._parts.mkdir(parents=True, exist_ok=True)
-        info = _api().model_info(
-            self._repository, revision=self._spec.revision, files_metadata=True
+        api = HfApi(endpoint=endpoint(), token=self._token)
+        info = self._patience.ask(
+            lambda: api.model_info(
+                self._repository, revision=self._spec.revision, files_metadata=True
+            ),
+            first=True,
         )
         self._commit = info.sha or self._spec.revision
-        remote = {file.rfilename: file.size or 0 for file in info.siblings or []}
+        remote = {
+            file.rfilename: _RemoteFile(
+                file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else ""
+            )
+            for file in info.siblings or []
+        }
         weights = self._weights(remote)
-        files = [*_small_files(remote), *weights]
+        files = [*_small_files(remote, gguf=bool(self._spec.file)), *weights]
         self._meter.expect(sum(file.size for file in files))
         self._check_space(files)
         for file in files:
             self._fetch(file)
         self._meter.report(files[-1].name, force=True)
-        if not weights_complete(self._destination):
+        found = locate(self._spec, self._destination.parent)
+        if found is None:
             raise DownloadError(
                 f"{self._repository} was downloaded to {self._destination}, but is not complete: "
                 "tokenizer or weights are missing in the repository. Choose another model."
             )
-        shutil.rmtree(self._parts, ignore_errors=True)
-        return self._destination
+        if not [*self._parts.glob("*.part")]:  # another file of the repository may be half here
+            shutil.rmtree(self._parts, ignore_errors=True)
+        return found
 
-    def _weights(self, remote: dict[str, int]) -> list[_RemoteFile]:
-        """The safetensors files to fetch; the index is fetched here, for it names them."""
+    def _weights(self, remote: dict[str, _RemoteFile]) -> list[_RemoteFile]:
+        """The files with weights to fetch; an index is fetched here, for it names them."""
+        if self._spec.file:
+            return self._gguf_files(remote)
         if SINGLE_FILE in remote:
-            return [_RemoteFile(SINGLE_FILE, remote[SINGLE_FILE])]
+            return [remote[SINGLE_FILE]]
         if INDEX_FILE not in remote:
-            raise DownloadError(_no_safetensors(self._repository, remote))
-        self._fetch(_RemoteFile(INDEX_FILE, remote[INDEX_FILE]))
+            raise DownloadError(_no_safetensors(self._repository, list(remote)))
+        self._fetch(remote[INDEX_FILE])
         shards = _shards(self._destination / INDEX_FILE)
         missing = [name for name in shards if name not in remote]
         if missing:
@@ -103,11 +126,24 @@ class Transfer:
                 f"{self._repository} names weights that it does not hold ({', '.join(missing[:3])}). "
                 "The repository is broken: choose another revision or model."
             )
-        return [_RemoteFile(name, remote[name]) for name in shards]
+        return [remote[name] for name in shards]
+
+    def _gguf_files(self, remote: dict[str, _RemoteFile]) -> list[_RemoteFile]:
+        names = parts_named(self._spec.file)
+        missing = [name for name in names if name not in remote]
+        if missing:
+            raise DownloadError(
+                f"{self._repository} holds no {missing[0]}. Look the repository up again: its files were "
+                "renamed, or the name is misspelt."
+            )
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in names):
+            raise DownloadError(f"{self._spec.file} lies outside its folder, so it is refused.")
+        return [remote[name] for name in names]
 
     def _check_space(self, files: list[_RemoteFile]) -> None:
-        missing = sum(file.size for file in files if not self._is_there(file))
-        missing -= sum(part.stat().st_size for part in self._parts.glob("*.part"))
+        wanted = [file for file in files if not self._is_there(file)]
+        kept = (part for file in wanted for part in self._parts.glob(f"{flat(file.name)}.*.part"))
+        missing = sum(file.size for file in wanted) - sum(part.stat().st_size for part in kept)
         free = shutil.disk_usage(self._destination).free
         if missing + _SPARE_SPACE > free:
             raise DownloadError(
@@ -126,14 +162,26 @@ class Transfer:
             self._meter.arrived(file.name, file.size, now=False)
             return
         url = hf_hub_url(self._repository, file.name, revision=self._commit, endpoint=endpoint())
-        metadata = get_hf_file_metadata(url, endpoint=endpoint())
+        metadata = self._patience.ask(
+            lambda: get_hf_file_metadata(url, endpoint=endpoint(), token=self._token)
+        )
         etag = metadata.etag or self._commit
         size = file.size if metadata.size is None else metadata.size
-        part = self._parts / f"{file.name}.{etag[:40]}.part"
+        part = self._part_of(file, etag)
         self._meter.arrived(file.name, _size_of(part), now=False)
         self._receive(url, part, size, file.name)
-        self._check_hash(part, etag, file.name)
+        # Large files carry their SHA-256 as ETag, too, unless something between changes it.
+        self._check_hash(part, file.sha256 or (etag if len(etag) == 64 else ""), file.name)
+        (self._destination / file.name).parent.mkdir(parents=True, exist_ok=True)
         os.replace(part, self._destination / file.name)
+
+    def _part_of(self, file: _RemoteFile, etag: str) -> Path:
+        """Where its bytes wait until they are all there; what is left of another version goes."""
+        part = self._parts / f"{flat(file.name)}.{etag[:40]}.part"
+        for other in self._parts.glob(f"{flat(file.name)}.*.part"):
+            if other != part:
+                other.unlink()
+        return part
 
     def _receive(self, url: str, part: Path, size: int, name: str) -> None:
         """Append to ``part`` until it has ``size`` bytes; what ended early is taken up again.
@@ -146,14 +194,14 @@ class Transfer:
             reached = _size_of(part)
             if reached >= size and trouble is None:
                 return
-            attempts = 0 if reached > furthest else attempts + 1
+            attempts = 1 if reached > furthest else attempts + 1
             furthest = max(furthest, reached)
-            if attempts >= _ATTEMPTS:
+            if attempts >= patience.ATTEMPTS:
                 raise trouble or DownloadError(
                     f"{endpoint()} ends {name} of {self._repository} after {reached:,} of {size:,} bytes "
                     "each time. What has arrived is kept; try again later."
                 )
-            self._wait(min(2.0**attempts, 10.0) * 0.25)
+            self._patience.wait(attempts, trouble)
 
     def _attempt(self, url: str, part: Path, name: str) -> Exception | None:
         """Append what comes; the trouble with the connection that ended it, if any did."""
@@ -162,13 +210,13 @@ class Transfer:
         except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
             raise
         except Exception as error:
-            if not is_connection_trouble(error):
+            if not patience.may_pass(error):
                 raise
             return error
         return None
 
     def _append(self, url: str, part: Path, had: int, name: str) -> None:
-        headers = build_hf_headers()
+        headers = build_hf_headers(token=self._token)
         # Compressed transfer would make Range count other bytes than the file's.
         headers["Accept-Encoding"] = "identity"
         if had:
@@ -184,24 +232,18 @@ class Transfer:
                     self._meter.arrived(name, len(chunk))
                     self._stop_if_cancelled()
 
-    def _check_hash(self, part: Path, etag: str, name: str) -> None:
-        """Large files carry their SHA-256 as ETag; a part from two tries is checked as a whole."""
-        if len(etag) != 64:
+    def _check_hash(self, part: Path, sha256: str, name: str) -> None:
+        """A file from several tries is checked as a whole; "" is not checked."""
+        if not sha256:
             return
         with part.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if digest != etag:
+        if digest != sha256:
             part.unlink()
             raise DownloadError(
-                f"{name} of {self._repository} arrived damaged and was deleted. Try again; if it "
-                "happens again, a proxy or the disk is at fault."
+                f"{name} of {self._repository} arrived damaged (its SHA-256 is not what the hub tells) "
+                "and was deleted. Try again; if it happens again, a proxy or the disk is at fault."
             )
-
-    def _wait(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self._stop_if_cancelled()
-            time.sleep(0.05)
 
     def _stop_if_cancelled(self) -> None:
         if self._cancelled():
@@ -211,19 +253,17 @@ class Transfer:
             )
 
 
-def _api() -> HfApi:
-    return HfApi(endpoint=endpoint())
-
-
 def _size_of(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
 
 
-def _small_files(remote: dict[str, int]) -> list[_RemoteFile]:
+def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteFile]:
+    """What stands beside the weights; a GGUF file holds all of it but the licence."""
+    patterns = _LICENCES if gguf else (*_SMALL_FILES, *_LICENCES)
     return [
-        _RemoteFile(name, size)
-        for name, size in sorted(remote.items())
-        if any(fnmatch(name, pattern) for pattern in _SMALL_FILES) and "/" not in name
+        file
+        for name, file in sorted(remote.items())
+        if any(fnmatch(name, pattern) for pattern in patterns) and "/" not in name
     ]
 
 
@@ -237,7 +277,7 @@ def _shards(index: Path) -> list[str]:
     return names
 
 
-def _no_safetensors(repository: str, remote: dict[str, int]) -> str:
+def _no_safetensors(repository: str, remote: list[str]) -> str:
     pickles = sorted(name for name in remote if name.endswith((".bin", ".pt", ".pth")))
     if pickles:
         return (

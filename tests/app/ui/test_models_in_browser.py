@@ -1,8 +1,10 @@
-"""Models of other programs in a real browser: found, paired, loaded, and a load that is watched."""
+"""The Models page in a real browser: found, filtered, paired, loaded, downloaded, and deleted."""
 
 from __future__ import annotations
 
+import re
 import shutil
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +13,39 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.errors import ModelError
+from engine.loading import hub
+from engine.loading.hub import patience, tokens, transfer
 from engine.loading.watching import LoadProgress, Stage
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
+from tests.support.folders import model_files
 from tests.support.gguf_files import write_gguf
+from tests.support.hub_server import HostedRepository, HubServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 HALF = LoadProgress(Stage.TARGET, 300_000_000, 600_000_000)
+SMOL, GEMMA = "HuggingFaceTB/SmolLM2-135M-Instruct", "google/gemma-3-270m-it"
+
+
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
+@pytest.fixture(scope="module")
+def hosted(app: App) -> Iterator[HubServer]:
+    """A hub that this file's app downloads from, a small block at a time."""
+    with HubServer({}) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", server.url)
+        patch.delenv("HF_TOKEN", raising=False)
+        patch.setenv(tokens.FILE_VARIABLE, str(app.data_dir / "own" / "token"))
+        patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+        patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(app.data_dir / "login"))
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(app.data_dir / "cache"))
+        patch.setattr(patience, "BACKOFF_S", 0.01)
+        patch.setattr(transfer, "_CHUNK", 1024)
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -37,18 +64,35 @@ def lying_here(app: App, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(page, app: App, lying_here: Path) -> Iterator[object]:
+def models(page, app: App, lying_here: Path, hosted: HubServer) -> Iterator[object]:
     """The Models page, everything found; what is loaded afterwards is what was before."""
     before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector(".found-row:has-text('large')")
-    page.wait_for_selector(".found-section:not(:has-text('still looking'))")
+    page.wait_for_selector(".row:has-text('large')")
+    page.wait_for_selector(".models-section:not(:has-text('still looking'))")
     yield page
     app.engine.stages, app.engine.load_error, app.engine.loaded = (), None, before
 
 
 def row(page, name: str):
-    return page.locator(".found-row", has=page.locator("h3", has_text=name))
+    return page.locator("tr.row", has=page.locator(".model-name", has_text=re.compile(f"{name}$")))
+
+
+def under(page, identity: str):
+    """What stands below the row of the model of this id: its downloads, and its card."""
+    return page.locator(f"tr.under[data-target='{identity}']")
+
+
+def card(page, name: str):
+    """The card of a row, opened."""
+    button = row(page, name).get_by_role("button", name="Details of")
+    if button.get_attribute("aria-expanded") == "false":
+        button.click()
+    return under(page, row(page, name).get_attribute("data-target")).locator(".card")
+
+
+def names(page) -> list[str]:
+    return page.locator("tr.row .model-name").all_inner_texts()
 
 
 class Held:
@@ -64,27 +108,102 @@ class Held:
         yield HALF
 
 
-def test_what_lies_here_is_listed_with_what_it_is_and_what_is_damaged_says_why(models):
+def test_what_lies_here_is_listed_with_what_it_is_and_what_is_damaged_says_why(models, lying_here):
     told = row(models, "large").inner_text()
-    for part in ("maker/Tale-GGUF/", "LM Studio", "Llama", "F32", "parameters", "large.gguf"):
+    for part in ("maker/Tale-GGUF/", "LM Studio", "F32", "✓ yes"):
         assert part in told
+    facts = card(models, "large").locator(".facts").inner_text()
+    for part in ("Llama", "parameters", "on this machine", str(lying_here / "large.gguf")):
+        assert part in facts
+    row(models, "large").get_by_role("button", name="Details of").click()
     models.locator(".unusable summary").click()
     reason = models.inner_text(".unusable li")
     assert "cut (llama.cpp)" in reason
     assert "cut.gguf" in reason
 
 
+def test_the_table_is_filtered_and_sorted(models):
+    everything = names(models)
+    models.fill("[name=search]", "qwen3 8b")
+    assert names(models) == ["Qwen3 8B"]
+    expect(models.locator(".cards-head [role=status]")).to_have_text(
+        f"1 of {len(everything)} models"
+    )
+    models.get_by_role("button", name="Clear filters").click()
+    models.select_option("[name=where]", "here")
+    assert {"Pip", "maker/Tale-GGUF/large"} <= set(names(models)) < set(everything)
+    models.get_by_label("Has drafters").check()
+    expect(row(models, "large")).to_be_visible()  # compared for it: small fits
+    expect(row(models, "small")).to_have_count(0)
+    models.get_by_role("button", name="Clear filters").click()
+    models.select_option("[name=licence]", "llama3.2")
+    models.select_option("[name=size]", "4")
+    assert names(models) == ["Llama 3.2 1B Instruct"]
+    models.get_by_role("button", name="Clear filters").click()
+    sort = models.get_by_role("button", name="Parameters")
+    sort.press("Enter")
+    expect(models.get_by_role("columnheader", name="Parameters")).to_have_attribute(
+        "aria-sort", "ascending"
+    )
+    smallest = names(models)
+    sort.press("Enter")  # it kept the focus
+    assert names(models)[0] == "Llama 3.3 70B Instruct"
+    assert set(names(models)[:3]).isdisjoint(smallest[:3])
+    sort.press("Enter")
+    assert names(models) == everything
+
+
 def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
-    row(models, "large").locator("summary").click()
-    fitting = row(models, "large").locator(".why li.yes", has_text="small")
+    large = card(models, "large")
+    fitting = large.locator("li.yes", has_text="small")
     fitting.wait_for()
-    assert "not smaller" in row(models, "large").locator(".why li.no").first.inner_text()
-    fitting.get_by_role("button").click()
+    told = fitting.inner_text()
+    assert "fits: one vocabulary" in told
+    assert "speed-up unknown until tried" in told
+    assert re.search(r"pays from \d+ % accepted", told)
+    large.locator(".others summary").click()
+    assert "not smaller" in large.locator("li.no", has_text="Pip").first.inner_text()
+    fitting.get_by_role("button", name="Load with it").click()
     models.wait_for_selector(".now-name:has-text('large + maker/Tale-GGUF/small')")
-    assert "loaded" in row(models, "large").get_attribute("class").split()
+    expect(row(models, "large")).to_have_class(re.compile("loaded"))
     models.get_by_role("tab", name="Chat").click()
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.draft_name.endswith("small")
+
+
+def test_heads_are_offered_for_their_own_target_and_say_why_for_others(models, app):
+    pip = card(models, "Pip")
+    head = pip.locator("li.yes", has_text="eagle3")
+    head.get_by_role("button", name="Load with it").click()
+    models.wait_for_function("() => !document.querySelector('.ft-models [data-open]:disabled')")
+    assert [Path(each).name for each in app.engine.loaded.request.heads] == ["eagle3"]
+    large = card(models, "large")
+    large.locator(".others summary").click()
+    reason = large.locator("li.no", has_text="eagle3")
+    assert len(reason.inner_text()) > 20
+
+
+def test_the_memory_is_a_bar_whose_context_slides(models):
+    memory = card(models, "Pip").locator(".memory")
+    bar = memory.get_by_role("img")
+    expect(bar).to_have_attribute(
+        "aria-label", re.compile("target weights .*target KV cache .*free")
+    )
+    slider = memory.get_by_role("slider")
+    before = memory.locator("[role=status]").inner_text()
+    longest = slider.get_attribute("max")
+    expect(slider).to_have_value(longest)
+    slider.press("Home")
+    expect(memory.locator("output")).to_have_text("256 tokens")
+    expect(memory.locator("[role=status]")).not_to_have_text(before)
+    expect(memory.locator("p.fit")).to_contain_text("with a context of 256 tokens")
+    kinds = [each.get_attribute("class") for each in memory.locator(".fitbar .part").all()]
+    assert {
+        "part weights target",
+        "part weights draft",
+        "part kv target",
+        "part weights head",
+    } <= set(kinds)
 
 
 def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, lying_here):
@@ -134,9 +253,118 @@ def test_folders_are_added_and_removed(models, tmp_path, lying_here):
     shutil.copy(lying_here / "small.gguf", tmp_path / "mine.gguf")
     models.fill(".add-place input", str(tmp_path / "none"))
     models.click(".add-place button")
-    models.wait_for_selector(".add-place .ft-error:has-text('There is no folder')")
+    models.wait_for_selector(".disk .ft-error:has-text('There is no folder')")
     models.fill(".add-place input", str(tmp_path))
     models.click(".add-place button")
     row(models, "mine").wait_for()
     models.locator(".own-folders button").click()
     row(models, "mine").wait_for(state="detached")
+
+
+def test_a_file_is_browsed_for_or_dropped_opened_and_remembered(models, app, lying_here):
+    home = app.data_dir / "home"
+    (home / "Downloads").mkdir(exist_ok=True)
+    shutil.copy(lying_here / "large.gguf", home / "Downloads" / "dropped.gguf")
+    models.get_by_role("button", name="Browse for Target").click()
+    browser = models.locator(".browser")
+    assert str(home) in browser.inner_text()
+    browser.get_by_role("button", name="Downloads").click()
+    browser.get_by_role("button", name="dropped.gguf").click()
+    chosen = models.locator(".folder [name=folder]")
+    expect(chosen).to_have_value(str(home / "Downloads" / "dropped.gguf"))
+    assert browser.is_hidden()
+    drop = """([node, name, size]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([new Uint8Array(size)], name));
+      node.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+    }"""
+    chosen.fill("")
+    size = (home / "Downloads" / "dropped.gguf").stat().st_size
+    models.evaluate(drop, [chosen.element_handle(), "dropped.gguf", size])
+    expect(chosen).to_have_value(str(home / "Downloads" / "dropped.gguf"))
+    models.evaluate(drop, [chosen.element_handle(), "nowhere.gguf", 5])
+    models.wait_for_selector(".folder .ft-error:has-text('does not tell where nowhere.gguf lies')")
+    models.locator(".folder").get_by_role("button", name="Open", exact=True).click()
+    opened = row(models, "dropped")
+    expect(opened).to_contain_text("opened before")
+    card(models, "dropped").get_by_role("button", name="Forget").click()
+    opened.wait_for(state="detached")
+    assert (home / "Downloads" / "dropped.gguf").is_file()
+
+
+def test_a_download_is_paused_resumed_and_then_loaded_and_deleted(models, app, hosted):
+    files = model_files(vocabulary=512, hidden=32)
+    tiny = hosted.repositories[SMOL] = HostedRepository(files, pause_s=0.2, block=2048)
+    smol = under(models, "smollm2-135m")
+    row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Download").click()
+    moving = smol.locator(".transfer")
+    expect(moving.locator(".figures")).to_contain_text(re.compile(r"kB of \d+ kB, \d.*/s"))
+    moving.get_by_role("button", name="Pause").click()
+    expect(moving).to_have_attribute("data-state", "paused")
+    tiny.pause_s = 0.0
+    hosted.seen.clear()
+    moving.get_by_role("button", name="Resume").click()
+    moving.wait_for(state="detached")
+    row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Load").wait_for()
+    assert (app.data_dir / "models" / SMOL.replace("/", "--") / "model.safetensors").is_file()
+    gone = models.locator(f".kept li[data-kept='{SMOL}']")
+    gone.get_by_role("button", name="Delete").click()
+    gone.get_by_role("button", name="Keep").click()
+    gone.get_by_role("button", name="Delete").click()
+    gone.get_by_role("button", name=re.compile("Delete .*\\?")).click()
+    gone.wait_for(state="detached")
+    row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Download").wait_for()
+    assert not (app.data_dir / "models" / SMOL.replace("/", "--")).exists()
+
+
+def test_a_failed_download_tells_so_where_it_was_pressed_and_goes_on(models, hosted):
+    """It was told at the top of the page, out of sight of the card."""
+    hosted.repositories[SMOL] = HostedRepository(model_files(), damage=True)
+    button = row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Download")
+    button.scroll_into_view_if_needed()
+    button.click()
+    failed = under(models, "smollm2-135m").locator(".transfer[data-state=failed]")
+    expect(failed.locator(".ft-error")).to_contain_text("SHA-256")
+    assert abs(failed.bounding_box()["y"] - button.bounding_box()["y"]) < 200
+    hosted.repositories[SMOL].damage = False
+    failed.get_by_role("button", name="Try again").click()
+    row(models, "SmolLM2 135M Instruct").get_by_role("button", name="Load").wait_for()
+
+
+def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted):
+    gated = hosted.repositories[GEMMA] = HostedRepository(model_files(), gated=True)
+    row(models, "Gemma 3 270M").get_by_role("button", name="Download").click()
+    asking = under(models, "gemma-3-270m").locator(".transfer[data-state=failed]")
+    expect(asking.locator(".ft-error")).to_contain_text("no access token is set")
+    asking.get_by_label("Access token").fill(gated.token)
+    asking.get_by_role("button", name="Keep it and try again").click()
+    row(models, "Gemma 3 270M").get_by_role("button", name="Load").wait_for()
+    kept = hub.token_file()
+    assert kept.read_text() == gated.token
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    expect(models.locator(".disk")).to_contain_text("which you alone can read")
+    models.get_by_role("button", name="Forget the token").click()
+    expect(models.locator(".disk")).to_contain_text("No access token is kept")
+    assert not kept.exists()
+
+
+def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, lying_here):
+    form = models.locator(".hub")
+    form.get_by_label("Repository").fill("not a name")
+    form.get_by_role("button", name="Look up").click()
+    expect(form.locator(".ft-error")).to_contain_text("owner/name")
+    weights = (lying_here / "small.gguf").read_bytes()
+    hosted.repositories["maker/Fable"] = HostedRepository({"Fable-F32.gguf": weights})
+    form.get_by_label("Repository").fill("https://huggingface.co/maker/Fable")
+    form.get_by_role("button", name="Look up").click()
+    choice = form.locator(".choices li", has_text="Fable-F32")
+    choice.get_by_role("button", name="Download").click()
+    found = row(models, "Fable-F32")
+    found.wait_for()
+    assert "downloads" in found.inner_text()
+    found.get_by_role("button", name="Load").click()
+    models.wait_for_selector(".now-name:has-text('Fable-F32')")
+    expect(models.locator(".kept li", has_text="Fable-F32").get_by_role("button")).to_be_disabled()
+    hosted.repositories["maker/Fable"].refusals[""] = [(404, None)]
+    form.get_by_role("button", name="Look up").click()
+    expect(form.locator(".ft-error")).to_contain_text("404")

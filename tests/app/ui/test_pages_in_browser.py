@@ -94,9 +94,9 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
 
 def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
     fresh_page.get_by_role("tab", name="Models").click()
-    fresh_page.wait_for_selector(".card")
-    assert fresh_page.locator(".card").count() >= 9
-    card = fresh_page.locator(".card").nth(1)
+    row = fresh_page.locator("tr.row[data-target='llama-3.1-8b']")
+    row.wait_for()
+    assert fresh_page.locator("tr.row").count() >= 20
     asked = []
 
     def refuse_once(route):
@@ -106,19 +106,20 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
         return route.fulfill(json={"refused": "It failed, this once."})
 
     fresh_page.route("**/component_server/", refuse_once)
-    card.locator("summary").click()
+    row.get_by_role("button", name="Details of").click()
     fresh_page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
-    card.locator("summary").click()
-    card.locator("summary").click()
-    reason = card.locator(".why li.no").first
-    reason.wait_for()
-    assert "vocabularies differ" in card.locator(".why").inner_text()
+    again = fresh_page.locator("tr.row[data-target='qwen3-8b']")
+    again.get_by_role("button", name="Details of").click()
+    card = fresh_page.locator("tr.under[data-target='qwen3-8b'] .card")
+    card.locator(".others summary").click()
+    card.locator("li.no").first.wait_for()
+    assert "vocabularies differ" in card.locator(".others").inner_text()
 
 
 def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(tmp_path))
-    page.click(".folder button")
+    page.click(".folder button[type=submit]")
     page.wait_for_selector(".ft-models .ft-error:visible")
     told = page.inner_text(".ft-models .ft-error:visible")
     assert str(tmp_path) in told

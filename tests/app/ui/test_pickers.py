@@ -63,7 +63,7 @@ def test_a_model_of_the_users_own_catalog_is_shown_with_its_place(tmp_path: Path
     )
     catalog = open_catalog(catalog_file(), own)
     listed = ModelsBackend(Runtime(reciting_engine(), catalog, tmp_path, tmp_path / "models"))
-    sources = {pair["id"]: pair["models"][0]["source"] for pair in listed.catalog()["pairs"]}
+    sources = {row["pair"]: row["source"] for row in listed.table()["rows"]}
     assert sources["own"] == str(tmp_path / "mine")
     assert sources["pip"] == Words.SHIPPED
 

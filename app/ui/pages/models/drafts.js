@@ -1,4 +1,4 @@
-// What can draft for a model, and why the rest cannot: asked when people open the list.
+// What can draft for a model, by kind, and why the rest cannot.
 
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";
@@ -6,53 +6,65 @@ import { say } from "./words.js";
 const AGAIN_MS = 700;
 
 export class Drafts {
-  // `page` has ask(name, data), which gives null where there is no answer, open(data) and mark().
-  constructor(page) {
+  // `page` has ask(name, data), open(data), download(data), mark() and transfers; `reckon` is called with a
+  // pair whose memory people want to see.
+  constructor(page, target, reckon) {
     this.page = page;
-    this.open = new Set(); // keys of the lists that people opened: drawn anew, they stay open
-    this.known = new Map(); // target -> what was said of its drafts
+    this.target = target;
+    this.reckon = reckon;
+    this.list = h("div", { class: "drafts" });
+    this.node = h("section", { class: "why", "aria-label": say.draftersOf }, h("h3", {}, say.draftersOf), this.list);
+    this.others = false; // whether people opened those that do not fit
+    this.draw({ drafts: [], pending: true, error: null });
   }
 
-  // The list for `target`, closed at first; `key` is one list's own.
-  list(key, target, summary) {
-    const box = h("div", { class: "drafts" });
-    const details = h("details", { class: "why", open: this.open.has(key) }, h("summary", {}, summary), box);
-    details.addEventListener("toggle", () => {
-      if (!details.open) return void this.open.delete(key);
-      this.open.add(key);
-      this.explain(target, box, details);
-    });
-    return details;
-  }
-
-  async explain(target, box, details) {
-    this.draw(target, box);
-    const answer = await this.page.ask("why_not", { target });
+  async refresh() {
+    clearTimeout(this.timer);
+    const answer = await this.page.ask("why_not", { target: this.target });
     if (!answer) return;
-    this.known.set(target, answer);
-    this.draw(target, box);
-    const again = () => details.open && details.isConnected && this.explain(target, box, details);
-    if (answer.pending) setTimeout(again, AGAIN_MS);
+    this.draw(answer);
+    if (answer.pending) this.timer = setTimeout(() => this.node.isConnected && this.refresh(), AGAIN_MS);
   }
 
-  draw(target, box) {
-    const known = this.known.get(target) ?? { drafts: [], pending: true, error: null };
+  draw(known) {
     const shown = JSON.stringify(known);
-    if (box.dataset.shown === shown) return;
-    box.dataset.shown = shown;
+    if (this.shown === shown) return;
+    this.shown = shown;
     const { drafts, pending, error } = known;
-    box.replaceChildren(
-      error ? h("p", { class: "ft-error" }, error) : h("ul", {}, ...drafts.map((draft) => this.line(target, draft))),
-      pending ? h("p", { class: "hint" }, say.comparing) : !drafts.length && !error ? h("p", { class: "hint" }, say.noDrafts) : "");
+    const fits = drafts.filter((draft) => !draft.reason);
+    const rest = drafts.filter((draft) => draft.reason);
+    const group = (title, among) => (among.length ? [h("h4", {}, title), h("ul", {}, ...among.map((draft) => this.line(draft)))] : []);
+    const others = h("details", { class: "others", open: this.others }, h("summary", {}, `${say.groups.no} (${rest.length})`), h("ul", {}, ...rest.map((draft) => this.line(draft))));
+    others.addEventListener("toggle", () => (this.others = others.open));
+    this.list.replaceChildren(
+      ...group(say.groups.heads, fits.filter((draft) => draft.kind !== "draft")),
+      ...group(say.groups.same, fits.filter((draft) => draft.kind === "draft" && !draft.across)),
+      ...group(say.groups.across, fits.filter((draft) => draft.across)),
+      error ? h("p", { class: "ft-error" }, error) : h("div", {}, h("h4", {}, say.none), h("ul", {}, this.plain())),
+      pending ? h("p", { class: "hint" }, say.comparing) : "",
+      rest.length ? others : "");
     this.page.mark();
   }
 
-  // One draft and whether it fits, with a button where both can be opened at once.
-  line(target, draft) {
-    const load = () => this.page.open({ target, draft: draft.id });
-    return h("li", { class: draft.reason ? "no" : "yes" },
-      h("span", {}, h("b", {}, draft.reason ? "✕ " : "✓ ", draft.name), " ", draft.reason ?? say.fitsDraft(draft.across)),
-      draft.reason || !draft.here ? null
-        : h("button", { class: "ft-button small", type: "button", dataset: { open: draft.id }, on: { click: load } }, say.loadWith));
+  plain() {
+    const load = () => this.page.open({ target: this.target });
+    return h("li", { class: "yes" }, h("span", {}, say.noneBody),
+      h("button", { class: "ft-button small", type: "button", dataset: { open: "plain" }, on: { click: load } }, say.loadWithout));
+  }
+
+  // One of them and whether it fits, with a button where both can be opened at once.
+  line(draft) {
+    const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind);
+    if (draft.reason) return h("li", { class: "no" }, h("span", {}, h("b", {}, "✕ ", draft.name), " ", draft.reason));
+    const pays = draft.break_even === null ? null : h("span", { class: "tag", title: say.breakEvenHint }, say.breakEven(draft.break_even));
+    const speed = h("span", { class: draft.measured ? "tag good" : "tag", title: say.speedHint }, draft.measured ? say.measured(draft.measured) : say.untriedDraft);
+    return h("li", { class: "yes" },
+      h("span", {}, h("b", {}, "✓ ", draft.name), " ", how, " ", h("span", { class: "tags" }, draft.size ? h("span", { class: "tag" }, draft.size) : null, speed, pays)),
+      h("span", { class: "acts" },
+        h("button", { class: "ft-link", type: "button", "aria-label": say.reckonHint(draft.name), on: { click: () => this.reckon(draft.open) } }, say.reckon),
+        draft.here
+          ? h("button", { class: "ft-button small", type: "button", dataset: { open: draft.id }, on: { click: () => this.page.open(draft.open) } }, say.loadWith)
+          : draft.downloads.length ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ id: draft.id }) } }, say.download(draft.size)) : null),
+      this.page.transfers.of(draft.downloads));
   }
 }

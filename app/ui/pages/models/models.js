@@ -1,4 +1,4 @@
-// The models page: what is loaded now, what lies on this machine, a path, and the catalog as cards.
+// The models page: what is loaded now, the table of all models, adding one, and the disk.
 
 import { h } from "../../shared/dom.js";
 import { Loading } from "../../shared/loading.js";
@@ -6,8 +6,10 @@ import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
-import { Drafts } from "./drafts.js";
-import { Found } from "./found.js";
+import { Add } from "./add.js";
+import { Disk } from "./disk.js";
+import { Table } from "./table.js";
+import { Transfers } from "./transfers.js";
 import { say } from "./words.js";
 
 class ModelsPage {
@@ -19,17 +21,15 @@ class ModelsPage {
     this.alert = h("div", { class: "ft-error", role: "alert", hidden: true }, this.told,
       h("button", { class: "ft-link", type: "button", "aria-label": say.dismiss, on: { click: () => this.fail("") } }, "✕"));
     this.now = h("section", { class: "now", "aria-label": say.now }, this.lines);
-    const news = h("div", { class: "news" }, this.loading.node, this.alert);
-    this.drafts = new Drafts(this);
-    this.found = new Found(this);
-    this.cards = h("div", { class: "cards" });
-    this.memory = h("p", { class: "hint" });
-    element.querySelector(".ft-models").replaceChildren(
-      this.now, news, this.found.node, this.folder(), h("div", { class: "cards-head" }, h("h2", {}, say.catalog), this.memory), this.cards);
+    this.transfers = new Transfers(this);
+    this.table = new Table(this);
+    this.disk = new Disk(this);
+    this.root = element.querySelector(".ft-models");
+    this.root.replaceChildren(
+      this.now, h("div", { class: "news" }, this.loading.node, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.disk.node);
     status.watch((latest) => this.show(latest), server.status);
-    this.refresh();
     // Each time the page comes into sight; of several changes that are told together, the last counts.
-    new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.found.refresh({ look: true })).observe(this.now);
+    new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.refresh({ look: true })).observe(this.now);
   }
 
   // The answer; null where there is none, which is said.
@@ -42,18 +42,18 @@ class ModelsPage {
     }
   }
 
-  async refresh() {
-    const catalog = await this.ask("catalog");
-    if (!catalog) return;
-    this.memory.textContent = catalog.memory;
-    this.cards.replaceChildren(
-      ...catalog.problems.map((problem) => h("p", { class: "ft-error" }, problem)),
-      ...catalog.pairs.map((pair) => this.card(pair)));
+  // Asks for what can be seen; `data` as for `table` in backend.py.
+  async refresh(data = {}) {
+    const table = await this.ask("table", data);
+    if (!table) return;
+    this.table.show(table);
+    this.disk.show(table);
     this.mark();
+    this.transfers.refresh();
   }
 
   show(latest) {
-    const { loaded, opening, failed } = latest;
+    const { loaded, opening, failed, found } = latest;
     const lines = [];
     if (loaded) lines.push(h("p", { class: "now-name" }, loaded.label), ...loaded.detail.split("\n").map((line) => h("p", { class: "hint" }, line)));
     else if (!opening) lines.push(h("p", { class: "now-name" }, words.noModel));
@@ -66,15 +66,15 @@ class ModelsPage {
     const settled = this.wasOpening && !opening;
     this.wasOpening = Boolean(opening);
     this.loaded = loaded;
-    if (settled) this.refresh();
+    if (settled || found !== this.found) this.refresh();
     else this.mark();
+    this.found = found;
   }
 
-  // Buttons rest while something is being opened; the loaded pair says so.
+  // Buttons rest while something is being opened; the loaded target says so.
   mark() {
-    for (const card of this.cards.querySelectorAll(".card")) card.classList.toggle("loaded", card.dataset.name === this.loaded?.name);
-    for (const row of document.querySelectorAll(".found-row")) row.classList.toggle("loaded", row.dataset.target === this.loaded?.target);
-    for (const button of document.querySelectorAll(".ft-models [data-open]")) button.disabled = Boolean(this.wasOpening);
+    for (const row of this.root.querySelectorAll("[data-target]")) row.classList.toggle("loaded", row.dataset.target === this.loaded?.target);
+    for (const button of this.root.querySelectorAll("[data-open]")) button.disabled = Boolean(this.wasOpening);
   }
 
   fail(text) {
@@ -92,39 +92,14 @@ class ModelsPage {
     const answer = await this.ask("open", data);
     if (answer?.error) this.fail(answer.error);
     status.refresh();
+    return answer && !answer.error;
   }
 
-  folder() {
-    const field = (label, hint, name) => {
-      const input = h("input", { type: "text", placeholder: hint, spellcheck: "false", name });
-      return [h("label", {}, h("span", {}, label), input), input];
-    };
-    const [targetLabel, target] = field(say.folder, say.folderHint, "folder");
-    const [draftLabel, draft] = field(say.folderDraft, say.folderDraftHint, "draft");
-    return h("form", { class: "folder", on: { submit: (event) => (event.preventDefault(), this.open({ folder: target.value, draft: draft.value })) } },
-      h("h2", {}, say.openFolder), targetLabel, draftLabel,
-      h("button", { class: "ft-button", type: "submit", dataset: { open: "folder" } }, say.open),
-      h("p", { class: "hint" }, say.folderInfo));
-  }
-
-  card(pair) {
-    const model = (m) => h("div", { class: "model" },
-      h("p", { class: "role" }, m.role),
-      h("p", { class: "model-name" }, m.name),
-      h("p", { class: "hint source" }, m.source),
-      h("p", { class: "tags" },
-        ...[m.parameters && say.parameters(m.parameters), m.size, m.context && say.context(m.context), m.licence].filter(Boolean).map((text) => h("span", { class: "tag" }, text)),
-        m.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null,
-        h("span", { class: `tag ${m.here ? "good" : "away"}` }, m.here ? say.here : say.away)),
-      m.note ? h("p", { class: "hint" }, m.note) : null);
-    const label = pair.missing ? say.download(pair.missing) : say.load;
-    return h("article", { class: "card", dataset: { pair: pair.id, name: pair.name } },
-      h("header", {}, h("h3", {}, pair.name), h("span", { class: "loaded-tag" }, say.loadedNow)),
-      pair.note ? h("p", { class: "note" }, pair.note) : null,
-      h("div", { class: "models" }, ...pair.models.map(model)),
-      h("p", { class: `fit ${pair.fits ?? ""}` }, say.fitMarks[pair.fits] ?? "", pair.fit),
-      this.drafts.list(pair.id, pair.target, say.why),
-      h("footer", {}, h("button", { class: "ft-button primary", type: "button", dataset: { open: pair.id }, on: { click: () => this.open({ pair: pair.id }) } }, label)));
+  // Begins a download; `data` as for `download` in backend.py.
+  async download(data) {
+    const answer = await this.ask("download", data);
+    if (answer?.error) this.fail(answer.error);
+    this.transfers.refresh();
   }
 }
 

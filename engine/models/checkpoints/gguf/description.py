@@ -89,6 +89,15 @@ def is_later_part(file: Path) -> bool:
     return part is not None and int(part["number"]) > 1
 
 
+def parts_named(name: str) -> tuple[str, ...]:
+    """The names of all files of a model, by that of one of them; of one that was not split, that name."""
+    part = _PART.fullmatch(name)
+    if part is None:
+        return (name,)
+    count = int(part["count"])
+    return tuple(f"{part['stem']}-{each:05}-of-{count:05}{SUFFIX}" for each in range(1, count + 1))
+
+
 def describe(file: Path) -> GgufModel:
     """The model in ``file``, the first of several where it was split. Raises ModelError."""
     return _describe(tuple(map(read_gguf_header, _parts(Path(file)))))
@@ -134,10 +143,7 @@ def _parts(file: Path) -> list[Path]:
     count = int(found["count"])
     if not 1 <= int(found["number"]) <= count:
         raise ModelError(f"{file} cannot be such a part of {count} files. Restore its name.")
-    parts = [
-        file.with_name(f"{found['stem']}-{number:05}-of-{count:05}{SUFFIX}")
-        for number in range(1, count + 1)
-    ]
+    parts = [file.with_name(name) for name in parts_named(file.name)]
     missing = [part.name for part in parts if not part.is_file()]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -9,6 +9,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.loading import hub
+from engine.loading.hub import patience
 from engine.loading.specs import ModelSpec
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
@@ -52,6 +53,9 @@ def server(
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
         monkeypatch.delenv("HF_TOKEN", raising=False)
+        monkeypatch.setenv(hub.tokens.FILE_VARIABLE, str(tmp_path / "own" / "token"))
+        monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+        monkeypatch.setattr(patience, "BACKOFF_S", 0.01)
         yield running
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import pytest
 
+from engine.errors import TokenNeeded
 from engine.loading import hub
 from engine.loading.specs import ModelSpec
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
@@ -94,3 +96,27 @@ def test_a_full_disk_is_told_before_the_weights(
     assert "1 kB are free" in message
     assert hub.FOLDER_VARIABLE in message
     assert not server.fetched()
+
+
+def test_a_disk_that_fills_on_the_way_keeps_what_arrived(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    """The kernel's own answer: the file that the weights go to is /dev/full."""
+    digest = hashlib.sha256(repository.files[WEIGHTS]).hexdigest()
+    parts = hub.folder_for(SPEC, models) / ".partial"
+    parts.mkdir(parents=True)
+    (parts / f"{WEIGHTS}.{digest[:40]}.part").symlink_to("/dev/full")
+    message = failure(models)
+    assert "No space left on device" in message
+    assert "What has arrived is kept" in message and hub.FOLDER_VARIABLE in message
+    assert (models / "owner--tiny" / "config.json").is_file()
+    (parts / f"{WEIGHTS}.{digest[:40]}.part").unlink()
+    assert hub.download(SPEC, models)
+
+
+def test_a_403_without_a_word_asks_for_a_token_too(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    repository.refusals[WEIGHTS] = [(403, None)]
+    with pytest.raises(TokenNeeded, match="is gated"):
+        hub.download(SPEC, models)

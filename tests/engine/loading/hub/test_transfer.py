@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from engine.loading import hub
-from engine.loading.hub import DownloadCancelled, Progress, progress, transfer
+from engine.loading.hub import DownloadCancelled, Progress, patience, progress, transfer
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
+from tests.support.places import ROOT
 
 
 @pytest.fixture
@@ -90,7 +94,7 @@ def test_weights_that_changed_on_the_hub_are_not_mixed(
 def test_answers_without_a_byte_are_not_asked_for_for_ever(
     server: HubServer, repository: HostedRepository, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_ATTEMPTS", 2)
+    monkeypatch.setattr(patience, "ATTEMPTS", 2)
     size = len(repository.files["config.json"])
     repository.hollow["config.json"] = 20
     assert f"ends config.json of owner/tiny after 0 of {size:,} bytes" in failure(models)
@@ -123,6 +127,52 @@ def test_a_damaged_file_is_deleted_and_said(
     assert "arrived damaged" in failure(models)
     repository.damage = False
     assert hub.download(SPEC, models)
+
+
+def test_a_wrong_checksum_is_found_whatever_the_etag_says(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    """A proxy or a mirror may change ETags; the hub's own list has the SHA-256."""
+    repository.weak_etags = True
+    repository.sha256[WEIGHTS] = "0" * 64
+    assert "SHA-256" in failure(models)
+    assert not list(models.rglob("*.part"))
+    repository.sha256.clear()
+    assert hub.download(SPEC, models)
+
+
+KILLED = """
+import sys
+from engine.loading import hub
+from engine.loading.hub import transfer
+from engine.loading.specs import ModelSpec
+from pathlib import Path
+transfer._CHUNK = 4096
+hub.download(ModelSpec(id="tiny", name="Tiny", repository="owner/tiny"), Path(sys.argv[1]))
+"""
+
+
+def test_a_download_that_was_killed_goes_on_where_it_was(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    """``kill -9``: what had arrived is neither lost nor fetched again, and the lock is free."""
+    repository.pause_s = 0.1
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(models)], cwd=ROOT)
+    try:
+        while not any(part.stat().st_size for part in models.rglob(f"{WEIGHTS}.*.part")):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    repository.pause_s = 0.0
+    (part,) = models.rglob(f"{WEIGHTS}.*.part")
+    had = part.stat().st_size
+    assert 0 < had < len(repository.files[WEIGHTS])
+    server.seen.clear()
+    folder = hub.download(SPEC, models)
+    assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
+    assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
 
 
 def test_cancelling_before_the_start_fetches_nothing(server: HubServer, models: Path) -> None:

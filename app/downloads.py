@@ -1,0 +1,221 @@
+"""Downloads behind the caller's back: one after the other, with pause, kept over the end of the app.
+
+What was not finished stands in a file of the data folder, and is paused when the app starts again; its
+bytes lie in the models folder, and the next try goes on where they end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from engine.errors import ForetokenError, TokenNeeded
+from engine.loading import hub
+from engine.loading.files import fetch
+from engine.loading.hub import DownloadCancelled, Progress
+from engine.loading.specs import ModelSpec
+
+FILE = "downloads.json"
+_KEPT = (
+    "id", "name", "repository", "revision", "file", "licence", "gated", "parameters", "bytes",
+)  # fmt: skip
+"""What is written of a model: all that the catalog may not know of a repository that was typed in."""
+
+log = logging.getLogger(__name__)
+
+
+class DownloadState(StrEnum):
+    """How a download stands; one that is done is in the list no more."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """``message`` says why it failed; ``needs_token``: an access token would help."""
+
+    spec: ModelSpec
+    state: DownloadState
+    progress: Progress | None = None
+    message: str = ""
+    needs_token: bool = False
+
+
+def key_of(spec: ModelSpec) -> str:
+    """What names a download: no two of one key are in the list."""
+    return f"{spec.repository}@{spec.revision}/{spec.file}"
+
+
+class Downloads:
+    """The downloads of one running app. Safe to use from any thread; ``version`` changes with the list
+    and with every state in it, not with progress."""
+
+    def __init__(self, data_dir: Path, models: Path, on_done: Callable[[], None]) -> None:
+        """``models``: the folder that they go to. ``on_done`` is called when one is complete."""
+        self._file, self._models, self._on_done = data_dir / FILE, models, on_done
+        self._lock = threading.Lock()
+        self._list = {key_of(spec): Download(spec, DownloadState.PAUSED) for spec in self._read()}
+        self._worker: threading.Thread | None = None
+        self._stop: str | None = None  # the key of the running one that is to end
+        self._closed = False
+        self.version = 0
+
+    def all(self) -> dict[str, Download]:
+        """By key, in the order in which they were asked for."""
+        with self._lock:
+            return dict(self._list)
+
+    @property
+    def working(self) -> bool:
+        """Whether anything runs or waits."""
+        return self._worker is not None
+
+    def start(self, spec: ModelSpec) -> str:
+        """Begins, or takes up, a download behind those that wait; its key."""
+        key = key_of(spec)
+        with self._lock:
+            known = self._list.get(key)
+            if known is None or known.state in (DownloadState.PAUSED, DownloadState.FAILED):
+                kept = known.progress if known else None
+                self._put(key, Download(spec, DownloadState.WAITING, kept))
+            if self._stop == key:
+                self._stop = None
+            self._keep()
+            if self._worker is None and not self._closed:
+                self._worker = threading.Thread(target=self._work, name="download", daemon=True)
+                self._worker.start()
+        return key
+
+    def resume(self, key: str) -> None:
+        """Takes up one that is paused or failed; nothing for one that is gone."""
+        found = self.all().get(key)
+        if found is not None:
+            self.start(found.spec)
+
+    def pause(self, key: str) -> None:
+        """Ends it at the next bytes; what has arrived stays for ``resume``."""
+        with self._lock:
+            found = self._list.get(key)
+            if found is None:
+                return
+            if found.state is DownloadState.WAITING:
+                self._put(key, replace(found, state=DownloadState.PAUSED))
+            elif found.state is DownloadState.RUNNING:
+                self._stop = key
+
+    def discard(self, key: str) -> None:
+        """Takes one that does not run out of the list, and deletes what had arrived. Raises OSError."""
+        with self._lock:
+            found = self._list.get(key)
+            if found is None or found.state is DownloadState.RUNNING:
+                return
+            del self._list[key]
+            self.version += 1
+            self._keep()
+        hub.discard(found.spec, self._models)
+
+    def close(self) -> None:
+        """Ends what runs at the next bytes; it is there again when the app is."""
+        with self._lock:
+            self._closed = True
+            worker = self._worker
+            self._stop = next(
+                (k for k, each in self._list.items() if each.state is DownloadState.RUNNING), None
+            )
+        if worker is not None:
+            worker.join(2)
+
+    # ---- on the thread
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                waiting = (
+                    key for key, one in self._list.items() if one.state is DownloadState.WAITING
+                )
+                key = None if self._closed else next(waiting, None)
+                if key is None:
+                    self._worker = None
+                    self.version += 1
+                    return
+                running = replace(self._list[key], state=DownloadState.RUNNING, message="")
+                self._put(key, running)
+            if self._run(key, running.spec):
+                self._on_done()
+
+    def _run(self, key: str, spec: ModelSpec) -> bool:
+        """Whether it is complete."""
+        end: Download | None = None
+        try:
+            fetch(
+                spec,
+                self._models,
+                lambda progress: self._progressed(key, progress),
+                lambda: self._stop == key or self._closed,
+            )
+        except DownloadCancelled:
+            end = Download(spec, DownloadState.PAUSED)
+        except ForetokenError as error:
+            needs_token = isinstance(error, TokenNeeded)
+            end = Download(spec, DownloadState.FAILED, None, str(error), needs_token)
+            log.error("%s", error)
+        except (
+            Exception
+        ) as error:  # a thread's error would otherwise vanish, and its bar stand still
+            message = (
+                f"{spec.name} could not be downloaded: {error!r}. The terminal has the details."
+            )
+            end = Download(spec, DownloadState.FAILED, None, message)
+            log.exception("%s could not be downloaded", spec.name)
+        with self._lock:
+            if self._stop == key:
+                self._stop = None
+            if end is None:
+                self._list.pop(key, None)
+                self.version += 1
+                self._keep()
+            else:
+                self._put(key, replace(end, progress=self._list[key].progress))
+        return end is None
+
+    def _progressed(self, key: str, progress: Progress) -> None:
+        with self._lock:
+            self._list[key] = replace(self._list[key], progress=progress)
+
+    def _put(self, key: str, download: Download) -> None:
+        self._list[key] = download
+        self.version += 1
+
+    # ---- kept
+
+    def _keep(self) -> None:
+        """A list that cannot be written is worth a word, not the download."""
+        entries = [{name: getattr(one.spec, name) for name in _KEPT} for one in self._list.values()]
+        part = self._file.with_name(f"{FILE}.part")
+        try:
+            part.write_text(json.dumps(entries, indent=1), encoding="utf-8")
+            part.replace(self._file)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", self._file, error)
+
+    def _read(self) -> list[ModelSpec]:
+        try:
+            kept: list[dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
+            specs = [ModelSpec(**{name: one[name] for name in _KEPT}) for one in kept]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            log.warning(
+                "%s cannot be read (%r): unfinished downloads are left out.", self._file, error
+            )
+            return []
+        return [spec for spec in specs if spec.repository and not hub.locate(spec, self._models)]

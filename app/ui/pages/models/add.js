@@ -1,0 +1,128 @@
+// Adding a model: a path that is typed, browsed for or dropped, or a repository of the hub.
+
+import { h } from "../../shared/dom.js";
+import { say } from "./words.js";
+
+export class Add {
+  // `page` has ask(name, data), open(data), download(data) and transfers.
+  constructor(page) {
+    this.page = page;
+    this.node = h("div", { class: "add" }, this.path(), this.hub());
+  }
+
+  path() {
+    const field = (label, hint, name) => {
+      const input = h("input", { type: "text", placeholder: hint, spellcheck: "false", name });
+      const browse = h("button", { class: "ft-button small", type: "button", "aria-label": say.browseFor(label), on: { click: () => this.browse(input, input.value) } }, say.browse);
+      return [h("div", { class: "path-field" }, h("label", {}, h("span", {}, label), input), browse), input];
+    };
+    const [targetLabel, target] = field(say.target, say.targetHint, "folder");
+    const [draftLabel, draft] = field(say.draft, say.draftHint, "draft");
+    this.panel = h("div", { class: "browser", hidden: true });
+    this.wrong = h("p", { class: "ft-error", role: "alert", hidden: true });
+    const form = h("form", { class: "folder", on: { submit: (event) => (event.preventDefault(), this.page.open({ folder: target.value, draft: draft.value })) } },
+      h("h2", {}, say.openPath), targetLabel, draftLabel, this.wrong, this.panel,
+      h("div", { class: "form-foot" }, h("p", { class: "hint" }, say.openInfo), h("button", { class: "ft-button primary", type: "submit", dataset: { open: "folder" } }, say.open)));
+    form.addEventListener("dragover", (event) => (event.preventDefault(), form.classList.add("over")));
+    form.addEventListener("dragleave", () => form.classList.remove("over"));
+    form.addEventListener("drop", (event) => {
+      event.preventDefault();
+      form.classList.remove("over");
+      this.dropped(event.dataTransfer, event.target.name === "draft" ? draft : target);
+    });
+    return form;
+  }
+
+  // File managers tell the path with what they drop; browsers keep it from pages, so by name and size it is looked for.
+  async dropped(transfer, input) {
+    const told = (transfer.getData("text/uri-list") || transfer.getData("text/plain")).split(/\r?\n/)[0];
+    if (told.startsWith("file://")) return void (input.value = decodeURIComponent(told.replace(/^file:\/\/[^/]*/, "")));
+    const file = transfer.files[0];
+    if (!file) return void (input.value = told);
+    const answer = await this.page.ask("dropped", { name: file.name, size: file.size });
+    this.fail(answer?.error);
+    if (answer?.path) input.value = answer.path;
+  }
+
+  fail(text) {
+    this.wrong.textContent = text ?? "";
+    this.wrong.hidden = !text;
+  }
+
+  async browse(input, folder) {
+    const found = (folder && (await this.listing(folder, true))) || (await this.listing(""));
+    if (!found) return;
+    this.fail(null);
+    const go = (path) => this.browse(input, path);
+    const close = () => ((this.panel.hidden = true), input.focus());
+    const entry = (each) => h("li", {}, h("button", { class: `entry ${each.kind}`, type: "button", on: { click: () => (each.kind === "model" ? ((input.value = each.path), close()) : go(each.path)) } },
+      h("span", { "aria-hidden": "true" }, each.kind === "model" ? "◆ " : "▸ "), each.name, each.size ? h("span", { class: "hint" }, ` ${each.size}`) : null));
+    this.panel.replaceChildren(
+      h("div", { class: "browser-head" },
+        h("button", { class: "ft-button small", type: "button", disabled: !found.parent, on: { click: () => go(found.parent) } }, `↑ ${say.up}`),
+        h("span", { class: "source", "aria-label": say.folderNow }, found.path),
+        h("button", { class: "ft-link", type: "button", "aria-label": say.close, on: { click: close } }, "✕")),
+      h("ul", {}, ...found.entries.map(entry)),
+      found.entries.length ? "" : h("p", { class: "hint" }, say.emptyFolder),
+      found.more ? h("p", { class: "hint" }, say.moreEntries(found.more)) : "");
+    this.panel.onkeydown = (event) => event.key === "Escape" && close();
+    const opened = this.panel.hidden;
+    this.panel.hidden = false;
+    if (opened) this.panel.querySelector("button:not(:disabled)").focus();
+    else this.panel.querySelector("ul button, .browser-head button:not(:disabled)")?.focus();
+  }
+
+  // What lies in a folder; null where it cannot be read, which is said unless it is only `tried`.
+  async listing(folder, tried = false) {
+    const answer = await this.page.ask("browse", { folder });
+    if (!answer || !answer.error) return answer;
+    if (!tried) this.fail(answer.error);
+    return null;
+  }
+
+  hub() {
+    const input = h("input", { type: "text", placeholder: say.repositoryHint, spellcheck: "false", autocapitalize: "off", name: "repository" });
+    const button = h("button", { class: "ft-button primary", type: "submit" }, say.lookUp);
+    this.found = h("div", { class: "looked-up", "aria-live": "polite" });
+    const submit = async (event) => {
+      event.preventDefault();
+      button.disabled = true;
+      this.found.replaceChildren(h("p", { class: "hint" }, say.lookingUp));
+      const found = await this.page.ask("look_up", { repository: input.value });
+      button.disabled = false;
+      this.found.replaceChildren(...(found ? this.result(found, () => submit(event)) : []));
+    };
+    return h("form", { class: "hub", on: { submit } },
+      h("h2", {}, say.hub), h("label", {}, h("span", {}, say.repository), input), button, this.found, h("p", { class: "hint" }, say.hubInfo));
+  }
+
+  result(found, again) {
+    if (found.error) return [h("p", { class: "ft-error" }, found.error), found.needs_token ? this.token(again) : ""];
+    const tags = [found.licence && h("span", { class: "tag" }, found.licence), found.gated && h("span", { class: "tag warn", title: say.gatedHint }, say.gated)];
+    return [
+      h("p", { class: "tags" }, h("b", {}, say.choices(found.name)), ...tags.filter(Boolean)),
+      found.reason ? h("p", { class: "ft-error" }, found.reason) : "",
+      h("ul", { class: "choices" }, ...found.choices.map((each) => this.choice(each)))];
+  }
+
+  choice(each) {
+    const load = () => this.page.open({ folder: each.path });
+    return h("li", { dataset: { key: each.key } },
+      h("span", {}, h("b", {}, each.name), " ", h("span", { class: "tag" }, each.type), " ", h("span", { class: "tag" }, each.size), each.fits ? null : h("span", { class: "tag warn", title: each.fit }, each.fit)),
+      each.path ? h("button", { class: "ft-button small", type: "button", dataset: { open: each.key }, on: { click: load } }, say.load)
+        : h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ key: each.key }) } }, say.download(each.size)),
+      this.page.transfers.of([each.key]));
+  }
+
+  token(again) {
+    const input = h("input", { type: "password", placeholder: say.tokenHint, autocomplete: "off", spellcheck: "false", name: "token", "aria-label": say.token });
+    const kept = h("p", { class: "hint", role: "status" });
+    const keep = async () => {
+      const answer = await this.page.ask("keep_token", { token: input.value });
+      if (!answer) return;
+      kept.textContent = answer.error ?? answer.kept;
+      if (!answer.error) again();
+    };
+    return h("div", { class: "token" }, h("label", {}, h("span", {}, say.token), input), h("button", { class: "ft-button small", type: "button", on: { click: keep } }, say.keepToken), kept);
+  }
+}

@@ -1,0 +1,131 @@
+// Downloads where they were started: how far, how fast, pause and resume, and what to do about a failure.
+
+import { h } from "../../shared/dom.js";
+import { status } from "../../shared/status.js";
+import { say } from "./words.js";
+
+const AGAIN_MS = 400;
+
+export class Transfers {
+  // `page` has ask(name, data), download(data) and refresh().
+  constructor(page) {
+    this.page = page;
+    this.known = {}; // key -> how it stands
+    this.places = new Set(); // elements that show some of them
+    this.list = h("div", { class: "transfers" });
+    this.rest = h("section", { class: "rest", "aria-label": say.downloads, hidden: true }, h("h2", {}, say.downloads), this.list);
+  }
+
+  // An element that shows the downloads of these keys, as long as it stands in the page.
+  of(keys) {
+    const place = h("div", { class: "transfers" });
+    place.keys = keys;
+    place.drawn = new Map(); // key -> Transfer
+    return this.watch(place);
+  }
+
+  // The same element, which is kept up to date again: what was out of the page is not.
+  watch(place) {
+    this.places.add(place);
+    this.fill(place, place.keys);
+    return place;
+  }
+
+  async refresh() {
+    clearTimeout(this.timer);
+    const answer = await this.page.ask("downloads");
+    if (!answer) return;
+    const ended = Object.keys(this.known).some((key) => !(key in answer.downloads));
+    this.known = answer.downloads;
+    const seen = new Set();
+    for (const place of this.places) {
+      if (!place.isConnected) this.places.delete(place);
+      else for (const key of this.fill(place, place.keys)) seen.add(key);
+    }
+    this.list.drawn ??= new Map();
+    const others = this.fill(this.list, Object.keys(this.known).filter((key) => !seen.has(key)));
+    this.rest.hidden = !others.length;
+    if (ended) this.page.refresh();
+    if (ended) status.refresh(); // what arrived is found, and the pickers of other pages offer it
+    if (answer.working) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
+  }
+
+  // The keys that are shown now.
+  fill(place, keys) {
+    const shown = keys.filter((key) => key in this.known);
+    for (const [key, transfer] of place.drawn) {
+      if (shown.includes(key)) continue;
+      transfer.node.remove();
+      place.drawn.delete(key);
+    }
+    for (const key of shown) {
+      if (!place.drawn.has(key)) {
+        place.drawn.set(key, new Transfer(this, key));
+        place.append(place.drawn.get(key).node);
+      }
+      place.drawn.get(key).show(this.known[key]);
+    }
+    return shown;
+  }
+
+  async act(name, key) {
+    const answer = await this.page.ask(name, name === "download" ? { key } : { key });
+    await this.refresh();
+    return answer;
+  }
+}
+
+class Transfer {
+  constructor(transfers, key) {
+    this.transfers = transfers;
+    this.name = h("b");
+    this.state = h("span", { class: "hint", role: "status" });
+    this.figures = h("span", { class: "hint figures" });
+    this.bar = h("progress", { max: 1 });
+    const button = (name, label) => h("button", { class: "ft-button small", type: "button", dataset: { transfer: name }, on: { click: () => transfers.act(name === "pause" || name === "discard" ? name : "download", key) } }, label);
+    this.pause = button("pause", say.pause);
+    this.go = button("resume", say.resume);
+    this.discard = button("discard", say.discard);
+    this.error = h("p", { class: "ft-error", role: "alert" });
+    this.token = this.form(key);
+    this.node = h("div", { class: "transfer" },
+      h("div", { class: "transfer-head" }, this.name, this.state, this.figures, h("span", { class: "grow" }), this.pause, this.go, this.discard), this.bar, this.error, this.token);
+  }
+
+  form(key) {
+    const input = h("input", { type: "password", placeholder: say.tokenHint, autocomplete: "off", spellcheck: "false", name: "token", "aria-label": say.token });
+    this.kept = h("p", { class: "hint", role: "status" });
+    this.link = h("a", { target: "_blank", rel: "noopener noreferrer" }, say.modelPage);
+    const submit = async (event) => {
+      event.preventDefault();
+      const answer = await this.transfers.page.ask("keep_token", { token: input.value });
+      if (!answer) return;
+      this.kept.textContent = answer.error ?? answer.kept;
+      if (answer.error) return;
+      input.value = "";
+      this.transfers.act("download", key);
+    };
+    return h("form", { class: "token", on: { submit } },
+      h("p", { class: "hint" }, say.tokenWhere, " ", this.link), h("label", {}, h("span", {}, say.token), input), h("button", { class: "ft-button small", type: "submit" }, say.keepToken), this.kept);
+  }
+
+  show(d) {
+    const state = d.waiting || say.states[d.state];
+    this.node.dataset.state = d.state;
+    this.name.textContent = d.name;
+    if (this.state.textContent !== state) this.state.textContent = state;
+    this.figures.textContent = say.progress(d);
+    if (d.share === null) this.bar.removeAttribute("value");
+    else this.bar.value = d.share;
+    this.bar.setAttribute("aria-label", say.downloadOf(d.name));
+    const resting = d.state === "paused" || d.state === "failed";
+    this.pause.hidden = resting;
+    this.go.hidden = !resting;
+    this.go.textContent = d.state === "failed" ? say.retry : say.resume;
+    this.discard.hidden = !resting;
+    this.error.hidden = !d.error;
+    if (this.error.textContent !== (d.error ?? "")) this.error.textContent = d.error ?? "";
+    this.token.hidden = !d.needs_token;
+    this.link.href = d.page;
+  }
+}

@@ -1,0 +1,122 @@
+"""A repository that somebody names: what of it can be downloaded and run, before anything is fetched."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from engine.errors import InvalidRequest
+from engine.loading.hub.places import endpoint
+from engine.loading.specs import ModelSpec
+from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
+from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_TYPE = re.compile(r"(?:^|[-._])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
+"""What a GGUF file's name says of how its weights are stored: model-Q4_K_M.gguf."""
+
+_PROJECTOR = "mmproj"
+"""How files are named that read images for a model; they are none by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """``choices`` are the models in it, each of which can be downloaded by itself; none where ``reason``
+    says why. ``gated``: its owner asks for an account that accepted terms."""
+
+    name: str
+    licence: str
+    gated: bool
+    choices: tuple[ModelSpec, ...]
+    reason: str | None = None
+
+
+def named_in(text: str) -> tuple[str, str]:
+    """Repository and revision that ``text`` names: owner/name, with @revision, or its page's address.
+
+    Raises InvalidRequest for anything else.
+    """
+    text = text.strip().strip("\"'")
+    if "://" in text:
+        parts = urlsplit(text).path.strip("/").split("/")
+        name = "/".join(parts[:2])
+        revision = parts[3] if parts[2:3] in (["tree"], ["blob"]) and len(parts) > 3 else "main"
+    else:
+        name, _, revision = text.partition("@")
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            "repository",
+            f"{text or 'Nothing'} is no repository's name. It is spelt owner/name, as "
+            "Qwen/Qwen3-0.6B, or is the address of its page.",
+        )
+    return name, revision or "main"
+
+
+def look_up(text: str) -> Repository:
+    """Asks the hub. Blocks for some seconds. Raises InvalidRequest, DownloadError, TokenNeeded."""
+    name, revision = named_in(text)
+    from huggingface_hub import HfApi
+
+    from engine.loading.hub.explain import explained
+    from engine.loading.hub.patience import Patience
+    from engine.loading.hub.tokens import token
+
+    spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
+    api = HfApi(endpoint=endpoint(), token=token()[0])
+    patience = Patience(lambda: None, lambda why: None)
+    with explained(spec, Path(name.replace("/", "--"))):
+        info = patience.ask(
+            lambda: api.model_info(name, revision=revision, files_metadata=True), first=True
+        )
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+    card = info.card_data
+    licence = str((card.get("license_name") or card.get("license")) if card else "") or "unknown"
+    spec = replace(spec, licence=licence, gated=bool(info.gated))
+    parameters = info.safetensors.total if info.safetensors else 0
+    choices = _choices(spec, sizes, parameters)
+    return Repository(
+        name, licence, spec.gated, choices, None if choices else _reason(name, list(sizes))
+    )
+
+
+def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[ModelSpec, ...]:
+    """In transformers' layout the whole, of GGUF files each; small before big."""
+    found = []
+    shards = [name for name in sizes if re.fullmatch(r"model-\d+-of-\d+\.safetensors", name)]
+    weights = [SINGLE_FILE] if SINGLE_FILE in sizes else shards if INDEX_FILE in sizes else []
+    if weights and "config.json" in sizes:
+        total = sum(sizes[name] for name in weights)
+        found.append(replace(spec, bytes=total, parameters=parameters))
+    for name in sizes:
+        file = Path(name)
+        if file.suffix != SUFFIX or is_later_part(file) or _PROJECTOR in file.name.lower():
+            continue
+        total = sum(sizes.get(part, 0) for part in parts_named(name))
+        found.append(
+            replace(spec, id=f"{spec.id}/{name}", name=_stem(file), file=name, bytes=total)
+        )
+    return tuple(sorted(found, key=lambda one: one.bytes))
+
+
+def _stem(file: Path) -> str:
+    return re.sub(r"-00001-of-\d{5}$", "", file.stem)
+
+
+def type_of(spec: ModelSpec) -> str:
+    """How a GGUF file on the hub stores its weights, by its name; "" where that does not say."""
+    found = _TYPE.search(_stem(Path(spec.file))) if spec.file else None
+    return found[1].upper() if found else ""
+
+
+def _reason(name: str, files: list[str]) -> str:
+    if any(file.endswith((".bin", ".pt", ".pth")) for file in files):
+        return (
+            f"{name} publishes its weights as pickles only. A pickle can run any code when it is read, "
+            "so it is not downloaded. Choose a repository with safetensors or GGUF files."
+        )
+    return (
+        f"{name} holds neither weights in safetensors beside a config.json nor a GGUF file, so there is "
+        "nothing to run. Choose another repository."
+    )
