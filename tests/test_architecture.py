@@ -30,8 +30,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.train", "engine.bench"),
     (
         "app.gradio_stubs",
+        "app.connections",
         "app.history",
         "app.listen",
+        "app.login",
         "app.model_folders",
         "app.own_catalog",
         "app.paths",
@@ -44,6 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.loading",
         "app.runtime",
         "app.store",
+        "app.store_salvage",
         "app.store_schema",
     ),
     ("app.drafters",),

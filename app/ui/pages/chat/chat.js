@@ -91,6 +91,7 @@ class ChatPage {
     if (!answer) return;
     this.chats = answer.chats;
     this.showChat(answer.chat);
+    if (answer.notice) this.notice(answer.notice);
   }
 
   showStatus(latest) {
