@@ -195,7 +195,9 @@ def test_who_does_not_read_is_dropped_and_holds_no_place(
 ) -> None:
     """A stream whose client is silent once kept its place for ever."""
     monkeypatch.setattr(connections, "UNREAD_S", 0.3)
-    body = json.dumps(asked("long", stream=True, logprobs=True, proposer="none")).encode()
+    monkeypatch.setattr(server.runtime.engine, "seconds_a_round", 0.0)
+    # Far more than a connection holds unread.
+    body = json.dumps(asked("long", stream=True, logprobs=True, n=16)).encode()
     with closing(socket.socket()) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(30)
@@ -203,6 +205,7 @@ def test_who_does_not_read_is_dropped_and_holds_no_place(
         client.sendall(head(body, len(body)))
         assert client.recv(100)
         until(lambda: not server.app.state.counter.tickets)
+        assert b"[DONE]" not in rest(client)
 
 
 @pytest.mark.parametrize("how", ["half-closed", "closed", "reset"])
