@@ -104,7 +104,7 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Every question of the user's own chats, with what was said before it."""
     found: list[Prompt] = []
-    with closing(Store(data_dir, mark_interrupted=False)) as store:
+    with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
             said: list[tuple[str, str]] = []
             for message in store.messages(chat.id):

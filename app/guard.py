@@ -2,15 +2,15 @@
 
 Any website can make a browser send requests to localhost. So the ``Host`` header must be a name
 this server goes by (a DNS name that an attacker points here is none), and a request that changes
-something must come from this server's own pages, from no browser at all, or from an origin that
-was listed. Pure ASGI: it buffers nothing, so streams stay streams.
+something must come from this server's own pages, from no browser at all, or, for the API, from an
+origin that was listed. Where there is a key, the API wants it with every request, and the pages, with
+all that stands behind them, once. Pure ASGI: it buffers nothing, so streams stay streams.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-import secrets
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -18,11 +18,45 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import login
 from app.listen import is_loopback
+from app.login import Login
 from app.switch import ApiSwitch
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+HEALTH = "/health"
+"""Tells that a model is loaded and nothing else, so it needs no key."""
+CREDENTIALS = "access-control-allow-credentials"
+CORS_HEADERS = frozenset(
+    f"access-control-{what}"
+    for what in (
+        "allow-credentials",
+        "allow-headers",
+        "allow-methods",
+        "allow-origin",
+        "expose-headers",
+        "max-age",
+    )
+)
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+GRADIO = "/gradio_api/"
+GRADIO_USED = (
+    "app_id",
+    "cancel",
+    "component_server",
+    "heartbeat/",
+    "info",
+    "queue/",
+    "reset",
+    "run/",
+    "startup-events",
+    "theme.css",
+)
+"""What the pages use of Gradio's routes, by how their paths go on. The others are not served: they take
+uploads of any size, fetch from other servers, give out files and edit the app."""
+GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")
+"""More of Gradio's that no page uses."""
 
 # Scripts and styles may be inline, because Gradio's are; but nothing may be fetched from, or sent
 # to, another machine: neither by the page nor by an image in a model's Markdown.
@@ -57,12 +91,20 @@ class Refusal:
 
 
 class Guard:
-    """ASGI middleware: checks Host, Origin and the API's key; adds security headers."""
+    """ASGI middleware: checks Host, Origin and the key; adds security headers."""
 
     def __init__(
-        self, app: ASGIApp, *, host: str, switch: ApiSwitch, origins: tuple[str, ...] = ()
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        switch: ApiSwitch,
+        origins: tuple[str, ...] = (),
+        pages: bool = True,
     ) -> None:
+        """``pages``: whether there are any, which then want the key too."""
         self.app = app
+        self.login = Login(switch.api_key) if pages and switch.api_key is not None else None
         self.host = host.strip("[]").lower()
         self.switch = switch
         self.origins = frozenset(origin.rstrip("/").lower() for origin in origins)
@@ -73,16 +115,17 @@ class Guard:
             await self.app(scope, receive, send)
             return
         refusal = self.judge(scope)
-        if refusal is None:
-            await self.app(scope, receive, _with_headers(send))
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
+        sending = _with_headers(send, of_api=_is_api(scope["path"]))
+        if refusal is not None:
+            await self._refuse(refusal, scope, receive, sending)
+        elif self.login is not None and scope["path"] == login.PATH:
+            await self.login(scope, receive, sending)
         else:
-            await _refuse(scope, refusal, _with_headers(send))
+            await self.app(scope, receive, sending)
 
     def judge(self, scope: Scope) -> Refusal | None:
         """Why this request is refused; None: it is served."""
-        headers = Headers(scope=scope)
+        headers, path = Headers(scope=scope), str(scope["path"])
         host = headers.get("host", "")
         if not self._goes_by(host):
             return Refusal(
@@ -93,21 +136,18 @@ class Guard:
             )
         origin = headers.get("origin")
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
-        if changes and origin is not None and not self._trusted(origin, host):
+        if changes and origin is not None and not self._trusted(origin, host, path):
             return Refusal(
                 403,
                 "origin_not_allowed",
                 f"A page of {origin} may not use this server. Start it with "
-                f"--allow-origin {origin} if it should.",
+                f"--allow-origin {origin} if it should use the API.",
             )
-        if scope["path"].startswith("/v1/") and not self._has_key(scope, headers):
-            return Refusal(
-                401,
-                "invalid_api_key",
-                "This server needs its API key: send the header 'Authorization: Bearer KEY' with "
-                "the key given to --api-key.",
-            )
-        return None
+        if _is_unused(path) or any(ord(sign) < 32 for sign in path):
+            return Refusal(404, "unknown_endpoint", f"There is nothing at {path!r}.")
+        if _is_api(path):
+            return None if self._has_key(scope, headers) else _NEEDS_KEY
+        return None if self._may_see_pages(scope, headers) else _PAGES_NEED_KEY
 
     def _goes_by(self, host: str) -> bool:
         name = _name_of(host)
@@ -117,18 +157,68 @@ class Guard:
         # foreign name here needs a name.
         return not is_loopback(self.host) and _is_address(name)
 
-    def _trusted(self, origin: str, host: str) -> bool:
+    def _trusted(self, origin: str, host: str, path: str) -> bool:
         origin = origin.rstrip("/").lower()
-        if origin in self.origins:
+        if origin in self.origins and (_is_api(path) or path == HEALTH):
             return True
-        return urlsplit(origin).netloc == host.lower()
+        try:
+            return urlsplit(origin).netloc == host.lower()
+        except ValueError:  # http://[
+            return False
 
     def _has_key(self, scope: Scope, headers: Headers) -> bool:
         key = self.switch.api_key
         if key is None or scope.get("method") == "OPTIONS":
             return True
-        given = headers.get("authorization", "").removeprefix("Bearer ").strip()
-        return secrets.compare_digest(given.encode(), key.encode())
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        # As bytes on the wire: whoever has a key that is not ASCII sends it in UTF-8.
+        sent = given.strip().encode("latin-1").decode("utf-8", "replace")
+        return scheme.lower() == "bearer" and login.same(sent, key)
+
+    def _may_see_pages(self, scope: Scope, headers: Headers) -> bool:
+        if self.login is None or scope["path"] in (login.PATH, HEALTH):
+            return True
+        return self.login.knows(scope) or (
+            "authorization" in headers and self._has_key(scope, headers)
+        )
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
+        elif self.login is not None and refusal is _PAGES_NEED_KEY and _opens_page(scope):
+            await self.login.ask(scope)(scope, receive, send)
+        else:
+            await _answer(scope, refusal, send)
+
+
+_NEEDS_KEY = Refusal(
+    401,
+    "invalid_api_key",
+    "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key given to "
+    "--api-key.",
+)
+_PAGES_NEED_KEY = Refusal(
+    401,
+    "login_needed",
+    f"These pages need the key of this server. Open {login.PATH} in the browser.",
+)
+
+
+def _is_api(path: str) -> bool:
+    return path == "/v1" or path.startswith("/v1/")
+
+
+def _is_unused(path: str) -> bool:
+    """Whether this is one of Gradio's routes that no page uses."""
+    if path.startswith(GRADIO):
+        return not path.removeprefix(GRADIO).startswith(GRADIO_USED)
+    return any(path == never or path.startswith(f"{never}/") for never in GRADIO_NEVER)
+
+
+def _opens_page(scope: Scope) -> bool:
+    """Whether somebody opens an address in a browser, rather than a script asking for something."""
+    accepts = Headers(scope=scope).get("accept", "")
+    return scope["method"] in ("GET", "HEAD") and "text/html" in accepts
 
 
 def _name_of(host: str) -> str:
@@ -152,20 +242,24 @@ def _machine_names(host: str) -> frozenset[str]:
     return frozenset({host.lower(), own, f"{own.split('.')[0]}.local", socket.getfqdn().lower()})
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, *, of_api: bool) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
+            # No other origin reads the pages, and none sends cookies along. Gradio would have both.
+            for name in {name.lower() for name in headers} & CORS_HEADERS:
+                if not of_api or name == CREDENTIALS:
+                    del headers[name]
         await send(message)
 
     return sending
 
 
-async def _refuse(scope: Scope, refusal: Refusal, send: Send) -> None:
+async def _answer(scope: Scope, refusal: Refusal, send: Send) -> None:
     """Answer as the API would on its paths, in plain words elsewhere."""
-    if scope["path"].startswith("/v1/"):
+    if _is_api(scope["path"]):
         error = {
             "message": refusal.message,
             "type": "invalid_request_error",
@@ -174,7 +268,7 @@ async def _refuse(scope: Scope, refusal: Refusal, send: Send) -> None:
         }
         body, kind = json.dumps({"error": error}).encode(), b"application/json"
     else:
-        body, kind = refusal.message.encode(), b"text/plain; charset=utf-8"
+        body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
     start: Message = {
         "type": "http.response.start",
         "status": refusal.status,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import secrets
 import signal
 import sys
 import threading
@@ -61,28 +63,38 @@ def serve(settings: Settings) -> NoReturn:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     sys.setswitchinterval(SWITCH_S)
     exposed = not is_loopback(settings.host)
-    switch = ApiSwitch(settings.api, api_key=settings.api_key, needs_key=exposed)
+    made_up = None
+    if exposed and settings.pages and not settings.api and not settings.api_key:
+        made_up = secrets.token_urlsafe(16)
+    key = settings.api_key or made_up
+    switch = ApiSwitch(settings.api, api_key=key, needs_key=exposed)
     data_dir = paths.data_folder(settings.data_dir)
     listener = listen(settings.host, settings.port)
     announce_start(listener)
 
     with (
         contextlib.closing(listener.socket),
-        using(data_dir) if settings.pages else contextlib.nullcontext(),
+        using(data_dir) if settings.pages else contextlib.nullcontext(True) as alone,
     ):
         with importing():
-            runtime, app = prepare(data_dir, switch, settings)
+            runtime, app = prepare(data_dir, switch, settings, alone)
         with contextlib.closing(runtime):
-            run_server(app, listener, lambda: when_up(runtime, listener, settings))
+            run_server(app, listener, lambda: when_up(runtime, listener, settings, made_up))
             runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
             leave()
 
 
-def prepare(data_dir: Path, switch: ApiSwitch, settings: Settings) -> tuple[Runtime, FastAPI]:
-    """The engine without a model, and what will be served. Raises ForetokenError for a misspelt pair."""
+def prepare(
+    data_dir: Path, switch: ApiSwitch, settings: Settings, alone: bool
+) -> tuple[Runtime, FastAPI]:
+    """The engine without a model, and what will be served. Raises ForetokenError for a misspelt pair.
+
+    ``alone``: whether no other app uses the data folder.
+    """
     from app.runtime import create_runtime
 
     runtime = create_runtime(data_dir, settings.load)
+    runtime.alone = alone
     try:
         runtime.catalog.named(settings.load)  # told now, not in the page
         return runtime, create_app(runtime, switch, settings)
@@ -91,9 +103,11 @@ def prepare(data_dir: Path, switch: ApiSwitch, settings: Settings) -> tuple[Runt
         raise
 
 
-def when_up(runtime: Runtime, listener: Listener, settings: Settings) -> None:
+def when_up(
+    runtime: Runtime, listener: Listener, settings: Settings, made_up: str | None = None
+) -> None:
     """The address answers: say so, load the models, open the browser."""
-    announce_ready(listener, settings)
+    announce_ready(listener, settings, made_up)
     loading = runtime.loader.start(settings.load)
     if settings.pages:
 
@@ -115,10 +129,11 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from fastapi import FastAPI
 
     from app.guard import Guard
-    from app.server import create_api
+    from app.server import Counter, create_api
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(create_api(runtime, switch))
+    app.state.counter = Counter(runtime.engine)
+    app.include_router(create_api(runtime, switch, app.state.counter))
     if settings.pages:
         app = mount_pages(app, runtime, switch)
     if settings.origins:
@@ -130,7 +145,13 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    app.add_middleware(Guard, host=settings.host, switch=switch, origins=settings.origins)
+    app.add_middleware(
+        Guard,
+        host=settings.host,
+        switch=switch,
+        origins=settings.origins,
+        pages=settings.pages,
+    )
     return app
 
 
@@ -152,14 +173,23 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     """Serve on the listener's socket until Ctrl-C or SIGTERM; ``ready`` once it answers."""
     import uvicorn
 
+    from app.connections import Connection
+
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             ready()
 
+        async def shutdown(self, sockets: Any = None) -> None:
+            # What is cut off after the grace is no fault to report.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            app.state.counter.end()
+            await super().shutdown(sockets)
+
     config = uvicorn.Config(
         app,
         log_level="warning",
+        http=Connection,
         ws="none",
         # Open streams (a page's own) must not hold up Ctrl-C.
         timeout_graceful_shutdown=2,
@@ -186,8 +216,8 @@ def leave(status: int = 0) -> NoReturn:
 
 
 @contextlib.contextmanager
-def using(data_dir: Path) -> Iterator[None]:
-    """Say so where another app shows the chats of the same data folder."""
+def using(data_dir: Path) -> Iterator[bool]:
+    """Whether no other app shows the chats of the same data folder, which is said where one does."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends
@@ -195,12 +225,11 @@ def using(data_dir: Path) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         say(
-            f"Another Foretoken is using {data_dir}. Chats are shared with it, and a reply that it is "
-            "writing just now is shown as interrupted until it ends. To keep them apart, start with "
-            "another --data-dir."
+            f"Another Foretoken is using {data_dir}. Chats are shared with it. To keep them apart, start "
+            "with another --data-dir."
         )
     try:
-        yield
+        yield lock.is_locked
     finally:
         lock.release()
 
@@ -212,16 +241,19 @@ def announce_start(listener: Listener) -> None:
     say("Starting Foretoken ...")
 
 
-def announce_ready(listener: Listener, settings: Settings) -> None:
-    """Say where it is, who can reach it and how to stop it."""
+def announce_ready(listener: Listener, settings: Settings, made_up: str | None = None) -> None:
+    """Say where it is, who can reach it and how to stop it. ``made_up``: a key that nobody knows yet."""
     say(f"Foretoken is at {listener.url} - press Ctrl-C to stop.")
     if settings.api:
         say(f"The OpenAI-compatible API is on at {listener.url}/v1")
     if not listener.loopback:
         say(
-            f"Listening at {settings.host}: everyone who can reach this machine over the network "
-            "can open the page and use the models. Use --host 127.0.0.1 to keep it to yourself."
+            f"Listening at {settings.host}: everyone who can reach this machine over the network, and "
+            "has the key, can read your chats and use the models, and nothing is encrypted on the way. "
+            "Use --host 127.0.0.1 to keep it to yourself."
         )
+        if made_up is not None:
+            say(f"The key of this run is {made_up}; choose one of your own with --api-key.")
 
 
 def say(line: str) -> None:

@@ -44,10 +44,11 @@ def remembered(data_dir: Path) -> Path:
 
 
 def data_folder(chosen: Path | None = None) -> Path:
-    """The folder for chats and settings, made if absent; ``chosen`` replaces the system's place."""
+    """The folder for chats and settings, made if absent, for its owner alone; ``chosen`` replaces the
+    system's place."""
     folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink(missing_ok=True)

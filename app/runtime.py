@@ -30,6 +30,7 @@ class Runtime:
     in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
+    ``alone``: whether no other app uses the data folder.
     """
 
     engine: Engine
@@ -38,6 +39,7 @@ class Runtime:
     models: Path
     first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
     system: System = field(default_factory=System.current)
+    alone: bool = True
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)

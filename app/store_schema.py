@@ -6,6 +6,7 @@ is never changed: what is to be different gets a step of its own, at the end.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from typing import Any
 
 from sqlite_utils import Database, Migrations
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
 
 steps = Migrations("foretoken")
 REPLY_FORM = 1
@@ -27,7 +28,15 @@ A figure that is added is no such change: older rows do without it.
 
 
 class StoreError(ForetokenError):
-    """The file of chats cannot be used: damaged, or from a newer version."""
+    """The file of chats cannot be used: full disk, locked, not to be written, from a newer version."""
+
+
+class DamagedStore(StoreError):
+    """The file of chats is damaged, or is none of Foretoken's. ``reason`` in a few words."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @steps(name="0001_chats_messages_traces_settings")
@@ -60,17 +69,28 @@ def _number_forms(db: Any) -> None:
     db.execute("alter table messages add column form integer not null default 1")
 
 
-def open_database(path: Path) -> Database:
-    """Opens or makes the file and takes the steps it lacks, all or none.
+TABLES = {
+    "chats": ("id", "title", "created", "updated"),
+    "messages": ("id", "chat", "role", "text", "marks", "status", "error", "statistics", "created"),
+    "traces": ("message", "part", "lines"),
+    "settings": ("name", "value"),
+}
+"""What every version's file has; parents stand before what refers to them."""
 
-    Raises StoreError; the file is then as it was.
+
+def open_database(path: Path, *, check: bool = False) -> Database:
+    """Opens or makes the file, readable by its owner alone, and takes the steps it lacks, all or none.
+
+    With ``check`` all of an older file is looked at first. Raises StoreError, of which DamagedStore; the
+    file is then as it was.
     """
     with explained(path):
+        _keep_private(path)
         connection = sqlite3.connect(
             str(path), check_same_thread=False, isolation_level=None, timeout=10
         )
         try:
-            return _prepared(connection, path)
+            return _prepared(connection, path, check)
         except BaseException:
             connection.close()
             raise
@@ -82,17 +102,76 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
+        raise explain(error, path) from error
+    except OSError as error:
         raise StoreError(
-            f"Your chats in {path} cannot be opened: {error}. If another program holds the file, close "
-            "it. If the file is damaged, move it elsewhere, and Foretoken starts with a new one; "
-            "`sqlite3 chats.db .recover` may save what is in the old one."
+            f"Your chats in {path} cannot be opened: {what_failed(error)}. Choose another folder with "
+            "--data-dir, or give yourself the right to write there."
         ) from error
 
 
-def _prepared(connection: sqlite3.Connection, path: Path) -> Database:
+def explain(error: sqlite3.Error, path: Path) -> StoreError:
+    """What happened to the file, why, and what to do."""
+    kind = (getattr(error, "sqlite_errorname", None) or "").removeprefix("SQLITE_").split("_")[0]
+    match kind:
+        case "FULL":
+            return StoreError(
+                f"The disk is full, so nothing more can be kept in {path}. What was kept before is "
+                "there. Make room, then try again."
+            )
+        case "BUSY" | "LOCKED":
+            return StoreError(
+                f"Another program holds {path}, so your chats cannot be read or kept. Close it, then "
+                "try again."
+            )
+        case "READONLY" | "PERM" | "CANTOPEN":
+            return StoreError(
+                f"Your chats in {path} cannot be opened to be written: {error}. Give yourself the right "
+                "to write there, or choose another folder with --data-dir."
+            )
+        case "IOERR":
+            return StoreError(
+                f"The disk failed at {path}: {error}. Make room if it is full, look after the disk if it "
+                "is not, then try again."
+            )
+        case "CORRUPT" | "NOTADB":
+            return DamagedStore(
+                f"Your chats in {path} cannot be opened: {error}. Start Foretoken anew: it sets the "
+                "file aside, and keeps what can be read of it.",
+                str(error),
+            )
+        case _:
+            return StoreError(
+                f"Your chats in {path} cannot be opened: {error}. If another program holds the file, "
+                "close it; else move the file elsewhere, and Foretoken starts with a new one."
+            )
+
+
+def fold_log(connection: sqlite3.Connection) -> None:
+    """Brings what stands in the write-ahead log into the file itself, so that a copy of it is whole.
+
+    For a connection that is closed next. Where another process reads, what it keeps back stays there.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("pragma busy_timeout = 500")
+        connection.execute("pragma wal_checkpoint(truncate)")
+
+
+def _keep_private(path: Path) -> None:
+    """Chats are their owner's alone; the log beside the file gets the file's mode by itself."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for file in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        with suppress(OSError):  # somebody else's, or gone by now
+            file.chmod(0o600)
+
+
+def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Database:
     db = Database(connection)
     db.execute("pragma foreign_keys = on")
     _refuse_newer(db, path)
+    if check:
+        _refuse_foreign(connection, path)
+        _refuse_damaged(connection)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = normal")
     # One transaction around them: another process may open the same old file just now.
@@ -106,6 +185,28 @@ def _prepared(connection: sqlite3.Connection, path: Path) -> Database:
         raise
     connection.execute("commit")
     return db
+
+
+def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
+    """A database that some other program made."""
+    there = {
+        str(name): {str(row[1]) for row in connection.execute(f"pragma table_info([{name}])")}
+        for (name,) in connection.execute("select name from sqlite_master where type = 'table'")
+    }
+    if there and not all(set(TABLES[name]) <= there.get(name, set()) for name in TABLES):
+        raise DamagedStore(
+            f"{path} is a database of another program: it has no tables of Foretoken's. Move it "
+            "elsewhere, and Foretoken starts with a new one.",
+            "it is another program's database",
+        )
+
+
+def _refuse_damaged(connection: sqlite3.Connection) -> None:
+    (found,) = connection.execute("pragma quick_check(1)").fetchone()
+    if found != "ok":
+        error = sqlite3.DatabaseError(found)
+        error.sqlite_errorname = "SQLITE_CORRUPT"
+        raise error
 
 
 def _known() -> frozenset[str]:

@@ -280,7 +280,7 @@ class Trainings:
         """The run's folder with its recipe; nothing is left there if that is of no use."""
         folder = self._folder_of(run)
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)  # it holds the chats it learns from
             text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
             (folder / RECIPE).write_text(text, encoding="utf-8")
             if run.order.prompts != PIP:  # which never are too few

@@ -33,6 +33,16 @@ class ContextExceeded(InvalidRequest):
         )
         self.over = over
 
+    @classmethod
+    def by_far(cls, context: int) -> ContextExceeded:
+        """For a prompt at least twice too long, which was not counted to its end: that takes long."""
+        error = cls(2 * context, context)
+        error.args = (
+            f"The prompt has more than twice the tokens that fit: this model's context holds {context}. "
+            "Shorten it, clear the chat, or load a model with a longer context.",
+        )
+        return error
+
 
 class CatalogError(ForetokenError):
     """The catalog cannot be read; the message names file, line and key."""
@@ -40,6 +50,13 @@ class CatalogError(ForetokenError):
 
 class ModelError(ForetokenError):
     """A model cannot be loaded: missing files, truncated weights, an unsupported format."""
+
+
+BROKEN_LOGITS = (
+    "The model's logits hold NaN or infinity, so no token can be chosen: its weights are damaged, or too "
+    "large for their number format. Download it again, or load it in fp32."
+)
+"""A ModelError's message."""
 
 
 class IncompatiblePair(ForetokenError):

@@ -21,6 +21,9 @@ MAX_ROWS = MAX_DEPTH + 1
 FIXED_DEPTH = 4
 """What ``fixed`` drafts where no depth is given."""
 
+MAX_STOPS, LONGEST_STOP = 64, 1024
+"""Most stop strings of a request, and most characters of one: each is looked for at every token."""
+
 PLAIN = "none"
 """The proposer of plain decoding, which every pair has: it drafts nothing."""
 
@@ -225,4 +228,14 @@ class Request:
         )
         _check(
             all(self.stop), "stop", "holds an empty string, which would end every reply at once."
+        )
+        _check(
+            len(self.stop) <= MAX_STOPS,
+            "stop",
+            f"holds {len(self.stop)} strings; {MAX_STOPS} are the most.",
+        )
+        _check(
+            all(len(stop) <= LONGEST_STOP for stop in self.stop),
+            "stop",
+            f"holds a string of more than {LONGEST_STOP} characters, which are the most.",
         )

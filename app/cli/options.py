@@ -42,7 +42,7 @@ ApiKeyOption = Annotated[
     typer.Option(
         "--api-key",
         envvar="FORETOKEN_API_KEY",
-        help="The key that API clients must send; needed beyond this machine.",
+        help="The key that API clients must send and the pages ask for; needed beyond this machine.",
     ),
 ]
 OriginOption = Annotated[

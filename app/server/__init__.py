@@ -1,5 +1,6 @@
 """The OpenAI-compatible HTTP API over the same engine that the pages use."""
 
 from app.server.api import create_api
+from app.server.counter import Counter
 
-__all__ = ["create_api"]
+__all__ = ["Counter", "create_api"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.server.errors import ApiError, engine_failed
+from app.server.errors import closing, engine_failed
 from engine.events import Event, Failed, Finished, FinishReason
 from engine.reply import ReplyState
 from engine.request import Request
@@ -21,13 +21,7 @@ class Answer:
         self.reply.add(event)
         match event:
             case Finished(reason=FinishReason.CANCELLED):
-                raise ApiError(
-                    503,
-                    "Foretoken is closing, so this reply was cancelled. Start it again.",
-                    code="cancelled",
-                    kind="server_error",
-                    retry=True,
-                )
+                raise closing()
             case Failed():
                 raise engine_failed(event.message)
             case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -25,6 +26,8 @@ from engine.request import Request
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
+BODY_S = 30.0
+"""Seconds for all of a body."""
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
 
@@ -32,9 +35,9 @@ Body = TypeVar("Body", bound=GenerationBody)
 Ask = Callable[[Body, Drafting], tuple[Request, ...]]
 
 
-def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
+def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRouter:
     """The API as a router, to be included before anything that is mounted at the root."""
-    models, counter = Models(runtime), Counter(runtime.engine)
+    models = Models(runtime)
     defaults = Defaults(runtime.data_dir)
 
     def switched_on() -> None:
@@ -106,7 +109,23 @@ def create_api(runtime: Runtime, switch: ApiSwitch) -> APIRouter:
 
 
 async def read(http: HttpRequest, kind: type[Body]) -> Body:
-    """The request's body, whatever content type it claims. Raises a 400 or 413."""
+    """The request's body, whatever content type it claims. Raises a 400, 408 or 413."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            raw = await _whole(http)
+    except TimeoutError:
+        raise ApiError(
+            408,
+            f"The body did not come within {BODY_S:g} seconds. Send the request again.",
+            code="request_timeout",
+            hang_up=True,
+        ) from None
+    body = parse(kind, raw)
+    refuse(raw)
+    return body
+
+
+async def _whole(http: HttpRequest) -> bytes:
     raw = bytearray()
     async for part in http.stream():
         raw += part
@@ -114,6 +133,4 @@ async def read(http: HttpRequest, kind: type[Body]) -> Body:
             raise ApiError(
                 413, f"The body is larger than {LARGEST_BODY >> 20} MiB.", code="too_large"
             )
-    body = parse(kind, bytes(raw))
-    refuse(bytes(raw))
-    return body
+    return bytes(raw)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from app.server.errors import ApiError
-from engine.events import Event, Failed, Finished
+from app.server.errors import ApiError, closing
+from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
 
 if TYPE_CHECKING:
@@ -25,16 +25,42 @@ class Ticket:
 
     def __init__(self, counter: Counter) -> None:
         self.generations: list[Generation] = []
-        self._counter: Counter | None = counter
-        counter.present += 1
+        self._counter = counter
+        self._inboxes: list[asyncio.Queue[Event]] = []
+        counter.tickets.add(self)
 
     def close(self) -> None:
         """Cancels what still runs or waits, and makes room for the next request."""
         for generation in self.generations:
             generation.cancel()
-        if self._counter is not None:
-            self._counter.present -= 1
-            self._counter = None
+        self._counter.tickets.discard(self)
+
+    def end(self) -> None:
+        """The server ends: readers are told at once, also where a round is still computed."""
+        for generation in self.generations:
+            generation.cancel()
+        for inbox in self._inboxes:
+            inbox.put_nowait(Finished(FinishReason.CANCELLED, "", "", ()))
+
+    async def events_of(self, generation: Generation) -> AsyncGenerator[Event, None]:
+        """A generation's events, as the engine's thread tells them."""
+        loop = asyncio.get_running_loop()
+        inbox: asyncio.Queue[Event] = asyncio.Queue()
+
+        def hear(event: Event) -> None:
+            # The loop may have been closed when the last events come: nobody wants them then.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(inbox.put_nowait, event)
+
+        self._inboxes.append(inbox)
+        if self._counter.ended:
+            self.end()
+        generation.listen(hear)
+        while True:
+            event = await inbox.get()
+            yield event
+            if isinstance(event, Finished | Failed):
+                return
 
 
 class Counter:
@@ -42,12 +68,21 @@ class Counter:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.present = 0
+        self.tickets: set[Ticket] = set()
+        self.ended = False
+
+    def end(self) -> None:
+        """The server ends: who is answered or waits is told so, and nobody else is admitted."""
+        self.ended = True
+        for ticket in tuple(self.tickets):
+            ticket.end()
 
     async def admit(self, requests: Sequence[Request]) -> Ticket:
         """Submits all of ``requests`` or none. Raises ApiError when too many wait, and what the
         engine raises for a request it cannot serve."""
-        if self.present > MAX_WAITING:
+        if self.ended:
+            raise closing()
+        if len(self.tickets) > MAX_WAITING:
             raise ApiError(
                 429,
                 f"{MAX_WAITING} requests are waiting already. Try again when some are done.",
@@ -64,25 +99,9 @@ class Counter:
         try:
             # Tokenizing a long prompt takes a while: not in the event loop's thread.
             await to_thread.run_sync(submit)
+            if self.ended:
+                raise closing()
         except BaseException:
             ticket.close()
             raise
         return ticket
-
-
-async def events_of(generation: Generation) -> AsyncGenerator[Event, None]:
-    """A generation's events, as the engine's thread tells them."""
-    loop = asyncio.get_running_loop()
-    inbox: asyncio.Queue[Event] = asyncio.Queue()
-
-    def hear(event: Event) -> None:
-        # The loop may have been closed when the last events come: nobody wants them then.
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(inbox.put_nowait, event)
-
-    generation.listen(hear)
-    while True:
-        event = await inbox.get()
-        yield event
-        if isinstance(event, Finished | Failed):
-            return

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from fastapi.routing import APIRoute
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from app.server.payload import JsonReply
@@ -17,6 +17,9 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 2
 """When a client may try again: most waits are about one short reply long."""
+
+CLIENT_LEFT = 499
+"""What nginx logs for it; nobody is there to read the answer."""
 
 
 class ApiError(Exception):
@@ -31,10 +34,13 @@ class ApiError(Exception):
         kind: str = "invalid_request_error",
         param: str | None = None,
         retry: bool = False,
+        hang_up: bool = False,
     ) -> None:
+        """``retry``: the client is told when. ``hang_up``: nothing more is expected on this
+        connection."""
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
-        self.kind, self.param, self.retry = kind, param, retry
+        self.kind, self.param, self.retry, self.hang_up = kind, param, retry, hang_up
 
     def body(self) -> dict[str, Any]:
         return {
@@ -48,6 +54,8 @@ class ApiError(Exception):
 
     def reply(self) -> Response:
         headers = {"Retry-After": str(RETRY_S)} if self.retry else {}
+        if self.hang_up:
+            headers["Connection"] = "close"
         return JsonReply(self.body(), status_code=self.status, headers=headers)
 
 
@@ -57,6 +65,16 @@ def not_loaded(message: str) -> ApiError:
 
 def engine_failed(message: str) -> ApiError:
     return ApiError(500, message, code="engine_failed", kind="server_error")
+
+
+def closing() -> ApiError:
+    return ApiError(
+        503,
+        "Foretoken is closing, so this reply was cancelled. Start it again.",
+        code="cancelled",
+        kind="server_error",
+        retry=True,
+    )
 
 
 def translate(error: Exception) -> ApiError:
@@ -89,6 +107,8 @@ class Route(APIRoute):
         async def answer(request: Request) -> Response:
             try:
                 return await handle(request)
+            except ClientDisconnect:
+                return Response(status_code=CLIENT_LEFT)
             except Exception as error:
                 return translate(error).reply()
 

@@ -14,15 +14,13 @@ from starlette.responses import Response
 
 from app.server import metrics
 from app.server.answer import Answer
-from app.server.counter import Ticket, events_of
+from app.server.counter import Ticket
 from app.server.dialects import Dialect
 from app.server.disconnect import unless_disconnected
+from app.server.errors import CLIENT_LEFT
 from app.server.payload import JsonReply
 from app.server.streaming import EventStream, comment, data
 from engine.events import Emitted, Event, Finished, Queued, Started
-
-CLIENT_LEFT = 499
-"""What nginx logs for it; nobody is there to read the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
     answers = []
     for generation in ticket.generations:
         answer = Answer(generation.request)
-        async for event in events_of(generation):
+        async for event in ticket.events_of(generation):
             answer.add(event)
         answers.append(answer)
     return {
@@ -82,7 +80,7 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
     no_usage = {"usage": None} if job.include_usage else {}
     for index, generation in enumerate(ticket.generations):
         answers.append(Answer(generation.request))
-        async with aclosing(events_of(generation)) as events:
+        async with aclosing(ticket.events_of(generation)) as events:
             async for event in events:
                 if isinstance(event, Queued):
                     yield comment(f"waiting, {event.ahead} ahead")

@@ -12,8 +12,12 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from app.server.errors import ApiError
-from engine.request import Sampling
+from engine.request import MAX_STOPS, Sampling
 
+MAX_MESSAGES = 4096
+"""Of a chat, and most parts of one message: each takes memory however short it is."""
+MAX_IDS = 2**21
+"""Most token ids of a prompt; the longest context a model may have is far below this."""
 MAX_CHOICES = 128
 """Most replies one request may ask for: prompts times ``n``."""
 
@@ -21,6 +25,8 @@ MAX_CHOICES = 128
 def _stops(value: Any) -> Any:
     if isinstance(value, str):
         return [value]
+    if isinstance(value, list) and len(value) > MAX_STOPS:
+        raise ValueError(f"must hold {MAX_STOPS} strings at most")
     if value is None or isinstance(value, list):
         return value
     raise ValueError("must be a string or a list of strings")
@@ -39,6 +45,8 @@ def _prompts(value: Any) -> Any:
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
+        if len(value) > MAX_IDS:
+            raise ValueError(f"must have {MAX_IDS} entries at most")
         if _all(value, int):
             return [value]
         if _all(value, str) or all(isinstance(ids, list) and _all(ids, int) for ids in value):
@@ -100,12 +108,12 @@ class TextPart(_Body):
 
 class MessageBody(_Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[list[TextPart], BeforeValidator(_parts)]
+    content: Annotated[list[TextPart], Field(max_length=MAX_MESSAGES), BeforeValidator(_parts)]
     tool_calls: list[Any] | None = None
 
 
 class ChatBody(GenerationBody):
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -137,7 +145,9 @@ def _explained(error: ValidationError) -> ApiError:
         return ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if first["type"] == "missing":
         return ApiError(400, f"{param} is missing.", code="missing_value", param=param)
-    given = repr(first["input"])
+    wrong = first["input"]
+    # What is cut off here is not shown anyway, and may be as long as a body.
+    given = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
     shown = given if len(given) <= 60 else f"{given[:60]}…"
     what = message[0].lower() + message[1:]
     return ApiError(400, f"{param} is {shown}; {what}.", code="invalid_value", param=param)

@@ -47,7 +47,10 @@ _REFUSED: dict[str, tuple[str, Harmless]] = {
 
 def refuse(raw: bytes) -> None:
     """Raises a 400 for the first field that asks for something this version does not have."""
-    given = json.loads(raw)
+    try:
+        given = json.loads(raw)
+    except (ValueError, RecursionError) as error:  # in a field that nothing else reads
+        raise ApiError(400, f"The body cannot be read: {error}.", code="invalid_json") from error
     for field, (what, harmless) in _REFUSED.items():
         if field in given and not harmless(given[field]):
             raise unsupported(field, what)

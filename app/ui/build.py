@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import gradio as gr
@@ -24,11 +25,17 @@ from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.request import PLAIN
 
+logger = logging.getLogger(__name__)
+
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     """The pages; mount them with ``presentation()``."""
-    store = Store(runtime.data_dir)
+    store = Store(runtime.data_dir, alone=runtime.alone)
+    if store.notice:
+        logger.warning("%s", store.notice)
     backend = ChatBackend(runtime, store)
+    runtime.ending.callback(store.close)
+    runtime.ending.callback(backend.writings.close)  # before it
     pickers = Pickers(runtime)
     trainings = Trainings(runtime.data_dir, runtime.models)
     runtime.ending.callback(trainings.close)

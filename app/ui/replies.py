@@ -7,6 +7,7 @@ nothing is being written.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import queue
@@ -18,6 +19,7 @@ from app.ui import view
 from app.ui.feed import Feed
 from engine import trace
 from engine.api import Generation
+from engine.errors import ForetokenError
 from engine.events import Event, Failed, Finished
 from engine.reply import ReplyState
 from engine.stats import Statistics
@@ -25,7 +27,11 @@ from engine.stats import Statistics
 logger = logging.getLogger(__name__)
 
 SAVE_PERIOD = 0.5
-"""Seconds between two writes of a growing reply: what ``kill -9`` can cost at most."""
+"""Seconds between two writes of a growing reply: what ``kill -9`` can cost at most. The first words are
+written at once."""
+
+CLOSING_S = 1.5
+"""How long the end of the app waits for replies to be stopped between two rounds."""
 
 KEPT = 32
 """Ended replies whose feeds are still there for pages that come late."""
@@ -47,6 +53,9 @@ class Writing:
         self._reply = ReplyState()
         self._unsaved: list[str] = []
         self._saved = time.monotonic()
+        self._begun = False  # whether some of its text is stored
+        # It is written by its thread, and at the app's end by another.
+        self._lock = threading.RLock()
 
     def stop(self) -> None:
         self._generation.cancel()
@@ -63,22 +72,31 @@ class Writing:
 
     def add(self, event: Event) -> None:
         """Takes the next event; after the last one the reply is stored and done."""
-        try:
-            self._take(event)
-            last = isinstance(event, Finished | Failed)
-            if last or time.monotonic() - self._saved > SAVE_PERIOD:
-                self._save()
-            if last:
-                self._end()
-        except Exception as error:  # the thread writes other replies too
-            self._break_off(error)
+        with self._lock:
+            try:
+                self._take(event)
+                last = isinstance(event, Finished | Failed)
+                first = not self._begun and bool(self._reply.text)
+                if last or first or time.monotonic() - self._saved > SAVE_PERIOD:
+                    self._save()
+                if last:
+                    self._end()
+            except Exception as error:  # the thread writes other replies too
+                self._break_off(error)
 
     def flush(self) -> None:
         """Stores what is not stored yet."""
-        try:
-            self._save()
-        except Exception as error:
-            self._break_off(error)
+        with self._lock:
+            try:
+                self._save()
+            except Exception as error:
+                self._break_off(error)
+
+    def store_again(self) -> None:
+        """After its end: stores what could not be stored then, if that can be now."""
+        with self._lock, contextlib.suppress(Exception):  # the log has the first time
+            if self.unsaved:
+                self._save()
 
     def _save(self) -> None:
         """Writes the reply as it stands."""
@@ -93,6 +111,7 @@ class Writing:
         )
         self._unsaved = []  # only here: what could not be stored goes with the next
         self._saved = time.monotonic()
+        self._begun = bool(self._reply.text)
 
     def _take(self, event: Event) -> None:
         self._reply.add(event)
@@ -104,9 +123,8 @@ class Writing:
         logger.exception("a reply broke off")
         self._generation.cancel()
         try:
-            self._take(
-                Failed(f"The reply broke off: {error!r}. The terminal has the details; try again.")
-            )
+            why = str(error) if isinstance(error, ForetokenError) else f"{error!r}."
+            self._take(Failed(f"The reply broke off. {why}"))
             self._save()
         except Exception:
             logger.exception("the end of a reply could not be stored")
@@ -133,14 +151,27 @@ class Writings:
         with self._lock:
             writing = Writing(next(self._numbers), generation, self._store, chat, message)
             self._all[writing.run] = writing
-            ended = [run for run, old in self._all.items() if old.done.is_set()]
-            for run in ended[:-KEPT]:
-                del self._all[run]
+            ended = [old for old in self._all.values() if old.done.is_set()]
+            for old in ended[:-KEPT]:
+                del self._all[old.run]
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write, name="replies", daemon=True)
                 self._writer.start()
         generation.listen(lambda event: self._inbox.put((writing, event)))
+        for old in ended:
+            old.store_again()  # the disk was full, perhaps, and now takes another reply
         return writing
+
+    def close(self) -> None:
+        """The app ends: stops all replies, and sees that what they have is stored."""
+        with self._lock:
+            growing = self._growing()
+        for writing in growing:
+            writing.stop()
+        end = time.monotonic() + CLOSING_S
+        for writing in growing:
+            if not writing.done.wait(max(0.0, end - time.monotonic())):
+                writing.flush()
 
     def find(self, run: int) -> Writing | None:
         with self._lock:

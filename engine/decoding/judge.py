@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from engine.decoding.acceptance import Acceptance, follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.errors import BROKEN_LOGITS, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule
@@ -96,11 +98,16 @@ def _judgement(
     chances: Callable[[Iterable[tuple[int, int]]], list[float]],
     tree: Tree,
 ) -> Judgement:
-    """Keeps the probabilities of the rows that count: those reached by accepted nodes."""
+    """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises ModelError
+    for logits that are no numbers."""
     reached = {-1, *acceptance.path}
     at = acceptance.path[-1] if acceptance.path else -1
     places = [(parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)]
     *shown, next_p = chances([*places, (at + 1, acceptance.next_token)])
+    if not math.isfinite(
+        next_p
+    ):  # one logit that is no number makes all probabilities of its row such
+        raise ModelError(BROKEN_LOGITS)
     return Judgement(
         acceptance,
         tuple(

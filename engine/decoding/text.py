@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from engine.errors import InvalidRequest
+from engine.decoding.control_tokens import ControlTokens
+from engine.errors import ContextExceeded, InvalidRequest
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.request import Message, Request
 
@@ -18,6 +19,11 @@ _WINDOW = 16
 takes a decoding of its own."""
 _LONGEST = 4
 """Bytes, so at most tokens, of one UTF-8 character."""
+_PART = 32_768
+"""Characters that are encoded at once while a long text is measured."""
+_MAY_FIT = 8
+"""Characters for each token of the context up to which a text is encoded unmeasured: about twice what
+prose and code have."""
 
 
 class TextCodec:
@@ -32,18 +38,51 @@ class TextCodec:
         self._backend, self._render = found.backend, found.render
         self.token_text = lru_cache(maxsize=65_536)(self._token_text)
         self._anchor = self._backend.encode("a", add_special_tokens=False).ids
+        self._control = ControlTokens(self._backend)
 
     @property
     def has_template(self) -> bool:
         return self._render is not None
 
-    def encode_request(self, request: Request) -> list[int]:
-        """The prompt as tokens. Raises InvalidRequest where the template refuses the messages."""
+    def encode_request(self, request: Request, context: int | None = None) -> list[int]:
+        """The prompt as tokens. Raises InvalidRequest where the template refuses the messages.
+
+        Names of control tokens are text in messages, and control tokens in a ``prompt``, whose author
+        is the template's. With a ``context``, a text that is many times too long is not encoded whole:
+        raises ContextExceeded.
+        """
         if request.token_ids is not None:
             return list(request.token_ids)
         if request.prompt is not None:
-            return self.encode(request.prompt, special=True)
-        return self.encode(self.render(request.messages), special=not self.has_template)
+            return self._encode_bounded(request.prompt, context, special=True)
+        special = not self.has_template
+        if not any(self._control.forged(message.content) for message in request.messages):
+            return self._encode_bounded(self.render(request.messages), context, special=special)
+        hidden = [Message(each.role, self._control.hide(each.content)) for each in request.messages]
+        text = self.render(hidden)
+        self._check_length(text, context)
+        try:
+            return self._control.encode(text, special=special)
+        except TypeError as error:
+            raise _broken() from error
+
+    def _encode_bounded(self, text: str, context: int | None, *, special: bool) -> list[int]:
+        self._check_length(text, context)
+        return self.encode(text, special=special)
+
+    def _check_length(self, text: str, context: int | None) -> None:
+        """Raises ContextExceeded for a text that cannot fit, before time and memory are spent on it.
+
+        Counted part by part: where a text is cut, a token or two may be counted twice, which is far from
+        doubling the number.
+        """
+        if context is None or len(text) <= max(_PART, _MAY_FIT * context):
+            return
+        count = 0
+        for start in range(0, len(text), _PART):
+            count += len(self.encode(text[start : start + _PART], special=False))
+            if count > 2 * context:
+                raise ContextExceeded.by_far(context)
 
     def render(self, messages: Sequence[Message]) -> str:
         """The chat as the text the model was trained on, open for the assistant's reply.
@@ -70,9 +109,7 @@ class TextCodec:
         try:
             ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
         except TypeError as error:  # a lone half of a surrogate pair is no Unicode text
-            raise InvalidRequest(
-                "messages", "The text holds a broken character that cannot be encoded; remove it."
-            ) from error
+            raise _broken() from error
         return ids
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -85,6 +122,12 @@ class TextCodec:
         before = self._backend.decode(self._anchor, skip_special_tokens=False)
         both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
         return both[len(before) :] or str(self._backend.id_to_token(token) or "")
+
+
+def _broken() -> InvalidRequest:
+    return InvalidRequest(
+        "messages", "The text holds a broken character that cannot be encoded; remove it."
+    )
 
 
 class Detokenizer:

@@ -59,17 +59,17 @@ class Session:
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
-        tokens = self.codec.encode_request(request)
+        tokens = self.codec.encode_request(request, self.target.context)
         if not tokens:
             raise InvalidRequest("messages", "The prompt is empty: write something first.")
+        if len(tokens) + 1 > self.target.context:
+            raise ContextExceeded(len(tokens), self.target.context)
         vocabulary = self.target.model.info.vocabulary
         strange = next((token for token in tokens if not 0 <= token < vocabulary), None)
         if strange is not None:
             raise InvalidRequest(
                 "prompt", f"Token id {strange} is outside this model's vocabulary of {vocabulary}."
             )
-        if len(tokens) + 1 > self.target.context:
-            raise ContextExceeded(len(tokens), self.target.context)
         wanted = request.speculation
         proposers.check(wanted.proposer, wanted.options, self.resources)
         return tokens

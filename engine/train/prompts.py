@@ -11,9 +11,13 @@ from typing import Any
 
 from engine.errors import ForetokenError, what_failed
 from engine.request import Message
+from engine.train.files import bounded
 from engine.train.seeds import subseed
 
 Prompt = tuple[Message, ...]
+
+LARGEST = 256 << 20
+"""Bytes of a file of prompts; tens of millions of words."""
 
 
 class PromptsError(ForetokenError):
@@ -34,7 +38,7 @@ def read(path: Path) -> Prompts:
     Those of lines that say ``"held_out": true`` are set aside. Raises PromptsError.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = bounded(path, LARGEST).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise PromptsError(
             f"{path} cannot be read ({what_failed(error)}). Prompts come from a file of JSON lines, from "

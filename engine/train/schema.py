@@ -14,9 +14,13 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import yaml
 
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, what_failed
+from engine.train.files import bounded
 
 T = TypeVar("T")
+
+LARGEST = 1 << 20
+"""Bytes of a recipe; the shipped ones have about a thousandth of it."""
 
 
 class RecipeError(ForetokenError):
@@ -26,10 +30,10 @@ class RecipeError(ForetokenError):
 def load(path: Path) -> object:
     """What a YAML file holds. Raises RecipeError."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        return yaml.safe_load(bounded(path, LARGEST).decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
-            f"{path}: cannot be read ({error.strerror}); give a recipe file."
+            f"{path}: cannot be read ({what_failed(error)}); give a recipe file."
         ) from error
     except yaml.YAMLError as error:
         raise RecipeError(f"{path}: not YAML: {error}") from error

@@ -20,7 +20,7 @@ async def answer(request: Request) -> PlainTextResponse:
 def client(
     host: str = "127.0.0.1", origins: tuple[str, ...] = (), key: str | None = None
 ) -> httpx.AsyncClient:
-    routes = [Route(path, answer, methods=["GET", "POST"]) for path in ("/", "/v1/models")]
+    routes = [Route("/{path:path}", answer, methods=["GET", "POST"])]
     app = Guard(Starlette(routes=routes), host=host, switch=ApiSwitch(api_key=key), origins=origins)
     transport = httpx.ASGITransport(app=app)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860")
@@ -77,10 +77,23 @@ async def test_pages_of_others_may_not_post(origin: str) -> None:
     assert "--allow-origin" in reply.text
 
 
-async def test_listed_origins_may_post() -> None:
+async def test_listed_origins_may_use_the_api_and_not_the_pages() -> None:
     options = {"origins": ("https://Friend.example/",)}
-    reply = await send("POST", headers={"origin": "https://friend.example"}, **options)
-    assert reply.status_code == 200
+    friend = {"origin": "https://friend.example"}
+    assert (await send("POST", "/v1/models", headers=friend, **options)).status_code == 200
+    assert (await send("POST", "/", headers=friend, **options)).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//", "\x00", "http://a]b"])
+async def test_an_origin_that_is_none_is_refused_as_any_other(origin: str) -> None:
+    """It once was a 500 with a traceback."""
+    assert (await send("POST", headers={"origin": origin})).status_code == 403
+
+
+async def test_a_path_with_a_line_end_is_no_endpoint_in_the_apis_form() -> None:
+    reply = await send("GET", "/v1/models/a%0Ab")
+    assert reply.status_code == 404
+    assert reply.json()["error"]["code"] == "unknown_endpoint"
 
 
 async def test_the_api_answers_a_refusal_in_its_own_form() -> None:
@@ -88,15 +101,44 @@ async def test_the_api_answers_a_refusal_in_its_own_form() -> None:
     assert reply.json()["error"]["code"] == "origin_not_allowed"
 
 
-async def test_the_api_asks_for_its_key_and_the_page_does_not() -> None:
-    assert (await send("GET", "/", key="secret")).status_code == 200
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+async def test_the_api_asks_for_its_key(scheme: str) -> None:
     refused = await send("GET", "/v1/models", key="secret")
     assert refused.status_code == 401
     assert refused.json()["error"]["code"] == "invalid_api_key"
-    wrong = {"authorization": "Bearer wrong"}
-    assert (await send("GET", "/v1/models", key="secret", headers=wrong)).status_code == 401
-    right = {"authorization": "Bearer secret"}
+    for wrong in ("wrong", "secret2", "", "sécret"):
+        headers = {"authorization": f"{scheme} {wrong}".encode()}
+        reply = await send("GET", "/v1/models", key="secret", headers=headers)  # type: ignore[arg-type]
+        assert reply.status_code == 401
+    right = {"authorization": f"{scheme} secret"}
     assert (await send("GET", "/v1/models", key="secret", headers=right)).status_code == 200
+
+
+async def test_a_key_need_not_be_ascii() -> None:
+    headers = {"authorization": "Bearer schlüssel".encode()}
+    reply = await send("GET", "/v1/models", key="schlüssel", headers=headers)
+    assert reply.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/gradio_api/upload",
+        "/gradio_api/upload_progress",
+        "/gradio_api/file=/etc/passwd",
+        "/gradio_api/proxy=https://evil.example",
+        "/gradio_api/vibe-edit",
+        "/gradio_api/call/act",
+        "/monitoring/summary",
+        "/gradio_api",
+    ],
+)
+async def test_what_no_page_uses_of_gradio_is_not_served(path: str) -> None:
+    """Uploads had no bound and went into the system's folder for temporary files."""
+    for method in ("GET", "POST"):
+        reply = await send(method, path)
+        assert reply.status_code == 404
+        assert "There is nothing at" in reply.text
 
 
 async def test_every_answer_carries_the_security_headers() -> None:

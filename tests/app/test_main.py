@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NoReturn
 
 import httpx
 import psutil
@@ -20,6 +21,7 @@ import pytest
 from app import cli, main
 from app.listen import listen
 from app.main import Settings
+from app.switch import ApiSwitch
 from app.training import State, Trainings
 from engine.api import LoadRequest
 from tests.support.checkpoints import write_random
@@ -187,17 +189,41 @@ def test_the_browser_opens_when_the_address_answers(
 def test_a_second_app_on_one_data_folder_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with main.using(tmp_path):
+    with main.using(tmp_path) as first:
+        assert first
         assert not capsys.readouterr().out
-        with main.using(tmp_path):
+        with main.using(tmp_path) as second:
+            assert not second
             assert f"Another Foretoken is using {tmp_path}" in capsys.readouterr().out
-    with main.using(tmp_path):
+    with main.using(tmp_path) as later:
+        assert later
         assert not capsys.readouterr().out
 
 
 def test_listening_to_the_network_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     listener = listen("0.0.0.0", 0)
     with listener.socket:
-        main.announce_ready(listener, Settings(host="0.0.0.0"))
+        main.announce_ready(listener, Settings(host="0.0.0.0"), "a-key-made-up")
     printed = capsys.readouterr().out
     assert "everyone who can reach this machine" in printed
+    assert "The key of this run is a-key-made-up" in printed
+
+
+def test_pages_beyond_this_machine_have_a_key_whoever_starts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With or without --api-key; they were open to everybody once."""
+    keys: list[str | None] = []
+
+    def prepared(_: Path, switch: ApiSwitch, *given: object) -> NoReturn:
+        keys.append(switch.api_key)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "prepare", prepared)
+    for host, key in (("0.0.0.0", None), ("0.0.0.0", "own"), ("127.0.0.1", None)):
+        with pytest.raises(KeyboardInterrupt):
+            main.serve(Settings(host=host, port=0, api_key=key, data_dir=tmp_path, browser=False))
+    made_up, own, none = keys
+    assert made_up is not None
+    assert len(made_up) > 20
+    assert (own, none) == ("own", None)

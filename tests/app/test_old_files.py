@@ -189,11 +189,3 @@ def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(old: Path) -
     with closing(sqlite3.connect(old / "chats.db")) as found:
         statuses = found.execute("select count(*) from messages").fetchone()
     assert statuses == (sum(map(len, expected(DATA / "v1" / "chats.expected.json").values())),)
-
-
-def test_a_damaged_database_is_refused_and_left_as_it_is(old: Path) -> None:
-    damaged = b"no database at all " * 300
-    (old / "chats.db").write_bytes(damaged)
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Store(old)
-    assert (old / "chats.db").read_bytes() == damaged

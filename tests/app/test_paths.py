@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ def test_the_data_folder_is_made_where_it_was_asked_for(tmp_path: Path) -> None:
     folder = paths.data_folder(tmp_path / "a" / "b")
     assert folder == (tmp_path / "a" / "b").resolve()
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_the_data_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    made = paths.data_folder(tmp_path / "data")
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    assert stat.S_IMODE(paths.data_folder(shared).stat().st_mode) == 0o755  # whose it is decides
 
 
 def test_the_data_folder_has_a_place_of_its_own_on_this_system(

@@ -117,7 +117,7 @@ def test_a_file_whose_replies_cannot_be_marked_is_told_as_one_that_cannot_be_ope
         )
     with pytest.raises(StoreError, match="cannot be opened: stuck"):
         Store(tmp_path)
-    with closing(Store(tmp_path, mark_interrupted=False)) as beside:
+    with closing(Store(tmp_path, alone=False)) as beside:
         assert [message.status for message in beside.messages(1)] == ["done", "running"]
 
 

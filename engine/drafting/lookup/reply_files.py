@@ -32,7 +32,7 @@ class ReplyFiles:
     def add(self, reply: Sequence[int]) -> None:
         """Appends to the newer generation."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with (self.folder / NEWER).open("ab") as file:
                 file.write(line_of(reply))
         except OSError as error:

@@ -12,7 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from engine.errors import ModelError
+from engine.errors import BROKEN_LOGITS, ModelError
 from engine.kernels.cuda.acceptance_kernel import (
     CHAIN_AT,
     NOT_FINITE,
@@ -107,10 +107,7 @@ class Outcome:
         """From a copy of the device's result on the host. Raises ModelError for broken logits."""
         status, accepted = result[:2].tolist()
         if status == NOT_FINITE:
-            raise ModelError(
-                "The model's logits hold NaN or infinity, so no token can be chosen: its weights are "
-                "damaged, or too large for their number format. Download it again, or load it in fp32."
-            )
+            raise ModelError(BROKEN_LOGITS)
         if status == NOTHING_ALLOWED:
             raise ModelError(
                 "The grammar allows no token here: it ends in a dead end. Correct the grammar."

@@ -44,6 +44,9 @@ def error_of(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
         ("n", 129),
         ("stop", ""),
         ("stop", 3),
+        ("stop", ["x"] * 65),
+        ("stop", "x" * 1025),
+        ("messages", [{"role": "user", "content": "Hi"}] * 4097),
         ("stream", "yes"),
         ("stream_options", True),
         ("proposer", "psychic"),
@@ -128,7 +131,17 @@ def test_what_would_change_the_reply_is_refused_not_ignored(
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[1]", b'"text"', b"null", b"\xff\xfe{}", b'{"messages": "\\ud800"}']
+    "body",
+    [
+        b"",
+        b"{",
+        b"[1]",
+        b'"text"',
+        b"null",
+        b"\xff\xfe{}",
+        b'{"messages": "\\ud800"}',
+        pytest.param(b'{"prompt": "Hi", "x": ' + b"[" * 100_000, id="deep"),
+    ],
 )
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_a_body_that_is_no_json_object_is_a_400(
@@ -141,6 +154,13 @@ def test_a_body_without_a_content_type_is_read_all_the_same(server, http: httpx.
     body = b'{"prompt": "Once", "max_tokens": 2}'
     form = {"content-type": "application/x-www-form-urlencoded"}  # what curl -d sends
     assert http.post(TEXT, content=body, headers=form).status_code == 200
+
+
+def test_a_number_too_long_for_python_is_a_400_where_nothing_reads_it_too(
+    server, http: httpx.Client
+) -> None:
+    body = b'{"prompt": "Hi", "max_tokens": 1, "unknown": ' + b"9" * 5000 + b"}"
+    assert error_of(http.post(TEXT, content=body))["code"] == "invalid_json"
 
 
 def test_a_body_of_megabytes_is_refused(server, http: httpx.Client) -> None:

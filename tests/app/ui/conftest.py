@@ -40,7 +40,7 @@ class App:
         """What the app has stored, beside the app that goes on writing."""
         from app.store import Store
 
-        with closing(Store(self.data_dir, mark_interrupted=False)) as store:
+        with closing(Store(self.data_dir, alone=False)) as store:
             yield store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from engine import trace
 from engine.api import Generation
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
 from engine.request import Request
+from tests.app.test_store_damage import fill, make_room
 
 START = Started("m", "none", "greedy", (1,))
 
@@ -112,6 +114,73 @@ def test_a_reply_that_cannot_be_stored_ends_in_words_and_others_go_on(
     other.publish(ended("kept"))
     assert beside.done.wait(20)
     assert kinds(beside) == ["finished"]
+
+
+def test_the_first_words_are_stored_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of seven replies whose app was killed kept none."""
+    monkeypatch.setattr(replies, "SAVE_PERIOD", 3600.0)
+    saved: queue.SimpleQueue[str] = queue.SimpleQueue()
+    save = store.save_reply
+
+    def observed(*arguments: object, **values: object) -> None:
+        save(*arguments, **values)  # type: ignore[arg-type]
+        saved.put(str(values["text"]))
+
+    monkeypatch.setattr(store, "save_reply", observed)
+    generation, writing = begun(store, Writings(store))
+    generation.publish(START)
+    generation.publish(Emitted(text="First"))
+    assert saved.get(timeout=20) == "First"
+    assert store.messages(writing.chat)[-1].text == "First"
+    generation.publish(Emitted(text=" second"))
+    generation.publish(ended("First second"))
+    assert writing.done.wait(20)
+    assert saved.get(timeout=20) == "First second"  # not one write for each piece
+
+
+def test_a_disk_that_is_full_in_mid_reply_ends_it_in_words_and_the_chat_goes_on(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The chat once took no message until the app was started again."""
+    caplog.set_level(logging.CRITICAL)
+    writings = Writings(store)
+    generation, writing = begun(store, writings)
+    generation.publish(START)
+    fill(store)
+    for _ in range(40):
+        generation.publish(Emitted(text="word " * 4000))
+    generation.publish(ended("word " * 160_000))
+    assert writing.done.wait(20)
+    assert writings.of_chat(writing.chat) is None
+    told = writing.feed.packet(0)
+    assert told["done"]
+    assert "disk is full" in told["events"][-1]["message"]
+    make_room(store)
+    _, message = store.begin_turn(writing.chat, "And now?", keep=None)
+    another = Generation(Request(prompt="Hi"), lambda generation: None)
+    following = writings.start(another, writing.chat, message)
+    another.publish(ended("Now it does."))
+    assert following.done.wait(20)
+    cut, _, last = store.messages(writing.chat)[-3:]
+    assert (cut.status, last.status) == ("failed", "done")  # what could not be stored then, is now
+    assert cut.text.startswith("word word")
+
+
+def test_what_replies_have_is_stored_when_the_app_ends(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replies, "SAVE_PERIOD", 3600.0)
+    monkeypatch.setattr(replies, "CLOSING_S", 0.2)
+    writings = Writings(store)
+    generation, writing = begun(store, writings)
+    generation.publish(Emitted(text="Half"))
+    generation.publish(Emitted(text=" a reply"))
+    writings.close()  # the engine does not answer in time
+    assert generation.cancelled
+    kept = store.messages(writing.chat)[-1]
+    assert (kept.text, kept.status) == ("Half a reply", "running")
+    generation.publish(Finished(FinishReason.CANCELLED, "", "Half a reply", None))
+    assert writing.done.wait(20)
 
 
 def test_a_save_that_fails_leaves_no_gap_in_the_trace(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from engine.train.prompts import Prompt, PromptsError, from_file
+from engine.train import prompts
+from engine.train.prompts import Prompt, PromptsError, from_file, read
+from engine.train.schema import RecipeError, load
 
 
 def write(path: Path, count: int, every: int | None = None) -> Path:
@@ -20,8 +23,8 @@ def write(path: Path, count: int, every: int | None = None) -> Path:
     return path
 
 
-def numbers(prompts: tuple[Prompt, ...]) -> list[int]:
-    return [int(prompt[0].content.removeprefix("What is door ")[:-1]) for prompt in prompts]
+def numbers(asked: tuple[Prompt, ...]) -> list[int]:
+    return [int(prompt[0].content.removeprefix("What is door ")[:-1]) for prompt in asked]
 
 
 def test_a_file_that_sets_prompts_aside_is_believed(tmp_path: Path) -> None:
@@ -46,3 +49,27 @@ def test_a_line_without_a_prompt_is_named(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"prompt": "Hi"}\n["Hi"]\n')
     with pytest.raises(PromptsError, match="line 2: no prompt there"):
         from_file(tmp_path / "p.jsonl", 1, 1, 1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_what_has_no_end_is_not_read(kind: str, tmp_path: Path) -> None:
+    """/dev/zero was read until the machine had no more memory."""
+    path = {"device": Path("/dev/zero"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(PromptsError, match="cannot be read"):
+        read(path)
+    with pytest.raises(RecipeError, match="cannot be read"):
+        load(path)
+
+
+def test_a_file_that_is_too_long_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompts, "LARGEST", 1 << 20)
+    file = tmp_path / "prompts.jsonl"
+    with file.open("wb") as made:
+        made.truncate(10 << 30)  # takes no room
+    with pytest.raises(PromptsError, match="more than 1 MiB"):
+        read(file)

@@ -49,7 +49,8 @@ class ChatBackend:
         chat = data.get("chat")
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
-        return {**self.status(), "chats": self.chats(), "chat": self.chat(chat)}
+        kept = {"chats": self.chats(), "chat": self.chat(chat), "notice": self.store.notice}
+        return {**self.status(), **kept}
 
     def status(self, data: View | None = None) -> View:
         """Which model answers, and whether one is being opened."""

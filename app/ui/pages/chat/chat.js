@@ -97,6 +97,7 @@ class ChatPage {
     const missed = address.chat !== null && !answer.chat;
     this.showChat(answer.chat, { replace: true });
     if (missed) this.notice(say.gone);
+    else if (answer.notice) this.notice(answer.notice);
   }
 
   // The app is there again: what it could not be asked is asked now.

@@ -86,9 +86,9 @@ def count_encodings(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     seen: list[Request] = []
     original = TextCodec.encode_request
 
-    def encode(codec: TextCodec, request: Request) -> list[int]:
+    def encode(codec: TextCodec, request: Request, context: int | None = None) -> list[int]:
         seen.append(request)
-        return original(codec, request)
+        return original(codec, request, context)
 
     monkeypatch.setattr(TextCodec, "encode_request", encode)
     return seen

@@ -1,0 +1,216 @@
+"""A file of chats that cannot be used is set aside, and what can be read of it goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app import store_schema
+from app.store import FILE, Store
+from app.store_schema import DamagedStore, StoreError
+
+CHATS, TURNS = 6, 40
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with enough chats that each table has many pages."""
+    folder = tmp_path_factory.mktemp("written")
+    with closing(Store(folder)) as store:
+        for chat in range(CHATS):
+            number = store.new_chat(f"Chat {chat}")
+            for turn in range(TURNS):
+                _, reply = store.begin_turn(number, f"Question {chat}.{turn} " * 20, keep=None)
+                text = f"Answer {chat}.{turn} " * 40
+                store.save_reply(reply, text=text, marks="n4", status="done", trace=["{}"] * 9)
+        store.keep_setting("panel", {"depth": 3})
+    return folder
+
+
+@pytest.fixture
+def folder(written: Path, tmp_path: Path) -> Path:
+    shutil.copy(written / FILE, tmp_path / FILE)
+    return tmp_path
+
+
+def spoil(file: Path, page: int, pages: int = 1) -> None:
+    """Overwrites pages, the first of which is number 0."""
+    with file.open("r+b") as raw:
+        raw.seek(16)
+        size = int.from_bytes(raw.read(2), "big")
+        raw.seek(page * size)
+        raw.write(b"\xa5" * size * pages)
+
+
+def texts(store: Store) -> set[str]:
+    return {
+        message.text.split()[1]
+        for chat in store.chats()
+        for message in store.messages(chat.id)
+        if message.role == "assistant"
+    }
+
+
+def aside(folder: Path) -> Path:
+    (found,) = folder.glob("chats-damaged-*.db")
+    return found
+
+
+@pytest.mark.parametrize("content", [b"no database at all " * 300, b"\0" * 9000])
+def test_what_is_no_database_is_set_aside_as_it_was(content: bytes, tmp_path: Path) -> None:
+    """It once was a traceback, or an app that could not be started again."""
+    (tmp_path / FILE).write_bytes(content)
+    with closing(Store(tmp_path)) as store:
+        assert store.notice is not None
+        assert str(aside(tmp_path)) in store.notice
+        assert store.new_chat("Goes on") == 1
+    assert aside(tmp_path).read_bytes() == content
+    with closing(Store(tmp_path)) as again:
+        assert again.notice is None
+        assert [chat.title for chat in again.chats()] == ["Goes on"]
+
+
+def test_of_a_damaged_file_all_is_kept_but_what_stood_on_the_damaged_pages(folder: Path) -> None:
+    everything = {f"{chat}.{turn}" for chat in range(CHATS) for turn in range(TURNS)}
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        (pages,) = file.execute("pragma page_count").fetchone()
+        assert pages > 60
+    spoil(folder / FILE, pages // 3, 3)
+    spoil(folder / FILE, pages // 2, 2)
+    with closing(Store(folder)) as store:
+        assert store.notice is not None
+        assert "messages in" in store.notice
+        kept = texts(store)
+        assert kept < everything
+        assert len(kept) > len(everything) * 3 // 4
+        assert store.setting("panel") == {"depth": 3}
+        for chat in store.chats():
+            store.rename(chat.id, "Still works")
+            for message in store.messages(chat.id):
+                store.trace(message.id)
+        (good,) = store._db.execute("pragma integrity_check").fetchone()
+        assert good == "ok"
+        assert not list(store._db.execute("pragma foreign_key_check"))
+
+
+def test_of_a_file_that_ends_too_early_the_beginning_is_kept(folder: Path) -> None:
+    whole = (folder / FILE).stat().st_size
+    os.truncate(folder / FILE, whole * 2 // 3)
+    with closing(Store(folder)) as store:
+        assert store.notice is not None
+        assert texts(store)
+        store.new_chat("Goes on")
+
+
+def test_messages_whose_chat_is_lost_come_into_one_of_their_own(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        (root,) = file.execute("select rootpage from sqlite_master where name = 'chats'").fetchone()
+    spoil(folder / FILE, root - 1)
+    with closing(Store(folder)) as store:
+        assert {chat.title for chat in store.chats()} == {"Recovered"}
+        assert len(texts(store)) == CHATS * TURNS
+
+
+def test_another_programs_database_is_set_aside(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as other:
+        other.execute("create table chats (id integer primary key, subject text)")
+        other.execute("insert into chats (subject) values ('not ours')")
+        other.commit()
+    before = (tmp_path / FILE).read_bytes()
+    with closing(Store(tmp_path)) as store:
+        assert store.notice is not None
+        assert "another program's" in store.notice
+        assert store.chats() == ()
+    assert aside(tmp_path).read_bytes() == before
+
+
+def test_a_process_beside_the_app_refuses_a_damaged_file_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"no database at all " * 300)
+    with pytest.raises(DamagedStore, match="sets the file aside"):
+        Store(tmp_path, alone=False)
+    assert [file.name for file in tmp_path.iterdir()] == [FILE]
+
+
+def test_a_second_file_of_a_day_is_set_aside_under_another_name(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / FILE).write_bytes(b"no database at all " * 300)
+        Store(tmp_path).close()
+        assert len(list(tmp_path.glob("chats-damaged-*.db"))) == number
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+def test_chats_are_their_owners_alone(tmp_path: Path) -> None:
+    (tmp_path / FILE).touch(0o644)  # as earlier versions made it
+    with closing(Store(tmp_path)) as store:
+        store.new_chat("Private")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert set(modes) >= {FILE, f"{FILE}-wal"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_once_closed_the_file_alone_is_all_there_is(tmp_path: Path) -> None:
+    """A copy of it once had no messages: they stood in the log beside it."""
+    store = Store(tmp_path)
+    beside = Store(tmp_path, alone=False)  # or sqlite would fold the log in by itself
+    store.begin_turn(store.new_chat("Hi"), "Hello?", keep=None)
+    store.close()
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / FILE, tmp_path / "copy" / FILE)
+    beside.close()
+    with closing(Store(tmp_path / "copy")) as copy:
+        assert [message.text for message in copy.messages(1)] == ["Hello?", ""]
+
+
+def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        chat = store.new_chat("Hi")
+        fill(store)
+        with pytest.raises(StoreError, match=r"disk is full.*Make room"):
+            store.begin_turn(chat, "x" * 100_000, keep=None)
+        assert store.messages(chat) == ()
+        make_room(store)
+        store.begin_turn(chat, "x" * 100_000, keep=None)
+        assert len(store.messages(chat)) == 2
+
+
+def fill(store: Store) -> None:
+    """As if the disk were full: SQLite itself says so for every page more."""
+    store._db.execute("pragma max_page_count = 1")
+
+
+def make_room(store: Store) -> None:
+    store._db.execute("pragma max_page_count = 1000000")
+
+
+def test_a_file_that_another_program_holds_is_said(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store, closing(sqlite3.connect(tmp_path / FILE)) as other:
+        store._db.execute("pragma busy_timeout = 50")
+        other.execute("begin immediate")
+        with pytest.raises(StoreError, match="Another program holds"):
+            store.new_chat("Hi")
+        other.rollback()
+        assert store.new_chat("Hi") == 1
+
+
+def test_a_file_that_may_not_be_written_is_said(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        store._db.execute("pragma query_only = on")
+        with pytest.raises(StoreError, match="Give yourself the right"):
+            store.new_chat("Hi")
+        store._db.execute("pragma query_only = off")
+        assert store.new_chat("Hi") == 1
+
+
+@pytest.mark.parametrize("name", ["IOERR_WRITE", "CANTOPEN", "NOTADB", "ERROR"])
+def test_every_failure_of_the_file_says_what_to_do(name: str) -> None:
+    error = sqlite3.OperationalError("the reason")
+    error.sqlite_errorname = f"SQLITE_{name}"
+    told = str(store_schema.explain(error, Path("chats.db")))
+    assert "the reason" in told
+    assert told.endswith(".")

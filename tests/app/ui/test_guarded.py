@@ -1,0 +1,142 @@
+"""The whole app, pages and Gradio's own routes included, behind its guard."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.routing import BaseRoute, Mount, Route
+
+from app.guard import GRADIO
+from app.store import Store
+from engine.api import LoadRequest
+from tests.support.recital import reciting_engine
+from tests.support.serving import Served, fake_runtime, served
+
+KEY = "secret"
+OPEN = {"/login", "/health"}
+HOSTILE: tuple[Any, ...] = (None, {}, [], 5, "x", {"chat": "x", "run": [], "action": "no"}, [[[]]])
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    runtime = fake_runtime(tmp_path_factory.mktemp("data"), reciting_engine())
+    runtime.engine.load(LoadRequest(target="pip"))
+    with served(runtime, key=KEY, pages=True) as running:
+        yield running
+
+
+@pytest.fixture
+def inside(app: Served) -> Iterator[httpx.Client]:
+    """Somebody who has given the key."""
+    with app.client() as http:
+        assert http.post("/login", data={"key": KEY}).status_code == 303
+        yield http
+
+
+def routes_of(routes: list[BaseRoute], before: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Every path that is served, with something in the place of what varies, and its methods."""
+    for route in routes:
+        path = before + str(getattr(route, "path", ""))
+        path = re.sub(r"{\w+(:\w+)?}", "x", path)
+        if isinstance(route, Mount):
+            yield path + "/x", {"GET"}
+            yield from routes_of(list(route.routes), path)
+        elif isinstance(route, Route):
+            yield path, set(route.methods or {"GET"})
+
+
+def callables(http: httpx.Client) -> Iterator[tuple[int, str]]:
+    for part in http.get("/config").json()["components"]:
+        for name in part["props"].get("server_fns", []):
+            yield part["id"], name
+
+
+def test_no_route_answers_without_the_key(app: Served) -> None:
+    found = dict(routes_of(app.app.routes))
+    assert len(found) > 60
+    assert "/gradio_api/component_server" in found
+    assert "/gradio_api/upload" in found
+    with app.client() as http:
+        for path, methods in found.items():
+            for method in methods:
+                if path in OPEN:
+                    continue
+                reply = http.request(method, path)
+                allowed = (401, 404) if path.startswith(GRADIO) else (401,)
+                if path.startswith("/monitoring"):
+                    allowed = (404,)
+                if path.startswith("/v1") and method == "OPTIONS":
+                    continue  # a question about CORS, which cannot send a key
+                assert reply.status_code in allowed, (method, path, reply.status_code)
+
+
+def test_no_callable_of_the_pages_answers_without_the_key(
+    app: Served, inside: httpx.Client
+) -> None:
+    found = list(callables(inside))
+    assert len(found) > 20
+    with app.client() as http:
+        for part, name in found:
+            for session in ("", "known"):
+                asked = {"component_id": part, "fn_name": name, "session_hash": session, "data": {}}
+                assert http.post("/gradio_api/component_server", json=asked).status_code == 401
+
+
+def test_no_callable_of_the_pages_breaks_by_what_it_is_given(
+    inside: httpx.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # the app says there what nobody expected
+    for part, name in callables(inside):
+        if name == "follow":  # which waits for what there is to come
+            continue
+        for data in HOSTILE:
+            asked = {"component_id": part, "fn_name": name, "session_hash": "s", "data": data}
+            reply = inside.post("/gradio_api/component_server", json=asked)
+            assert reply.status_code == 200, (name, data, reply.text)
+    assert inside.get("/").status_code == 200
+
+
+def test_nothing_can_be_uploaded(inside: httpx.Client) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("gradio/*"))
+    reply = inside.post("/gradio_api/upload", files={"files": ("x.txt", b"x" * 100_000)})
+    assert reply.status_code == 404
+    assert set(Path(tempfile.gettempdir()).glob("gradio/*")) == before
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "https://evil.example", "null"])
+def test_no_other_origin_may_read_or_send_cookies(inside: httpx.Client, origin: str) -> None:
+    """Gradio lets every page of localhost read with credentials."""
+    asked = {"origin": origin, "access-control-request-method": "POST"}
+    for reply in (
+        inside.get("/config", headers={"origin": origin}),
+        inside.get("/v1/models", headers={"origin": origin, "authorization": f"Bearer {KEY}"}),
+        inside.options("/gradio_api/component_server", headers=asked),
+    ):
+        assert not [name for name in reply.headers if name.startswith("access-control-")]
+
+
+def test_when_the_app_ends_its_chats_are_one_file(tmp_path: Path) -> None:
+    runtime = fake_runtime(tmp_path, reciting_engine())
+    with served(runtime, pages=True) as running, running.client() as http:
+        assert http.get("/").status_code == 200
+        beside = Store(tmp_path, alone=False)
+        beside.begin_turn(beside.new_chat("Hi"), "Hello?", keep=None)
+    assert (tmp_path / "chats.db-wal").stat().st_size == 0
+    beside.close()
+
+
+def test_a_second_app_leaves_the_replies_of_the_first_alone(tmp_path: Path) -> None:
+    first = Store(tmp_path)
+    first.begin_turn(first.new_chat("Hi"), "Hello?", keep=None)
+    runtime = fake_runtime(tmp_path, reciting_engine())
+    runtime.alone = False
+    with served(runtime, pages=True):
+        assert [message.status for message in first.messages(1)] == ["done", "running"]
+    first.close()

@@ -1,0 +1,77 @@
+"""The app on a real socket over any engine, as ``app.main`` serves it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.connections import Connection
+from app.listen import listen
+from app.main import Settings, create_app
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.switch import ApiSwitch
+from engine.fake import FakeEngine
+from engine.loading.catalog import open_catalog
+from engine.loading.discovery import System
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running app: its address and what stands behind it."""
+
+    url: str
+    port: int
+    app: Any
+    runtime: Runtime
+
+    def client(self, **options: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=60, **options)
+
+
+def fake_runtime(data_dir: Path, engine: FakeEngine) -> Runtime:
+    """A runtime that finds no models of this machine."""
+    home = data_dir / "home"
+    system = System("linux", home, {}, root=home / "root")
+    runtime = Runtime(
+        engine, open_catalog(catalog_file()), data_dir, data_dir / "models", system=system
+    )
+    engine.catalog = runtime.known
+    return runtime
+
+
+@contextlib.contextmanager
+def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> Iterator[Served]:
+    """The API over ``runtime``, which is closed in the end, and the pages if asked for."""
+    import uvicorn
+
+    switch = ApiSwitch(True, api_key=key)
+    settings = Settings(pages=pages, api=True, api_key=key)
+    # Gradio makes locks for whatever event loop is there: not for this thread's.
+    made: list[Any] = []
+    building = threading.Thread(target=lambda: made.append(create_app(runtime, switch, settings)))
+    building.start()
+    building.join()
+    listener = listen("127.0.0.1", 0)
+    config = uvicorn.Config(
+        made[0], log_level="warning", http=Connection, ws="none", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield Served(listener.url, listener.port, made[0], runtime)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        runtime.close()
