@@ -46,7 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.store",
         "app.store_schema",
     ),
-    ("app.drafters",),
+    ("app.drafters", "app.measuring"),
     ("app.training_order", "app.training_process", "app.training"),
     ("app.server", "app.ui"),
     ("app.main",),
@@ -75,7 +75,14 @@ OPEN_TO_THE_APP = (
 )
 """What pages, API and command line may know of the engine."""
 
-FEATURES_OF = ("app.cli.", "app.drafters", "app.training")
+FEATURES_OF = (
+    "app.cli.",
+    "app.drafters",
+    "app.measuring",
+    "app.training",
+    "app.ui.pages.race.",
+    "app.ui.pages.tune.",
+)
 """Where training and benches are features that people start."""
 
 BEHIND_THE_DOOR = {

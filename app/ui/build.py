@@ -1,4 +1,4 @@
-"""The whole app as Gradio blocks: five pages over one runtime."""
+"""The whole app as Gradio blocks: six pages over one runtime."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from app.store import Store
 from app.switch import ApiSwitch
 from app.training import Trainings
 from app.ui.components import AT_ONCE
-from app.ui.offered import proposer_update, rules_update
+from app.ui.measurements import Measurements
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import ChatPage, chat_page, follows_default, kept_settings
 from app.ui.pages.chat.pair import REFRESH, listed, picker_updates
 from app.ui.pages.chat.panel import drawn_anew
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
-from app.ui.pages.race.page import RacePage, race_page
+from app.ui.pages.race.backend import RaceBackend
+from app.ui.pages.race.page import race_page
 from app.ui.pages.server.page import server_page
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pages.train.page import train_page
+from app.ui.pages.tune.backend import TuneBackend
+from app.ui.pages.tune.page import tune_page
 from app.ui.pickers import Pickers
 from app.ui.settings import DRAFTING
 from app.ui.words import Words
-from engine.request import PLAIN
 
 
 def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
@@ -33,6 +35,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     store = Store(runtime.data_dir)
     backend = ChatBackend(runtime, store)
     pickers = Pickers(runtime)
+    measurements = Measurements()
     trainings = Trainings(runtime.data_dir, runtime.models)
     runtime.ending.callback(trainings.close)
     with gr.Blocks(
@@ -48,23 +51,25 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
             with gr.Tab(Words.CHAT, id="chat", render_children=True):
                 chat = chat_page(backend, pickers)
             with gr.Tab(Words.RACE, id="race", render_children=True):
-                race = race_page(runtime)
+                race = RaceBackend(runtime, store, measurements, lambda: kept_settings(backend))
+                race_page(race, backend.status)
+            with gr.Tab(Words.TUNE, id="tune", render_children=True):
+                tune_page(TuneBackend(runtime, store, measurements), backend.status)
             with gr.Tab(Words.MODELS, id="models", render_children=True):
                 models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
             with gr.Tab(Words.TRAIN, id="train", render_children=True):
                 train_page(TrainBackend(runtime, trainings, pickers), backend.status)
             with gr.Tab(Words.SERVER, id="server", render_children=True):
                 server_page(runtime, switch)
-        _when_ready(chat, race, backend, pickers)
+        _when_ready(chat, backend, pickers)
     return blocks
 
 
-def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: Pickers) -> None:
+def _when_ready(chat: ChatPage, backend: ChatBackend, pickers: Pickers) -> None:
     """Fill the controls when a page was opened, and again when another pair was loaded."""
 
-    def fill(event: gr.EventData, quantization: str, racer: str | None, rule: str) -> list[Any]:
+    def fill(event: gr.EventData, quantization: str) -> list[Any]:
         kept, panel = kept_settings(backend), chat.panel
-        capabilities = backend.capabilities()
         first = bool(event._data.get("first"))
         wanted = frozenset((*panel.names, "options")) if first else frozenset()
         if first or follows_default(backend):  # another pair may have another default
@@ -73,14 +78,12 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             *picker_updates(pickers, quantization),
             *panel.shown(kept, wanted),
             gr.skip() if first else drawn_anew(),  # what was just chosen is drawn by itself
-            gr.update(**proposer_update(capabilities, racer, without=(PLAIN,))),
-            gr.update(**rules_update(capabilities, rule)) if capabilities else gr.skip(),
         ]
 
     picker = chat.pair
     filled = chat.view.ready(
         fill,
-        [picker.quantization, race.proposer, race.acceptance],
+        [picker.quantization],
         [
             picker.target,
             picker.draft,
@@ -88,8 +91,6 @@ def _when_ready(chat: ChatPage, race: RacePage, backend: ChatBackend, pickers: P
             picker.quantization,
             *chat.panel.inputs,
             chat.panel.drawing,
-            race.proposer,
-            race.acceptance,
         ],
         show_progress="hidden",
         trigger_mode="always_last",
