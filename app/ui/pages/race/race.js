@@ -121,6 +121,7 @@ class RacePage {
     this.running = true;
     this.fail("");
     this.said.textContent = "";
+    delete this.said.dataset.identical; // it is told in the end
     this.parting.hidden = true;
     this.result.hidden = true;
     this.replies.hidden = false;

@@ -21,7 +21,7 @@ from engine.bench.answering import Stop
 from engine.bench.prompts import ALL, Prompt, first_of_each
 from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
-from engine.request import MAX_DEPTH, PLAIN, Control
+from engine.request import MAX_DEPTH, PLAIN, Control, Speculation
 
 PAGE = "tune"
 SET = "set"
@@ -216,4 +216,8 @@ def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
 
 
 def _depths(values: list[Any]) -> tuple[int, ...]:
-    return tuple(sorted({whole("depth", value) or 1 for value in values}))
+    """Raises InvalidRequest for one that there is not."""
+    depths = sorted({whole("depth", value) or 1 for value in values})
+    for depth in depths:
+        Speculation(depth=depth)
+    return tuple(depths)
