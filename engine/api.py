@@ -11,7 +11,7 @@ import logging
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -23,6 +23,7 @@ from engine.loading.watching import LoadProgress
 from engine.request import FIXED_DEPTH, AcceptanceRule, OptionValue, Request, Sampling
 
 __all__ = [
+    "Candidate",
     "Capabilities",
     "Engine",
     "Generation",
@@ -167,6 +168,20 @@ class Loaded:
         return re.sub(r"[^a-z0-9._+]+", "-", spelt).strip("-")
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that may come next. ``p``: its probability after temperature and truncation.
+
+    ``score`` is what the choice is made by, the highest one wins: log p, and at a temperature the noise
+    of the request's seed with it.
+    """
+
+    id: int
+    text: str
+    p: float
+    score: float
+
+
 class Generation:
     """One request's events, kept from the first on: for any number of readers, in any thread."""
 
@@ -268,6 +283,15 @@ class Engine(Protocol):
 
     def generate(self, request: Request) -> Generation:
         """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """What the target would write behind the tokens ``reply`` of an answer, best first.
+
+        Computed anew, without speculation, behind the requests that wait. Blocks. ``request`` has a seed
+        where it has a temperature. Raises NotLoaded, InvalidRequest or ContextExceeded.
+        """
 
     def close(self) -> None:
         """Cancels everything and frees the models' memory."""

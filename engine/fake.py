@@ -6,11 +6,13 @@ a known speed, every kind of round, queues, cancelling, and failures where they 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from engine.api import (
+    Candidate,
     Capabilities,
     Generation,
     Loaded,
@@ -105,7 +107,8 @@ class FakeEngine:
     ``script`` makes each reply from its request. ``seconds_a_round`` and ``seconds_to_load`` are waited.
     ``capabilities`` are those of pairs loaded from then on; without a draft model they lack ``draft``.
     ``load_error`` is raised by every load while it is set. ``downloads`` and then ``stages`` are reported
-    to a load's watcher, which may cancel in between.
+    to a load's watcher, which may cancel in between. ``runner_up`` is the text and probability of the
+    token that is second likeliest everywhere; the script's own has the rest.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class FakeEngine:
         self.load_error: Exception | None = None
         self.downloads: Iterable[Progress] = ()
         self.stages: Iterable[LoadProgress] = ()
+        self.runner_up = (" otherwise", 0.1)
         self.loaded: Loaded | None = None
         self.catalog = catalog
         self._turns = Turns("fake engine")
@@ -178,6 +182,21 @@ class FakeEngine:
         return self._turns.generate(
             request, lambda generation, publish: self._recite(generation, prompt, publish)
         )
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """The script's own next token, and ``runner_up``. Raises NotLoaded."""
+        if self.loaded is None:
+            raise NotLoaded("No model is loaded, so there is nothing to ask.")
+        tokens = self.script(request).tokens
+        text, p = self.runner_up
+        best = tokens[len(reply)] if len(reply) < len(tokens) else "(end)"
+        found = [
+            Candidate(token_id(text), text, p, math.log(p))
+            for text, p in ((best, 1 - p), (text, p))
+        ]
+        return tuple(found[:count])
 
     def close(self) -> None:
         """Cancels everything and forgets the pair."""

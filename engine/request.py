@@ -70,6 +70,17 @@ def rule_named(text: str) -> AcceptanceRule:
     return AcceptanceRule(text)
 
 
+_COLD = 1e-5
+"""Below this temperature float32 overflows before anything but the likeliest token is drawn."""
+
+
+def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
+    """``auto`` to a rule; at temperature 0 always greedy, which needs no noise."""
+    if temperature < _COLD or rule is AcceptanceRule.GREEDY:
+        return AcceptanceRule.GREEDY
+    return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
+
+
 _CONTROLLERS, _RULES = ", ".join(Control), ", ".join(AcceptanceRule)
 
 

@@ -52,7 +52,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.store_salvage",
         "app.store_schema",
     ),
-    ("app.drafters",),
+    ("app.chat_files", "app.drafters", "app.measuring"),
     ("app.training_order", "app.training_process", "app.training"),
     ("app.server", "app.ui"),
     ("app.main",),
@@ -82,7 +82,14 @@ OPEN_TO_THE_APP = (
 )
 """What pages, API and command line may know of the engine."""
 
-FEATURES_OF = ("app.cli.", "app.drafters", "app.training")
+FEATURES_OF = (
+    "app.cli.",
+    "app.drafters",
+    "app.measuring",
+    "app.training",
+    "app.ui.pages.race.",
+    "app.ui.pages.tune.",
+)
 """Where training and benches are features that people start."""
 
 BEHIND_THE_DOOR = {

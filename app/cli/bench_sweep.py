@@ -18,14 +18,13 @@ from app.cli.loading import open_for_command
 from app.cli.outputs import check_writable
 from app.cli.progress import progress
 from app.cli.tables import table
-from app.defaults import Defaults, Winner
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Loaded
-    from engine.bench.sweep import Plan, Result, Row
+    from engine.bench.sweep import Plan, Result
 
 
 def sweep(
@@ -42,7 +41,10 @@ def sweep(
     ] = True,
     prompts: Annotated[
         list[str] | None,
-        typer.Option(help="pip, random, spec_bench, or a file of JSON lines. Repeatable."),
+        typer.Option(
+            help="pip, random, spec_bench, chats (your last prompts), or a file of JSON lines. "
+            "Repeatable."
+        ),
     ] = None,
     per_kind: Annotated[
         int, typer.Option(min=0, help="Prompts of each kind, the first ones; 0: all.")
@@ -70,6 +72,7 @@ def sweep(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Speed-up of every method and depth, for each kind of prompt; status 1 if a word differs."""
+    from app import measuring
     from engine.bench import prompts as held
     from engine.bench import sweep as bench
 
@@ -89,7 +92,7 @@ def sweep(
         Sampling(temperature=one, seed=seed)  # told before anything is loaded
     names = prompts or ["pip"]
     for name in names:
-        held.named(name, folder, vocabulary=1)
+        measuring.named(name, folder, vocabulary=1)
     if out is not None:
         check_writable(out)
     with open_for_command(load, folder) as engine:
@@ -103,7 +106,7 @@ def sweep(
             repeats,
             seed,
         )
-        asked = [one for name in names for one in held.named(name, folder, loaded.vocabulary)]
+        asked = [one for name in names for one in measuring.named(name, folder, loaded.vocabulary)]
         with progress("Sweeping") as on_progress:
             result = bench.run(
                 engine,
@@ -206,23 +209,16 @@ def _print(result: Result) -> None:
 
 
 def _apply(folder: Path, loaded: Loaded, result: Result) -> None:
-    from engine.bench.prompts import ALL
-    from engine.bench.sweep import winners
+    from app.measuring import keep_winners
 
-    best = {kind: _kept(row) for kind, row in winners(result).items()}
-    overall = best.pop(ALL)
-    Defaults(folder).keep(loaded, overall, best)
+    kept = keep_winners(folder, loaded, result)
     print(
         f"Default of {loaded.name} in {loaded.quantization} from now on, where nothing is chosen: "
-        f"{overall}."
+        f"{kept.winner}."
     )
-    for kind, winner in best.items():
+    for kind, winner in kept.kinds.items():
         print(f"  fastest on {kind}: {winner}")
     print("`foretoken models defaults` shows it, and forgets it with --clear.")
-
-
-def _kept(row: Row) -> Winner:
-    return Winner(row.proposer, row.controller, row.depth, round(row.speedup, 3), row.prompts)
 
 
 def _write(out: Path, result: Result, facts: dict[str, str]) -> None:

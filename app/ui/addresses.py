@@ -13,6 +13,7 @@ from app.ui.words import Words
 PAGES: Mapping[str, str] = {
     "chat": Words.CHAT,
     "race": Words.RACE,
+    "tune": Words.TUNE,
     "models": Words.MODELS,
     "train": Words.TRAIN,
     "server": Words.SERVER,

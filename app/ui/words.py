@@ -14,7 +14,8 @@ class Words:
     """Names, hints and sentences; no logic beyond filling in figures."""
 
     TITLE = "Foretoken"
-    CHAT, RACE, MODELS, TRAIN, SERVER = "Chat", "Race", "Models", "Train", "Server"
+    CHAT, RACE, TUNE = "Chat", "Race", "Tune"
+    MODELS, TRAIN, SERVER = "Models", "Train", "Server"
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
@@ -87,22 +88,26 @@ class Words:
         "is to check it."
     )
 
-    # Race
-    RACE_INTRO = "One prompt, written twice: plain, then with speculation. Same model, same start."
-    RACE_PROMPT = "Prompt"
-    RACE_EXAMPLE = "Tell me a short tale about a fox and a lantern."
-    RACE_START = "Start the race"
-    RACE_STOP = "Stop"
-    RACE_MAX = "Max tokens"
-    RACE_BUSY = "A race is still running. Wait for its end, or stop it."
-    RACE_NONE = "Choose a proposer other than none: plain decoding is the other runner."
+    # Race and tune
+    MEASURING = (
+        "Something is being measured already, and two would slow each other. Wait, or stop it."
+    )
+    MEASURED_PAIR_GONE = (
+        "Another model was loaded meanwhile, so this was ended: what was measured is of the one "
+        "before."
+    )
+    TUNE_NO_PROMPTS = "Choose prompts to measure on: your own last ones, or the app's set."
+    TUNE_NO_METHODS = "Choose at least one method that the loaded pair has."
+    TUNE_NOTHING = "Nothing was measured to the end of a prompt yet, so there is nothing to keep."
+    TUNE_OTHER_PAIR = (
+        "Another model is loaded now; what was measured is of the one before. Tune again."
+    )
+    RACE_GONE = "This race is over and forgotten. Start a new one."
 
     # Models
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
     PLACE_EMPTY = "Give the path of a folder with models."
-    BROWSE_AWAY = (
-        "Folders are shown to a browser on the machine that Foretoken runs on. Type the path instead."
-    )
+    BROWSE_AWAY = "Folders are shown to a browser on the machine that Foretoken runs on. Type the path instead."
     DROPPED_WHERE = (
         "The browser does not tell where {name} lies, and it was not found in the usual places. Type its "
         "path, or browse for it."
@@ -258,8 +263,8 @@ class Words:
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
     @staticmethod
-    def race_failed(error: Exception) -> str:
-        return f"The race broke off: {error!r}. The terminal has the details; try again."
+    def measuring_failed(error: Exception) -> str:
+        return f"Measuring broke off: {error!r}. The terminal has the details; try again."
 
     @staticmethod
     def memory(free: str, total: str) -> str:

@@ -9,25 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from statistics import median
 from typing import Any
 
 from engine.api import Engine
+from engine.bench import answering
+from engine.bench.answering import Answer, Configuration
 from engine.bench.prompts import ALL, Prompt
-from engine.decoding.sampling import resolve_rule
 from engine.errors import ForetokenError
-from engine.reply import ReplyState
-from engine.request import (
-    PLAIN,
-    AcceptanceRule,
-    Control,
-    Message,
-    OptionValue,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation, resolve_rule
 from engine.stats import Statistics
 
 
@@ -38,6 +28,14 @@ class Setting:
     proposer: str
     depth: int
     controller: Control = Control.FIXED
+
+    def speculation(self, acceptance: AcceptanceRule) -> Speculation:
+        return Speculation(
+            proposer=self.proposer,
+            depth=self.depth,
+            controller=self.controller,
+            acceptance=acceptance,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What one setting made of one prompt: token ids of every turn, and figures."""
-
-    tokens: tuple[tuple[int, ...], ...]
-    statistics: Statistics
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """What is compared, and how."""
 
@@ -76,6 +66,10 @@ class Plan:
     acceptance: AcceptanceRule = AcceptanceRule.AUTO
     max_tokens: int = 160
     repeats: int = 3
+
+    def way(self, setting: Setting) -> Configuration:
+        """How ``setting`` answers."""
+        return Configuration(setting.speculation(self.acceptance), self.sampling, self.max_tokens)
 
 
 def run(
@@ -89,14 +83,15 @@ def run(
     Raises ForetokenError where a reply fails.
     """
     settings = (Setting(PLAIN, 0), *(s for s in plan.settings if s.proposer != PLAIN))
-    answer(engine, prompts[0], settings[-1], plan)  # warm: first calls build what later ones reuse
+    # Warm: first calls build what later ones reuse.
+    answering.answer(engine, prompts[0], plan.way(settings[-1]))
     answers: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
     for index, prompt in enumerate(prompts):
         tries: dict[Setting, list[Answer]] = {setting: [] for setting in settings}
         for repeat in range(plan.repeats):
             turned = (index + repeat) % len(settings)
             for setting in settings[turned:] + settings[:turned]:
-                tries[setting].append(answer(engine, prompt, setting, plan))
+                tries[setting].append(answering.answer(engine, prompt, plan.way(setting)))
         for setting, several in tries.items():
             answers[setting].append(_typical(several))
         on_progress(index + 1, len(prompts))
@@ -107,42 +102,6 @@ def run(
         for kind in (*dict.fromkeys(prompt.kind for prompt in prompts), ALL)
         for row in _rows(kind, prompts, answers, same_words)
     ]
-
-
-def answer(engine: Engine, prompt: Prompt, setting: Setting, plan: Plan) -> Answer:
-    """Holds the conversation of ``prompt``, starting from an empty cache."""
-    asked = partial(
-        Request,
-        sampling=plan.sampling,
-        speculation=Speculation(
-            proposer=setting.proposer,
-            depth=setting.depth,
-            controller=setting.controller,
-            acceptance=plan.acceptance,
-            options=forgetful_options(engine, setting.proposer),
-        ),
-        max_tokens=plan.max_tokens,
-    )
-    if prompt.token_ids:
-        request = asked(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
-        said = ReplyState.of(engine.generate(request))
-        return Answer((said.token_ids or (),), said.statistics)
-    history: list[Message] = []
-    total, replies = Statistics(), []
-    for turn in prompt.turns:
-        history.append(Message("user", turn))
-        request = asked(messages=tuple(history), reuse_cache=len(history) > 1)
-        said = ReplyState.of(engine.generate(request))
-        history.append(Message("assistant", said.text))
-        replies.append(said.token_ids or ())
-        total = total + said.statistics
-    return Answer(tuple(replies), total)
-
-
-def forgetful_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
-    """See ``ProposerInfo.forgetful``; none for a proposer that is not offered."""
-    found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
-    return dict(found.forgetful) if found else {}
 
 
 def as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:

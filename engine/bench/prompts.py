@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import InvalidRequest
+from engine.request import Message
 
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
 """Chat, tale, JSON and rewrite; in wordings that Pip was not trained on."""
@@ -28,12 +29,14 @@ _CONVERSATION = frozenset(
 class Prompt:
     """What the user says, turn by turn, and what kind of task it is.
 
-    ``token_ids``: a prompt that no text makes, in place of turns.
+    ``token_ids``: a prompt that no text makes, in place of turns. ``before``: what was said before the
+    first turn, a system prompt or an earlier conversation.
     """
 
     kind: str
     turns: tuple[str, ...]
     token_ids: tuple[int, ...] = ()
+    before: tuple[Message, ...] = ()
 
 
 def read(file: Path = SHIPPED) -> list[Prompt]:

@@ -11,15 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from math import ceil
 from typing import Any
 
 from engine.api import Engine
-from engine.bench import compare
-from engine.bench.compare import Answer, Setting
+from engine.bench import answering
+from engine.bench.answering import Answer, Configuration, Stop, Stopped
+from engine.bench.compare import Setting
 from engine.bench.prompts import ALL, Prompt
-from engine.decoding.sampling import resolve_rule
 from engine.errors import ContextExceeded, ForetokenError
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling, resolve_rule
 from engine.stats import Statistics
 
 DEPTHS = (1, 2, 3, 4, 8)
@@ -41,10 +42,16 @@ class Plan:
     repeats: int = 3
     seed: int = 1
 
-    def at(self, temperature: float) -> compare.Plan:
-        """How one prompt is answered."""
+    def way(self, setting: Setting, temperature: float) -> Configuration:
+        """How ``setting`` answers."""
         sampling = Sampling(temperature=temperature, seed=self.seed)
-        return compare.Plan((), sampling, self.acceptance, self.max_tokens)
+        return Configuration(setting.speculation(self.acceptance), sampling, self.max_tokens)
+
+    def replies(self, prompts: int) -> int:
+        """How many answers so many prompts take, behind the one that shows whether a prompt fits."""
+        plain = 1 + ceil(len(self.settings) / _BETWEEN)
+        each = self.repeats * (len(self.settings) + plain)
+        return len(self.settings) + prompts * len(self.temperatures) * each
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,8 @@ class Row:
     ``speedup`` is against plain decoding beside it, and ``slowest`` the least of any one prompt.
     ``per_position``: the share of rounds that accepted position 1, 2, ... ``memory_bytes``: weights
     and caches that the method needs, estimated. ``divergences``: replies with other words than plain
-    decoding's; None where the rule promises the distribution instead.
+    decoding's; None where the rule promises the distribution instead. Memory is None where the engine
+    does not tell it.
     """
 
     proposer: str
@@ -70,16 +78,20 @@ class Row:
     acceptance_rate: float | None
     mean_acceptance_length: float | None
     per_position: tuple[float, ...]
-    memory_bytes: int
+    memory_bytes: int | None
     divergences: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All rows, plain decoding's included, and how many prompts of each kind were too long."""
+    """All rows, plain decoding's included, and how many prompts of each kind were too long.
+
+    ``stopped``: it was ended before its time; the rows are of the prompts that were answered by all.
+    """
 
     rows: tuple[Row, ...]
     left_out: dict[str, int]
+    stopped: bool = False
 
     @property
     def divergences(self) -> int:
@@ -117,27 +129,105 @@ def run(
     engine: Engine,
     prompts: Sequence[Prompt],
     plan: Plan,
-    memory: Callable[[str], int],
+    memory: Callable[[str], int] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_result: Callable[[Result], None] = lambda result: None,
+    stop: Stop | None = None,
 ) -> Result:
     """Sweeps; a row for each temperature, kind and setting. ``memory``: bytes a method needs.
 
-    Prompts that are too long for the model are counted and left out. Raises ForetokenError where a
-    reply fails or nothing is left.
+    ``on_progress`` hears of every answer, ``on_result`` what is known after another prompt. Prompts that
+    are too long for the model are counted and left out. ``stop`` ends it: what was measured by then is
+    the result. Raises ForetokenError where a reply fails or nothing is left.
     """
-    fitting, left_out = _fitting(engine, prompts, plan)
-    for setting in plan.settings:  # first calls build what later ones reuse
-        compare.answer(engine, fitting[0], setting, plan.at(plan.temperatures[0]))
-    rows: list[Row] = []
-    total = len(fitting) * len(plan.temperatures)
-    for count, temperature in enumerate(plan.temperatures):
-        passes: _Passes = {setting: [] for setting in (PLAIN_SETTING, *plan.settings)}
-        for index, prompt in enumerate(fitting):
-            for setting, middle in _one_prompt(engine, prompt, plan, temperature, index).items():
-                passes[setting].append(middle)
-            on_progress(count * len(fitting) + index + 1, total)
-        rows += _rows(fitting, plan, temperature, passes, memory)
-    return Result(tuple(rows), left_out)
+    return _Sweep(engine, plan, memory, on_progress, on_result, stop or Stop()).run(prompts)
+
+
+class _Sweep:
+    """One sweep under way."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        plan: Plan,
+        memory: Callable[[str], int] | None,
+        on_progress: Callable[[int, int], None],
+        on_result: Callable[[Result], None],
+        stop: Stop,
+    ) -> None:
+        self.engine, self.plan, self.memory = engine, plan, memory
+        self.on_progress, self.on_result, self.stop = on_progress, on_result, stop
+        self.done = self.total = 0
+        self.passes: dict[float, _Passes] = {
+            temperature: {setting: [] for setting in (PLAIN_SETTING, *plan.settings)}
+            for temperature in plan.temperatures
+        }
+        self.fitting: list[Prompt] = []
+        self.left_out: Counter[str] = Counter()
+
+    def run(self, prompts: Sequence[Prompt]) -> Result:
+        trials = len(prompts) * len(self.plan.temperatures)
+        self.total = trials + self.plan.replies(len(prompts))
+        try:
+            self._find_fitting(prompts)
+            for setting in self.plan.settings:  # first calls build what later ones reuse
+                self._answer(self.fitting[0], setting, self.plan.temperatures[0])
+            for temperature, passes in self.passes.items():
+                for index, prompt in enumerate(self.fitting):
+                    for setting, middle in self._one_prompt(prompt, temperature, index).items():
+                        passes[setting].append(middle)
+                    self.on_result(self._result())
+        except Stopped:
+            return replace(self._result(), stopped=True)
+        return self._result()
+
+    def _result(self) -> Result:
+        rows: list[Row] = []
+        for temperature, passes in self.passes.items():
+            answered = self.fitting[: len(passes[PLAIN_SETTING])]
+            rows += _rows(answered, self.plan, temperature, passes, self.memory)
+        return Result(tuple(rows), dict(self.left_out))
+
+    def _answer(self, prompt: Prompt, setting: Setting, temperature: float) -> Answer:
+        way = self.plan.way(setting, temperature)
+        made = answering.answer(self.engine, prompt, way, self.stop.follow)
+        self.done += 1
+        self.on_progress(self.done, self.total)
+        return made
+
+    def _find_fitting(self, prompts: Sequence[Prompt]) -> None:
+        """The prompts whose every turn the model can answer, by answering them plainly."""
+        for prompt in prompts:
+            try:
+                for temperature in self.plan.temperatures:
+                    self._answer(prompt, PLAIN_SETTING, temperature)
+                self.fitting.append(prompt)
+            except ContextExceeded:
+                self.left_out[prompt.kind] += 1
+        self.total = self.done + self.plan.replies(len(self.fitting))
+        if not self.fitting:
+            raise ForetokenError(
+                "Every prompt is longer than the model's context, so nothing can be measured. Choose "
+                "other prompts with --prompts."
+            )
+
+    def _one_prompt(self, prompt: Prompt, temperature: float, index: int) -> dict[Setting, _Pass]:
+        """Every setting's middle pass over one prompt, and plain decoding's own."""
+        several: _Passes = {setting: [] for setting in self.plan.settings}
+        plains = []
+        for repeat in range(self.plan.repeats):
+            before = self._answer(prompt, PLAIN_SETTING, temperature)
+            plains.append(before)
+            for group in _groups(self.plan.settings, index + repeat):
+                answers = [self._answer(prompt, setting, temperature) for setting in group]
+                after = self._answer(prompt, PLAIN_SETTING, temperature)
+                plains.append(after)
+                for setting, answer in zip(group, answers, strict=True):
+                    several[setting].append(_Pass(answer, _joined(before, after)))
+                before = after
+        plain = sorted(plains, key=lambda one: one.statistics.decode_s)[len(plains) // 2]
+        middle = {setting: _middle(passes) for setting, passes in several.items()}
+        return {PLAIN_SETTING: _Pass(plain, plain), **middle}
 
 
 def winners(result: Result) -> dict[str, Row]:
@@ -157,49 +247,6 @@ def as_json(result: Result) -> dict[str, Any]:
         "left_out": result.left_out,
         "divergences": result.divergences,
     }
-
-
-def _fitting(
-    engine: Engine, prompts: Sequence[Prompt], plan: Plan
-) -> tuple[list[Prompt], dict[str, int]]:
-    """The prompts whose every turn the model can answer, by answering them plainly."""
-    fitting: list[Prompt] = []
-    left_out: Counter[str] = Counter()
-    for prompt in prompts:
-        try:
-            for temperature in plan.temperatures:
-                compare.answer(engine, prompt, PLAIN_SETTING, plan.at(temperature))
-            fitting.append(prompt)
-        except ContextExceeded:
-            left_out[prompt.kind] += 1
-    if not fitting:
-        raise ForetokenError(
-            "Every prompt is longer than the model's context, so nothing can be measured. Choose "
-            "other prompts with --prompts."
-        )
-    return fitting, dict(left_out)
-
-
-def _one_prompt(
-    engine: Engine, prompt: Prompt, plan: Plan, temperature: float, index: int
-) -> dict[Setting, _Pass]:
-    """Every setting's middle pass over one prompt, and plain decoding's own."""
-    asked = plan.at(temperature)
-    several: _Passes = {setting: [] for setting in plan.settings}
-    plains = []
-    for repeat in range(plan.repeats):
-        before = compare.answer(engine, prompt, PLAIN_SETTING, asked)
-        plains.append(before)
-        for group in _groups(plan.settings, index + repeat):
-            answers = [compare.answer(engine, prompt, setting, asked) for setting in group]
-            after = compare.answer(engine, prompt, PLAIN_SETTING, asked)
-            plains.append(after)
-            for setting, answer in zip(group, answers, strict=True):
-                several[setting].append(_Pass(answer, _joined(before, after)))
-            before = after
-    plain = sorted(plains, key=lambda one: one.statistics.decode_s)[len(plains) // 2]
-    middle = {setting: _middle(passes) for setting, passes in several.items()}
-    return {PLAIN_SETTING: _Pass(plain, plain), **middle}
 
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
@@ -227,8 +274,10 @@ def _rows(
     plan: Plan,
     temperature: float,
     passes: _Passes,
-    memory: Callable[[str], int],
+    memory: Callable[[str], int] | None,
 ) -> Iterator[Row]:
+    if not prompts:
+        return
     rule = resolve_rule(plan.acceptance, temperature)
     for kind in (*dict.fromkeys(prompt.kind for prompt in prompts), ALL):
         chosen = [i for i, prompt in enumerate(prompts) if kind in (ALL, prompt.kind)]
@@ -251,7 +300,7 @@ def _rows(
                 acceptance_rate=total.acceptance_rate,
                 mean_acceptance_length=total.mean_acceptance_length,
                 per_position=total.per_position,
-                memory_bytes=memory(setting.proposer),
+                memory_bytes=None if memory is None else memory(setting.proposer),
                 divergences=None if rule.weighs_q else differ,
             )
 

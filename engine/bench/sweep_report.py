@@ -27,7 +27,7 @@ def cells(row: Row) -> tuple[str, ...]:
         "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
         f"{row.mean_acceptance_length or 0:.2f}",
         " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
-        human(row.memory_bytes),
+        "-" if row.memory_bytes is None else human(row.memory_bytes),
         words,
     )
 

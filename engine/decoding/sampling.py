@@ -21,8 +21,6 @@ from engine.request import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
 """Likeliest tokens tried for top-p before the whole vocabulary is sorted."""
-_COLD = 1e-5
-"""Below this temperature float32 overflows before anything but the likeliest token is drawn."""
 
 
 class Sampler:
@@ -191,13 +189,6 @@ class _Seen:
 
 def _pair(times: dict[int, int]) -> tuple[Tensor, Tensor]:
     return torch.tensor(list(times)), torch.tensor(list(times.values()))
-
-
-def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
-    """``auto`` to a rule; at temperature 0 always greedy, which needs no noise."""
-    if temperature < _COLD or rule is AcceptanceRule.GREEDY:
-        return AcceptanceRule.GREEDY
-    return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
 
 
 def truncated(p: Tensor, sampling: Sampling) -> Tensor:

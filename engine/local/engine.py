@@ -6,11 +6,11 @@ Torch, and what needs it, is imported by the first load: an app answers before t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.api import Generation, Loaded, LoadRequest, Watcher, check_offered
+from engine.api import Candidate, Generation, Loaded, LoadRequest, Watcher, check_offered
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event
 from engine.loading.catalog import Catalog
@@ -110,6 +110,16 @@ class LocalEngine:
         return self._turns.generate(
             request, lambda generation, publish: self._answer(asked, generation, publish)
         )
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """See ``Engine.likeliest``."""
+
+        def work() -> tuple[Candidate, ...]:
+            return self._need_pair().session.likeliest(request, reply, count)
+
+        return self._turns.call(lambda: device_memory.within_memory(work, self._ran_out_replying))
 
     def measure(self, work: Callable[[Model], T]) -> T:
         """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""

@@ -7,9 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.decoding.loop import Ending
-from engine.decoding.sampling import resolve_rule
 from engine.models.base import ModelInfo
-from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from engine.request import AcceptanceRule, Request, Sampling, Speculation, resolve_rule
 
 
 @dataclass(frozen=True, slots=True)

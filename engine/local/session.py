@@ -7,17 +7,19 @@ new. Not thread-safe: one thread runs one request at a time (see engine.py).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from time import perf_counter
 
 import torch
 
+from engine.api import Candidate
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
+from engine.decoding.likeliest import likeliest
 from engine.decoding.loop import Launcher, decode
 from engine.decoding.narrator import Narrator
 from engine.decoding.prefix import chunks
@@ -117,6 +119,26 @@ class Session:
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
         self.target.reuse([*run.prompt, *narrator.tokens][:-1])
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """See ``Engine.likeliest``. Nothing cached is used: it may be what is doubted."""
+        info = self.target.model.info
+        run = Run.resolve(request, self.prepare(request), info)
+        context = Context(run.prompt)
+        context.tokens.extend(reply)
+        if len(context.tokens) + 1 > self.target.context:
+            raise ContextExceeded(len(context.tokens), self.target.context)
+        sampler = Sampler(
+            run.sampling, run.rule, run.seed, context, info.vocabulary, native_step=self.native
+        )
+        with device_errors(torch.device(info.device)):
+            self.target.clear()
+            found = likeliest(self.target, sampler, context, count)
+        return tuple(
+            Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
+        )
 
     def _launcher(self, context: Context, proposer: Proposer, sampler: Sampler) -> Launcher:
         # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.bench.compare import forgetful_options
+from engine.bench.answering import forgetful_options
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.api import Capabilities, LoadRequest
-from engine.bench.compare import forgetful_options
+from engine.bench.answering import forgetful_options
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, Running, Setting
 from engine.bench.real.worker import Worker

@@ -1,4 +1,4 @@
-"""Race, Models and Server in a real browser, over a fake engine."""
+"""Models and Server in a real browser, over a fake engine."""
 
 from __future__ import annotations
 
@@ -15,59 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def page(same_page):
     return same_page
-
-
-def race(page, prompt: str) -> None:
-    page.get_by_role("tab", name="Race").click()
-    page.locator("#race-prompt textarea").fill(prompt)
-    page.click("#race-start")
-
-
-def test_a_race_ends_with_its_result(page):
-    race(page, "What is it?")
-    page.wait_for_selector("[data-speedup]")
-    assert float(page.get_attribute("[data-speedup]", "data-speedup")) > 1.5
-    assert "faster" in page.inner_text(".race-result")
-    assert page.get_attribute("[data-identical]", "data-identical") == "true"
-    for lane in ("plain", "speculative"):
-        assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
-        assert float(page.inner_text(f"[data-lane={lane}-speed]")) > 0
-
-
-def test_a_race_names_the_first_differing_token(page):
-    race(page, "differ please")
-    page.wait_for_selector("[data-identical=false]")
-    told = page.inner_text("[data-identical]")
-    assert "token 6" in told
-    assert "otherwise" in told
-
-
-def test_under_rejection_a_difference_is_expected_and_said(fresh_page):
-    fresh_page.get_by_role("tab", name="Race").click()
-    fresh_page.locator("#race-acceptance input").click()
-    fresh_page.get_by_role("option", name="rejection").click()
-    fresh_page.locator("#race-temperature input[type=number]").fill("1")
-    fresh_page.locator("#race-temperature input[type=number]").press("Tab")
-    race(fresh_page, "differ please")
-    fresh_page.wait_for_selector("[data-identical=false]")
-    assert "is expected" in fresh_page.inner_text(".race-result")
-
-
-def test_a_race_can_be_stopped_and_run_again(page, app):
-    app.engine.seconds_a_round = 0.2
-    race(page, "Write 1000 tokens.")
-    page.wait_for_selector("[data-lane=plain][data-state=running]")
-    page.click("#race-stop")
-    page.wait_for_selector("text=The race was stopped")
-    app.engine.seconds_a_round = 0.01
-    race(page, "What is it?")
-    page.wait_for_selector("[data-speedup]")
-
-
-def test_an_empty_race_prompt_is_told_in_the_page(page):
-    race(page, " ")
-    page.wait_for_selector(".ft-race .ft-error")
-    assert "Write something first" in page.inner_text(".ft-race .ft-error")
 
 
 def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
@@ -169,4 +116,4 @@ def test_the_tabs_work_by_keyboard(page):
     page.get_by_role("tab", name="Chat").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#race-start:visible")
+    page.wait_for_selector(".race-form:visible")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench import compare, verify_cost
+from engine.bench.answering import answer
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
 from engine.fake import FakeEngine, Script
@@ -62,7 +63,7 @@ def test_a_prompt_asked_again_is_drafted_as_at_first(engine: LocalEngine) -> Non
     assert engine.loaded is not None
     for name in engine.loaded.capabilities.names:
         setting = compare.Setting(name, 5)
-        first, again = (compare.answer(engine, PROMPTS[0], setting, plan()) for _ in range(2))
+        first, again = (answer(engine, PROMPTS[0], plan().way(setting)) for _ in range(2))
         assert first.tokens == again.tokens
         assert first.statistics.drafted == again.statistics.drafted, name
 
@@ -74,7 +75,7 @@ def test_rejection_promises_no_equal_words(engine: LocalEngine) -> None:
 
 def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> None:
     answers = [
-        compare.answer(engine, prompt, compare.Setting("ngram", 5), plan()) for prompt in PROMPTS
+        answer(engine, prompt, plan().way(compare.Setting("ngram", 5))) for prompt in PROMPTS
     ]
     total = answers[0].statistics + answers[1].statistics
     row = compare.run(engine, PROMPTS, plan())[-1]

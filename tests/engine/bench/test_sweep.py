@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine.bench import compare, sweep, sweep_chart, sweep_report
-from engine.bench.compare import Answer, Setting
+from engine.bench import answering, sweep, sweep_chart, sweep_report
+from engine.bench.answering import Answer, Configuration, Stopped
+from engine.bench.compare import Setting
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
@@ -34,9 +35,13 @@ class Machine:
         self.asked: list[Setting] = []
         self.words: dict[Setting, tuple[int, ...]] = {}
 
-    def answer(self, engine: Any, prompt: Prompt, setting: Setting, plan: Any) -> Answer:
+    def answer(self, engine: Any, prompt: Prompt, way: Configuration, follow: Any = None) -> Answer:
         if "long" in prompt.turns:
             raise ContextExceeded(9000, 1024)
+        asked = way.speculation
+        setting = Setting(asked.proposer, asked.depth or 0, asked.control)
+        if asked.proposer == PLAIN:
+            setting = sweep.PLAIN_SETTING
         self.asked.append(setting)
         took = (1 + self.drift * len(self.asked)) / self.faster.get(setting, 1.0)
         statistics = Statistics(completion_tokens=10, rounds=5, accepted=5, decode_s=took)
@@ -49,7 +54,7 @@ def swept(
     plan: sweep.Plan,
     prompts: tuple[Prompt, ...] = PROMPTS,
 ) -> sweep.Result:
-    monkeypatch.setattr(compare, "answer", machine.answer)
+    monkeypatch.setattr(answering, "answer", machine.answer)
     return sweep.run(None, prompts, plan, lambda method: 7)  # type: ignore[arg-type]
 
 
@@ -141,6 +146,32 @@ def test_prompts_that_are_too_long_are_left_out_and_counted(
         swept(monkeypatch, Machine({}), sweep.Plan(TWO), (long,))
 
 
+def test_an_ended_sweep_keeps_the_prompts_that_every_setting_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine, told = Machine({TWO[0]: 2.0}), []
+    given = machine.answer
+
+    def until_told(*asked: Any) -> Answer:
+        if told:
+            raise Stopped
+        return given(*asked)
+
+    monkeypatch.setattr(answering, "answer", until_told)
+    result = sweep.run(
+        None,  # type: ignore[arg-type]
+        PROMPTS,
+        sweep.Plan(TWO),
+        on_result=told.append,
+    )
+    assert result.stopped and not told[0].stopped
+    assert result.rows == told[0].rows
+    assert {row.prompts for row in result.rows} == {1}
+    assert result.kinds == ("tale", ALL)
+    assert of(result, TWO[0]).speedup == pytest.approx(2)
+    assert sweep.winners(replace(result, rows=())) == {}
+
+
 def test_the_winner_is_plain_decoding_where_nothing_is_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -189,7 +220,7 @@ def test_on_the_engine_words_are_equal_and_rows_are_whole(
     progress: list[tuple[int, int]] = []
     prompts = [PROMPTS[1], *noise(engine.loaded.vocabulary, 1)]
     result = sweep.run(engine, prompts, plan, len, lambda *done: progress.append(done))
-    assert progress == [(at, 4) for at in range(1, 5)]
+    assert progress == [(at, progress[-1][1]) for at in range(1, progress[-1][1] + 1)]
     assert result.divergences == 0
     assert result.kinds == ("chat", RANDOM, ALL)
     assert len(result.rows) == 2 * 3 * (1 + 2 * len(methods))

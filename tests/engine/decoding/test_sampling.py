@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.decoding.context import Context
-from engine.decoding.sampling import Sampler, resolve_rule, truncated
+from engine.decoding.sampling import Sampler, truncated
 from engine.noise import Stream
-from engine.request import AcceptanceRule, Sampling
+from engine.request import AcceptanceRule, Sampling, resolve_rule
 
 SIZE = 8
 # Few distinct values, so that ties are common.

@@ -125,7 +125,6 @@ class ChatPage {
     const changed = this.settings.version !== latest.settings && !this.settings.keeping;
     this.loaded = loaded;
     this.pair.show(latest);
-    if (other) this.trigger("ready", { first });
     if (other || changed) this.renewing = this.renewSettings(other && !first);
     if (!this.pair.popover.hidden && (other || (this.wasOpening && !opening))) this.pair.refresh();
     else if (!looking && found !== this.found) this.pair.again();

@@ -12,9 +12,8 @@ from app.ui.pickers import Pickers
 from app.ui.view import View
 
 
-def chat_page(backend: ChatBackend, pickers: Pickers) -> gr.HTML:
-    """Build the page inside the current blocks; the component triggers ``ready`` once it knows what is
-    loaded, and again when another pair is."""
+def chat_page(backend: ChatBackend, pickers: Pickers) -> None:
+    """Build the page inside the current blocks."""
     panel, pair = PanelBackend(backend.kept, backend.speeds), PairBackend(pickers)
 
     def act(data: View) -> View:
@@ -31,10 +30,9 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> gr.HTML:
         return {**backend.act(data, served.settings), "changed": list(served.changes)}
 
     with gr.Column(elem_id="chat-page", elem_classes="ft-page"):
-        return scripted(
+        scripted(
             "chat",
             '<div class="ft-chat"></div>',
-            events=("ready",),
             functions=(
                 backend.boot,
                 backend.status,

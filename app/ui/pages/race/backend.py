@@ -1,198 +1,268 @@
-"""A race: one prompt written plain and then with speculation, on the same warm model."""
+"""What the race page asks for: two configurations, raced in pairs. Plain values, no Gradio."""
 
 from __future__ import annotations
 
-import logging
 import secrets
-import threading
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
 
-from app.history import history
+from app.measuring import CHATS, behind, last_prompts
+from app.runtime import Runtime
+from app.store import Store
 from app.ui import view
-from app.ui.feed import Feed, since
-from app.ui.settings import Settings
+from app.ui.feed import Feed
+from app.ui.measurements import Measurements
+from app.ui.settings import Settings, whole
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Engine, Generation
-from engine.errors import ForetokenError, InvalidRequest
-from engine.events import FinishReason
-from engine.reply import ReplyState
-from engine.request import PLAIN, Request
+from engine.api import Capabilities, Loaded
+from engine.bench import divergence, prompts, race_report
+from engine.bench.answering import Configuration
+from engine.bench.paired import PAIRS, Estimate
+from engine.bench.prompts import Prompt, first_of_each
+from engine.bench.race import Contest, Pair, Race, Run, Side
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
+from engine.events import Event
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
+from engine.stats import Tally
 
-logger = logging.getLogger(__name__)
-
-WARM_UP_TOKENS = 8
-LANES = ("plain", "speculative")
-
-
-class Broken(Exception):
-    """A run ended before its time; ``message`` is for people, empty after a cancel."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The two requests of a race, and whether their words must be equal."""
-
-    plain: Request
-    speculative: Request
-    expected_identical: bool
+PAGE = "race"
+ONE, SET = "prompt", "set"
+"""Sources of prompts beside ``CHATS``: what stands in the box, and the bench's own set."""
+OF_EACH_KIND = 2
+"""Prompts of each of its kinds that are raced on."""
+MAX_TOKENS = 128
 
 
-def plan(prompt: str, settings: Settings) -> Plan:
-    """The race that ``settings`` describe. Raises ``InvalidRequest``.
+class RaceBackend:
+    """Races of one running app."""
 
-    Both sides get the same seed, so that the coupled rule can keep its promise.
-    """
-    if not prompt.strip():
-        raise InvalidRequest("prompt", Words.EMPTY)
-    if settings.proposer == PLAIN:
-        raise InvalidRequest("proposer", Words.RACE_NONE)
-    seed = settings.seed if settings.seed is not None else secrets.randbits(31)
-    settings = replace(settings, seed=seed, stop="")
-    request = replace(
-        settings.request(history([("user", prompt)], settings.system)), reuse_cache=False
-    )
-    plain = replace(settings, proposer=PLAIN).speculation()
-    others = request.speculation.acceptance.weighs_q and settings.temperature > 0
-    return Plan(replace(request, speculation=plain), request, not others)
-
-
-class Race:
-    """One race under way. ``feed`` tells a page how it goes."""
-
-    def __init__(self, engine: Engine, race: Plan) -> None:
-        self.feed = Feed()
-        self._engine = engine
-        self._plan = race
-        self._lock = threading.Lock()
-        self._generation: Generation | None = None
-        self._cancelled = False
-        self._totals: dict[str, View] = {}
-
-    def start(self) -> None:
-        threading.Thread(target=self._work, name="race", daemon=True).start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._cancelled = True
-            if self._generation is not None:
-                self._generation.cancel()
-
-    def _work(self) -> None:
-        requests = (self._plan.plain, self._plan.speculative)
-        try:
-            for lane, request in zip(LANES, requests, strict=True):
-                self._tell(lane, {"t": "lane", "state": "warming"})
-                self._run(None, replace(request, max_tokens=WARM_UP_TOKENS))
-            replies = []
-            for lane, request in zip(LANES, requests, strict=True):
-                self._tell(lane, {"t": "lane", "state": "running"})
-                replies.append(self._run(lane, request))
-                self._tell(lane, {"t": "lane", "state": "done"})
-            self.feed.append(self._result(*replies), dict(self._totals))
-        except Broken as broken:
-            self.feed.append({"t": "broken", "message": broken.message})
-        except ForetokenError as error:
-            self.feed.append({"t": "broken", "message": str(error)})
-        except Exception as error:
-            logger.exception("a race broke off")
-            self.feed.append({"t": "broken", "message": Words.race_failed(error)})
-        finally:
-            self.feed.close()
-
-    def _run(self, lane: str | None, request: Request) -> ReplyState:
-        """One run to its end; the warm-up has no lane and is not shown."""
-        with self._lock:
-            if self._cancelled:
-                raise Broken("")
-            self._generation = self._engine.generate(request)
-        reply = ReplyState()
-        for event in self._generation:
-            reply.add(event)
-            if lane is not None:
-                self._totals[lane] = view.totals(reply.statistics)
-                self._tell(lane, view.show(event))
-        if reply.error is not None:
-            raise Broken(reply.error)
-        if reply.reason is FinishReason.CANCELLED:
-            raise Broken("")
-        return reply
-
-    def _tell(self, lane: str, shown: View) -> None:
-        self.feed.append({**shown, "lane": lane}, dict(self._totals))
-
-    def _result(self, plain: ReplyState, speculative: ReplyState) -> View:
-        return {
-            "t": "result",
-            "speedup": speedup(plain, speculative),
-            "identical": same_words(plain, speculative),
-            "difference": first_difference(plain, speculative),
-            "expected": self._plan.expected_identical,
-            "acceptance": self._plan.speculative.speculation.acceptance,
-        }
-
-
-def speedup(plain: ReplyState, other: ReplyState) -> float | None:
-    """How many times as fast the other was; None where a speed is not known."""
-    before, after = plain.statistics.tokens_per_s, other.statistics.tokens_per_s
-    return after / before if before and after else None
-
-
-def same_words(one: ReplyState, other: ReplyState) -> bool:
-    """Token for token; by their texts where the engine tells no tokens."""
-    if one.token_ids is None or other.token_ids is None:
-        return one.text == other.text
-    return one.token_ids == other.token_ids
-
-
-def first_difference(one: ReplyState, other: ReplyState) -> tuple[int, str, str] | None:
-    """Position and both tokens where two replies part; one that ended has no token there.
-
-    None where they do not part, or where the engine tells no tokens.
-    """
-    ids, others = one.token_ids, other.token_ids
-    if ids is None or others is None or ids == others:
-        return None
-    shared = min(len(ids), len(others))
-    position = next((i for i in range(shared) if ids[i] != others[i]), shared)
-    return position, _token(one, position), _token(other, position)
-
-
-def _token(reply: ReplyState, position: int) -> str:
-    tokens = reply.tokens or []
-    return tokens[position].text if position < len(tokens) else "(end)"
-
-
-class Races:
-    """The races of one app, one at a time: two would slow each other down."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._lock = threading.Lock()
-        self._number = 0
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        measurements: Measurements,
+        chat_settings: Callable[[], Settings],
+    ) -> None:
+        """``chat_settings``: what the chat answers with just now."""
+        self.runtime, self.store = runtime, store
+        self.measurements, self.chat_settings = measurements, chat_settings
         self._race: Race | None = None
 
-    def start(self, prompt: str, settings: Settings) -> int:
-        """Start a race; returns the number to follow it by. Raises ``InvalidRequest``."""
-        race = Race(self._engine, plan(prompt, settings))
-        with self._lock:
-            if self._race is not None and not self._race.feed.packet(0)["done"]:
-                raise InvalidRequest("race", Words.RACE_BUSY)
-            self._race = race
-            self._number += 1
-            race.start()
-            return self._number
+    def offer(self, data: View | None = None) -> View:
+        """What can be raced with what is loaded, and the race to follow, if there is one."""
+        loaded, own = self.runtime.engine.loaded, self.chat_settings()
+        return {
+            "loaded": loaded and loaded.name,
+            "methods": _methods(loaded.capabilities) if loaded else [],
+            "rules": _rules(loaded.capabilities) if loaded else [],
+            "deepest": MAX_DEPTH,
+            "own": side_of(own),
+            "seed": own.seed,
+            "max_tokens": min(own.max_tokens or MAX_TOKENS, MAX_TOKENS),
+            "chats": len(self._own_prompts()),
+            "set": len(_set()),
+            "number": self.measurements.last(PAGE),
+        }
 
-    def stop(self) -> None:
-        if self._race is not None:
-            self._race.stop()
+    def start(self, data: View) -> View:
+        """A new race; the number to follow it by. Raises ForetokenError."""
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise NotLoaded(Words.NOT_LOADED)
+        race = Race(self.runtime.engine, self._contest(data))
+        number = self.measurements.start(PAGE, Racing(race, loaded, race.contest.pairs))
+        self._race = race
+        return {"number": number}
+
+    def more(self, data: View) -> View:
+        """Five more pairs of the last race. Raises ForetokenError."""
+        loaded = self.runtime.engine.loaded
+        if self._race is None or loaded is None:
+            raise InvalidRequest("race", Words.RACE_GONE)
+        return {"number": self.measurements.start(PAGE, Racing(self._race, loaded, PAIRS))}
+
+    def stop(self, data: View | None = None) -> bool:
+        self.measurements.stop(PAGE)
+        return True
 
     async def follow(self, data: View) -> View | None:
-        """What came since the page asked last; None for a race that is over and gone."""
-        if self._race is None or data["race"] != self._number:
-            return None
-        return await since(self._race.feed, int(data["from"]))
+        """What came since the page asked last."""
+        return await self.measurements.follow(PAGE, data)
+
+    def _contest(self, data: View) -> Contest:
+        own = self.chat_settings()
+        seed = whole("seed", data.get("seed"))
+        own = replace(
+            own,
+            seed=secrets.randbits(31) if seed is None else seed,
+            max_tokens=whole("max_tokens", data.get("max_tokens")),
+        )
+        base, rival = (configuration(own, each) for each in data["sides"])
+        return Contest(base, rival, tuple(behind(own.system, one) for one in self._prompts(data)))
+
+    def _prompts(self, data: View) -> list[Prompt]:
+        if data["source"] == CHATS:
+            return last_prompts(self.store)
+        if data["source"] == SET:
+            return _set()
+        text = str(data.get("prompt") or "")
+        if not text.strip():
+            raise InvalidRequest("prompt", Words.EMPTY)
+        return [Prompt(ONE, (text,))]
+
+    def _own_prompts(self) -> list[Prompt]:
+        try:
+            return last_prompts(self.store)
+        except InvalidRequest:
+            return []
+
+
+class Racing:
+    """So many more pairs of a race. Its feed tells::
+
+        begun     names, promised, prompts, pairs (as below, those before)
+        run       side, pair (null: to warm up), prompt, done and total of runs
+        pair      ratio, the sides' speeds, words equal or not
+        standing  median, low, high, favours, and what they mean in words
+        words     what is said of them; ``different``: in how many pairs they differ
+        rest      complete: whether it was not cancelled
+
+    and, with a ``side``, the events of its replies as in ``app.ui.view``.
+    """
+
+    def __init__(self, race: Race, loaded: Loaded, count: int) -> None:
+        """``loaded``: what must stay loaded."""
+        self.feed = Feed()
+        self._race, self._loaded, self._count = race, loaded, count
+        self._runs = 0
+        self._tallies: dict[Side, Tally] = {}
+        self._total = 2 * count + (0 if race.pairs else 2)
+
+    def stop(self) -> None:
+        self._race.cancel()
+
+    def run(self) -> None:
+        """See ``app.ui.measurements.Measurement``."""
+        race, contest = self._race, self._race.contest
+        asked = [prompt.turns[-1] for prompt in contest.prompts if prompt.turns]
+        self.feed.append(
+            {
+                "t": "begun",
+                "names": race_report.names(contest),
+                "promised": contest.promises_words,
+                "prompts": asked,
+                "pairs": [race_report.pair_json(pair) for pair in race.pairs],
+            }
+        )
+        complete = False
+        try:
+            complete = race.run(
+                self._count, on_run=self._began, on_event=self._told, on_pair=self._measured
+            )
+        finally:
+            self._stand()
+            self.feed.append({"t": "rest", "complete": complete})
+        self._words()
+
+    def _began(self, run: Run) -> None:
+        if self._race.engine.loaded is not self._loaded:
+            raise ForetokenError(Words.MEASURED_PAIR_GONE)
+        told = {"pair": run.pair, "prompt": run.prompt, "done": self._runs, "total": self._total}
+        self._runs += 1
+        self._tallies[run.side] = Tally()
+        self._tell(run.side, {"t": "run", **told})
+
+    def _told(self, run: Run, event: Event) -> None:
+        self._tallies[run.side].add(event)
+        self._tell(run.side, view.show(event))
+
+    def _tell(self, side: Side, shown: View) -> None:
+        totals = {str(one): view.totals(tally.statistics()) for one, tally in self._tallies.items()}
+        self.feed.append({**shown, "side": side}, totals)
+
+    def _measured(self, pair: Pair) -> None:
+        self.feed.append({"t": "pair", **race_report.pair_json(pair)})
+        self._stand()
+
+    def _stand(self) -> None:
+        self.feed.append(standing(self._race.estimate, self._race.contest))
+
+    def _words(self) -> None:
+        """Whether both said the same; where they did not and must, what the target says of it."""
+        race = self._race
+        if not race.pairs:
+            return
+        different = sum(not pair.same_words for pair in race.pairs)
+        found = divergence.of_race(self._race.engine, race) if different else None
+        self.feed.append(
+            {
+                "t": "words",
+                "different": different,
+                "promised": race.contest.promises_words,
+                "told": race_report.words(race.contest, different, found),
+                "divergence": found and asdict(found),
+            }
+        )
+
+
+def standing(found: Estimate | None, contest: Contest) -> View:
+    """What the pairs tell so far."""
+    return {
+        "t": "standing",
+        "median": found and found.median,
+        "low": found and found.low,
+        "high": found and found.high,
+        "favours": found.favours if found else 0,
+        "verdict": race_report.verdict(found, contest),
+        "certainty": race_report.certainty(found) if found else "",
+    }
+
+
+def side_of(settings: Settings) -> View:
+    """How the chat answers, as one side of a race."""
+    auto = settings.controller == Control.AUTO
+    return {
+        "method": settings.proposer,
+        "depth": Control.AUTO if auto else str(settings.depth),
+        "rule": settings.acceptance,
+        "temperature": settings.temperature,
+    }
+
+
+def configuration(own: Settings, side: View) -> Configuration:
+    """One side: what was chosen for it, and all else as the chat has it. Raises InvalidRequest."""
+    depth = str(side["depth"])
+    chosen = replace(
+        own,
+        proposer=str(side["method"]),
+        controller=Control.AUTO if depth == Control.AUTO else Control.FIXED,
+        depth=own.depth if depth == Control.AUTO else whole("depth", depth) or 0,
+        acceptance=str(side["rule"]),
+        temperature=_temperature(side["temperature"]),
+    )
+    return Configuration(chosen.speculation(), chosen.sampling(), own.max_tokens)
+
+
+def _temperature(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(
+            "temperature", f"temperature is {value!r}; it must be a number from 0 to 5."
+        ) from error
+
+
+def _methods(capabilities: Capabilities) -> list[View]:
+    """Plain decoding first."""
+    offered = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
+    return [{"name": one.name, "about": one.about, "depth": one.depth} for one in offered]
+
+
+def _rules(capabilities: Capabilities) -> list[str]:
+    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *capabilities.rules))))
+
+
+def _set() -> list[Prompt]:
+    return first_of_each(prompts.read(), OF_EACH_KIND)

@@ -1,105 +1,245 @@
-// The race page: two lanes that fill one after the other, and the result.
+// The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
-import { fixed, h, percent, seconds, showToken, speed } from "../../shared/dom.js";
-import { follow } from "../../shared/feed.js";
+import { h, percent, showToken, speed } from "../../shared/dom.js";
+import { choice, field, Following, select } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
-import { reason } from "../../shared/server.js";
-import { Reply } from "../../shared/reply.js";
-import { words } from "../../shared/words.js";
+import { answered } from "../../shared/server.js";
+import { status } from "../../shared/status.js";
+import { chart } from "./chart.js";
+import { Lane } from "./lane.js";
 import { say } from "./words.js";
 
-class Lane {
-  constructor(name) {
-    this.state = h("span", { class: "lane-state" }, say.waiting);
-    this.speed = h("b", { class: "lane-speed", dataset: { lane: `${name}-speed` } }, "–");
-    this.facts = h("dl", { class: "lane-facts" });
-    this.body = h("div", { class: "body markdown" });
-    this.node = h("section", { class: `race-lane ${name}`, dataset: { lane: name }, "aria-label": say[name] },
-      h("header", {}, h("h2", {}, say[name]), this.state, h("span", { class: "grow" }), this.speed, h("span", { class: "unit" }, words.stats.speed)),
-      this.facts, h("div", { class: "lane-text" }, this.body));
-    this.reply = new Reply(this.body);
-    this.reply.onDrawn = () => (this.body.parentElement.scrollTop = this.body.parentElement.scrollHeight);
-  }
-
-  event(event) {
-    if (event.t === "lane") {
-      this.state.textContent = say[event.state];
-      this.node.dataset.state = event.state;
-    } else if (event.t === "queued") {
-      this.state.textContent = words.queued(event.ahead);
-    } else {
-      this.reply.add([event]);
-    }
-  }
-
-  total(stats) {
-    if (!stats) return;
-    this.speed.textContent = speed(stats.tokens_per_s);
-    const facts = [[say.tokens, stats.completion_tokens], [words.totalLabels.rounds, stats.rounds], [say.first, seconds(stats.time_to_first_token_s)]];
-    if (stats.drafted) facts.push([say.acceptance, percent(stats.acceptance_rate)], [words.stats.length, fixed(stats.mean_acceptance_length)]);
-    this.facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, String(value)))));
-  }
-}
+const SIDES = ["base", "rival"];
 
 class RacePage {
-  constructor({ element, props, server, watch }) {
+  constructor({ element, server }) {
     this.server = server;
-    this.root = element.querySelector(".ft-race");
-    this.reset();
-    watch("value", () => props.value && this.receive(JSON.parse(props.value)));
+    this.following = new Following(server, (events, stats) => this.advance(events, stats), (text) => this.fail(text));
+    this.form = h("form", { class: "panel race-form", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.now = h("span", { class: "race-now" });
+    this.bar = h("progress", { max: 1, "aria-label": say.start });
+    this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
+    this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+    this.verdict = h("p", { class: "verdict", role: "status" });
+    this.certainty = h("p", { class: "hint" });
+    this.dots = h("figure", { class: "race-dots" });
+    this.more = h("button", { class: "ft-button", type: "button", dataset: { act: "more" }, on: { click: () => this.following.start(this.server.more({}), () => this.begin()) } }, say.five);
+    this.table = h("tbody");
+    this.all = h("details", {}, h("summary", {}, say.pairs), h("div", { class: "scrolls" }, this.table_()));
+    this.said = h("p", { class: "race-words" });
+    this.parting = h("section", { class: "parting", hidden: true, "aria-label": say.parting });
+    this.result = h("section", { class: "panel race-result", hidden: true }, this.verdict, this.dots, this.certainty, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting);
+    this.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(side)]));
+    this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
+    element.querySelector(".ft-race").append(h("div", { class: "measuring" },
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result, this.replies));
+    status.watch((latest) => this.loaded(latest.loaded), server.status);
   }
 
-  reset() {
-    this.stats = null;
-    this.lanes = { plain: new Lane("plain"), speculative: new Lane("speculative") };
-    this.result = h("div", { class: "race-result", role: "status" }, h("p", { class: "hint" }, say.empty));
-    this.root.replaceChildren(this.result, h("div", { class: "race-lanes" }, this.lanes.plain.node, this.lanes.speculative.node));
+  // ---- the form
+
+  async loaded(loaded) {
+    const key = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
+    if (key === this.key) return;
+    this.key = key;
+    await this.refresh();
   }
 
-  async receive(answer) {
-    this.reset();
-    if (answer.refused) return void this.broken(answer.refused);
-    this.race = answer.race;
-    const { race } = answer;
+  async refresh() {
+    let offer;
     try {
-      await follow((from) => this.server.follow({ race, from }), () => this.race === race, (events, stats) => this.advance(events, stats));
-    } catch (error) {
-      this.broken(reason(error));
+      offer = await answered(this.server.offer({}));
+    } catch {
+      return; // the app is away: once it is back, its status is told again
     }
+    this.draw(offer);
+    if (offer.number && offer.number !== this.following.number) {
+      this.begin();
+      this.following.watch(offer.number);
+    }
+  }
+
+  draw(offer) {
+    this.offer = offer;
+    if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));
+    const kept = this.form.elements.prompt?.value;
+    const plain = { method: "none", depth: "auto", rule: offer.own.rule, temperature: offer.own.temperature };
+    const few = !offer.chats;
+    this.form.replaceChildren(
+      h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" },
+        choice("radio", "source", "prompt", say.one, say.oneHint, { checked: true }),
+        choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { disabled: few }),
+        choice("radio", "source", "set", say.set, say.setHint(offer.set))),
+        h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, kept ?? say.example)),
+      h("div", { class: "race-sides" }, this.side("base", plain, say.plainHint), this.side("rival", offer.own, say.ownHint)),
+      h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
+        field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(offer.max_tokens) })),
+        field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: offer.seed === null ? "" : String(offer.seed) })))),
+      h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.empty)));
+    for (const side of SIDES) this.rest(side);
+    this.rested();
+  }
+
+  side(side, chosen, hint) {
+    const { methods, rules, deepest } = this.offer;
+    const name = (part) => `${side}-${part}`;
+    const depths = ["auto", ...Array.from({ length: deepest }, (_, i) => String(i + 1))];
+    const known = methods.some((each) => each.name === chosen.method) ? chosen.method : methods.at(-1).name;
+    const heat = h("input", { type: "number", name: name("temperature"), min: "0", max: "5", step: "any", value: String(chosen.temperature) });
+    return h("fieldset", { class: "race-side", dataset: { side }, on: { change: () => this.rest(side) } },
+      h("legend", {}, say.sides[side]), h("p", { class: "hint" }, hint),
+      h("div", { class: "fields" },
+        field(say.method, select(name("method"), methods.map((each) => [each.name, each.name === "none" ? say.plain : each.name]), known)),
+        field(say.depth, select(name("depth"), depths.map((each) => [each, each === "auto" ? say.auto : each]), chosen.depth)),
+        field(say.rule, select(name("rule"), rules.map((each) => [each, each]), chosen.rule)),
+        field(say.temperature, heat)));
+  }
+
+  // Plain decoding has no depth.
+  rest(side) {
+    const { elements } = this.form;
+    elements[`${side}-depth`].disabled = elements[`${side}-method`].value === "none";
+  }
+
+  asked() {
+    const value = (name) => this.form.elements[name].value;
+    const sides = SIDES.map((side) => Object.fromEntries(["method", "depth", "rule", "temperature"].map((part) => [part, value(`${side}-${part}`)])));
+    const number = (name) => (value(name) === "" ? null : Number(value(name)));
+    return { source: value("source"), prompt: value("prompt"), sides, seed: number("seed"), max_tokens: number("max_tokens") };
+  }
+
+  start() {
+    this.fail("");
+    return this.following.start(this.server.start(this.asked()), () => this.begin());
+  }
+
+  // ---- a race
+
+  begin() {
+    this.pairs = [];
+    this.running = true;
+    this.fail("");
+    this.said.textContent = "";
+    delete this.said.dataset.identical; // it is told in the end
+    this.parting.hidden = true;
+    this.result.hidden = true;
+    this.replies.hidden = false;
+    this.now.textContent = "";
+    this.bar.removeAttribute("value");
+    for (const side of SIDES) this.lanes[side].reset();
+    this.rested();
+  }
+
+  // What may be pressed while nothing, or something, is measured.
+  rested() {
+    this.underWay.hidden = !this.running;
+    this.more.disabled = Boolean(this.running);
+    const start = this.form.querySelector("[data-act=start]");
+    if (start) start.disabled = Boolean(this.running);
   }
 
   advance(events, stats) {
-    for (const event of events) {
-      if (event.lane) this.lanes[event.lane].event(event);
-      else if (event.t === "result") this.showResult(event, stats);
-      else if (event.t === "broken") this.broken(event.message);
-    }
-    for (const [lane, totals] of Object.entries(stats ?? {})) this.lanes[lane].total(totals);
+    for (const event of events) this.take(event);
+    for (const [side, totals] of Object.entries(stats ?? {})) this.lanes[side].total(totals);
   }
 
-  showResult(event, stats) {
-    const ahead = event.speedup !== null && event.speedup >= 1;
-    const line = event.speedup === null ? "–" : ahead ? say.faster(event.speedup) : say.slower(event.speedup);
-    const { plain, speculative } = stats;
-    const chip = (token) => h("code", { class: "chip" }, ...showToken(token));
-    const [position, ours, theirs] = event.difference ?? [];
-    const parting = event.difference ? say.differ(position + 1, chip(ours), chip(theirs)) : [say.differUntold];
-    const words_ = event.identical
-      ? h("p", { class: "same", dataset: { identical: "true" } }, "✓ ", say.same)
-      : h("p", { class: event.expected ? "differ" : "hint", dataset: { identical: "false" } }, ...parting);
-    this.result.replaceChildren(
-      h("p", { class: `speedup ${ahead ? "ahead" : "behind"}`, dataset: { speedup: String(event.speedup) } }, line),
-      h("p", { class: "speeds" }, `${speed(plain.tokens_per_s)} → ${speed(speculative.tokens_per_s)} ${words.stats.speed}, ${speculative.drafted ? `${say.acceptance} ${percent(speculative.acceptance_rate)}` : words.stats.plain}`),
-      words_,
-      event.identical || event.expected ? "" : h("p", { class: "hint" }, say.notExpected(event.acceptance)));
+  take(event) {
+    const kinds = {
+      begun: () => this.begun(event),
+      run: () => this.run(event),
+      pair: () => this.pairs.push(event),
+      standing: () => this.stand(event),
+      rest: () => this.end(event),
+      words: () => this.words(event),
+      broken: () => this.broken(event.message),
+    };
+    if (event.t in kinds) kinds[event.t]();
+    else this.lanes[event.side].event(event);
+  }
+
+  begun({ names, pairs }) {
+    this.names = Object.fromEntries(SIDES.map((side, i) => [side, names[i]]));
+    for (const side of SIDES) this.lanes[side].name(this.names[side]);
+    [...this.table_heads].forEach((cell, i) => (cell.textContent = `${names[i]}, ${say.speed}`));
+    this.pairs = [...pairs];
+    this.before = pairs.length;
+    this.total = null;
+  }
+
+  run({ side, pair, done, total }) {
+    this.total ??= total;
+    const of = this.before + Math.floor((total - (this.before ? 0 : 2)) / 2);
+    this.now.textContent = pair === null ? say.warming(this.names[side]) : say.running(pair + 1, of, this.names[side]);
+    this.bar.value = done / total;
+    this.lanes[side].begin(pair === null ? say.warm : say.writes);
+    const other = this.lanes[SIDES.find((each) => each !== side)];
+    if (other.state.textContent === say.writes) other.done();
+  }
+
+  stand(found) {
+    if (found.median === null && this.running) return;
+    this.result.hidden = false;
+    this.result.dataset.favours = String(found.favours);
+    if (this.verdict.textContent !== found.verdict) this.verdict.textContent = found.verdict;
+    this.certainty.textContent = found.certainty;
+    if (found.median !== null) this.dots.replaceChildren(h("figcaption", { class: "hint" }, say.ratio), chart(this.pairs.map((pair) => pair.ratio), found, say));
+    this.table.replaceChildren(...this.pairs.map((pair, i) => h("tr", { dataset: { pair: String(i + 1) } },
+      h("td", {}, String(i + 1)), h("td", {}, speed(pair.base_tokens_per_s)), h("td", {}, speed(pair.rival_tokens_per_s)), h("td", {}, say.times(pair.ratio)),
+      h("td", {}, percent(pair.acceptance_rate)), h("td", {}, pair.same_words ? say.same : say.differ))));
+  }
+
+  table_() {
+    this.table_heads = SIDES.map(() => h("th", { scope: "col" }));
+    return h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, say.pair), ...this.table_heads,
+      ...[say.times_, say.acceptance, say.words].map((text) => h("th", { scope: "col" }, text)))), this.table);
+  }
+
+  end({ complete }) {
+    this.running = false;
+    for (const side of SIDES) this.lanes[side].done();
+    if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
+    this.result.hidden = false;
+    this.more.hidden = false;
+    this.rested();
+  }
+
+  words({ different, promised, told, divergence }) {
+    this.said.replaceChildren(different ? "" : "✓ ", told.split(" First at token")[0]);
+    this.said.className = `race-words ${different ? (promised ? "differ" : "may") : "same"}`;
+    this.said.dataset.identical = String(!different);
+    this.parting.hidden = !divergence;
+    if (divergence) this.parting.replaceChildren(...this.inspected(divergence));
+  }
+
+  inspected({ position, base, rival, candidates, cause }) {
+    const chip = (text) => (text === null ? h("em", {}, say.end) : h("code", { class: "chip" }, ...showToken(text)));
+    const said = (side, text) => h("div", {}, h("dt", {}, this.names[side]), h("dd", {}, chip(text)));
+    const likely = (one) => h("li", {}, chip(one.text), h("span", { class: "track" }, this.share(one.p)), h("b", {}, percent(one.p)));
+    return [
+      h("h2", {}, say.parting), h("p", {}, say.partingAt(position + 1)),
+      h("dl", {}, said("base", base), said("rival", rival)),
+      h("p", {}, say.likeliest), h("ol", {}, ...candidates.map(likely)),
+      h("p", { class: "cause", dataset: { cause } }, h("b", {}, say.causes[cause]), ": ", say.causeHints[cause]),
+    ];
+  }
+
+  share(p) {
+    const bar = h("i");
+    bar.style.width = `${100 * p}%`;
+    return bar;
   }
 
   broken(message) {
-    for (const lane of Object.values(this.lanes)) {
-      lane.node.dataset.state = "";
-      lane.state.textContent = "";
-    }
-    this.result.replaceChildren(message ? h("p", { class: "ft-error", role: "alert" }, message) : h("p", { class: "hint" }, say.stopped));
+    this.running = false;
+    for (const side of SIDES) this.lanes[side].done();
+    this.fail(message);
+    this.rested();
+  }
+
+  fail(text) {
+    this.alert.textContent = text;
+    this.alert.hidden = !text;
   }
 }
 

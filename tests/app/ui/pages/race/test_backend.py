@@ -1,108 +1,204 @@
-"""Races: equal starts, one seed, and an honest result."""
+"""What the race page asks for, without a browser: two sides, one seed, and what the feed tells."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from app.ui.pages.race.backend import LANES, Race, first_difference, plan, same_words, speedup
+from app.paths import catalog_file
+from app.runtime import Runtime
+from app.store import Store
+from app.ui.measurements import Measurements
+from app.ui.pages.race.backend import RaceBackend, configuration, side_of
 from app.ui.settings import Settings
-from engine.errors import InvalidRequest
-from engine.events import Emitted, Finished, FinishReason, Token
-from engine.reply import ReplyState
+from engine.bench.race import Side
+from engine.errors import InvalidRequest, NotLoaded
+from engine.fake import FakeEngine
+from engine.loading.catalog import open_catalog
+from engine.request import PLAIN, AcceptanceRule, Control
+from tests.app.ui.following import followed
 from tests.support.recital import reciting_engine
 
-
-def run(prompt: str, settings: Settings) -> list[dict]:
-    race = Race(reciting_engine(), plan(prompt, settings))
-    race._work()
-    packet = race.feed.packet(0)
-    assert packet["done"]
-    return packet["events"]
+OWN = Settings(
+    temperature=0.0, system="Be short.", top_p=0.9, options={"ngram": {"remember": True}}
+)
+PLAIN_SIDE = {"method": PLAIN, "depth": "auto", "rule": "auto", "temperature": 0}
 
 
-def test_both_sides_differ_in_nothing_but_the_proposer():
-    made = plan("Hi", Settings(temperature=0.8))
-    assert made.plain.sampling == made.speculative.sampling
-    assert made.plain.sampling.seed is not None
-    assert made.plain.messages == made.speculative.messages
-    assert not made.plain.reuse_cache
-    assert not made.speculative.reuse_cache
-    assert (made.plain.speculation.proposer, made.plain.speculation.depth) == ("none", 0)
+class Made:
+    """A backend over a fake engine."""
+
+    def __init__(self, folder: Path, engine: FakeEngine) -> None:
+        self.engine = engine
+        self.runtime = Runtime(engine, open_catalog(catalog_file()), folder, folder / "models")
+        self.store = Store(folder)
+        self.measurements = Measurements()
+        self.own = OWN
+        self.backend = RaceBackend(self.runtime, self.store, self.measurements, lambda: self.own)
+
+    def events(self, asked: dict[str, Any] | None = None, question: str = "start") -> list[Any]:
+        """All events of a race that is started."""
+        number = getattr(self.backend, question)(asked or {})["number"]
+        return followed(self.measurements, "race", number)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Made]:
+    with closing(reciting_engine(1e-4)) as engine:
+        found = Made(tmp_path, engine)
+        yield found
+        found.store.close()
+
+
+def asked(prompt: str = "What is it?", **more: Any) -> dict[str, Any]:
+    rival = side_of(OWN)
+    return {
+        "source": "prompt",
+        "prompt": prompt,
+        "sides": [PLAIN_SIDE, rival],
+        "seed": None,
+        "max_tokens": 64,
+        **more,
+    }
+
+
+def test_the_chats_own_settings_against_plain_are_offered(made: Made) -> None:
+    offer = made.backend.offer()
+    assert offer["own"] == {"method": "draft", "depth": "auto", "rule": "auto", "temperature": 0.0}
+    assert [each["name"] for each in offer["methods"]] == [PLAIN, "draft", "ngram"]
+    assert (offer["chats"], offer["set"], offer["number"]) == (0, 8, None)
+    made.own = replace(OWN, controller="fixed", depth=3)
+    assert made.backend.offer()["own"]["depth"] == "3"
+    made.engine.loaded = None
+    assert made.backend.offer()["methods"] == []
+    with pytest.raises(NotLoaded):
+        made.backend.start(asked())
+
+
+def test_a_side_is_what_was_chosen_and_else_as_the_chat_answers() -> None:
+    side = {"method": "ngram", "depth": "7", "rule": "block", "temperature": "0.8"}
+    way = configuration(replace(OWN, seed=3, max_tokens=20), side)
+    assert (way.speculation.proposer, way.speculation.depth) == ("ngram", 7)
+    assert way.speculation.control is Control.FIXED
+    assert way.speculation.acceptance is AcceptanceRule.BLOCK
+    assert way.speculation.options == {"remember": True}
+    assert (way.sampling.temperature, way.sampling.top_p, way.sampling.seed) == (0.8, 0.9, 3)
+    assert way.max_tokens == 20
+    plain = configuration(OWN, PLAIN_SIDE).speculation
+    assert (plain.proposer, plain.control) == (PLAIN, Control.OFF)
 
 
 @pytest.mark.parametrize(
-    ("acceptance", "temperature", "expected"),
+    ("part", "value", "told"),
     [
-        ("auto", 0.0, True),
-        ("auto", 1.0, True),
-        ("coupled", 1.0, True),
-        ("rejection", 0.0, True),
-        ("rejection", 1.0, False),
-        ("block", 1.0, False),
+        ("temperature", "hot", "temperature is 'hot'"),
+        ("temperature", 9, "temperature is 9"),
+        ("depth", 16, "depth is 16"),
+        ("depth", 2.5, "whole number"),
+        ("rule", "fair", "acceptance is 'fair'"),
     ],
 )
-def test_equal_words_are_expected_unless_the_rule_weighs_q(acceptance, temperature, expected):
-    settings = Settings(acceptance=acceptance, temperature=temperature)
-    assert plan("Hi", settings).expected_identical is expected
+def test_wrong_values_are_told_before_anything_runs(
+    made: Made, part: str, value: object, told: str
+) -> None:
+    wrong = asked(sides=[PLAIN_SIDE, {**side_of(OWN), part: value}])
+    with pytest.raises(InvalidRequest, match=told):
+        made.backend.start(wrong)
+    with pytest.raises(InvalidRequest, match="Write something first"):
+        made.backend.start(asked("  "))
+    assert made.measurements.last("race") is None
 
 
-def test_a_race_tells_both_lanes_and_then_the_result():
-    events = run("What is it?", Settings())
-    assert events[-1]["t"] == "result"
-    assert events[-1]["identical"] is True
-    assert events[-1]["speedup"] > 1
-    states = [(event["lane"], event["state"]) for event in events if event["t"] == "lane"]
-    assert states == [
-        *((lane, "warming") for lane in LANES),
-        ("plain", "running"),
-        ("plain", "done"),
-        ("speculative", "running"),
-        ("speculative", "done"),
-    ]
+def test_a_race_tells_its_runs_pairs_standing_and_words(made: Made) -> None:
+    events = made.events(asked())
+    begun = events[0]
+    assert begun["names"] == ("plain", "draft, auto") and begun["promised"]
+    runs = [(event["pair"], event["side"]) for event in events if event["t"] == "run"]
+    assert runs[:4] == [(None, "base"), (None, "rival"), (0, "base"), (0, "rival")]
+    assert runs[4:6] == [(1, "rival"), (1, "base")]
+    assert len([event for event in events if event["t"] == "pair"]) == 5
+    assert [event["t"] for event in events[-3:]] == ["standing", "rest", "words"]
+    standing, rest, words = events[-3:]
+    assert standing["favours"] == 1 and "speculation pays here" in standing["verdict"]
+    assert standing["low"] <= standing["median"] <= standing["high"]
+    assert rest["complete"] and words["different"] == 0
+    replies = [event for event in events if event["t"] == "started" and event["side"] == Side.RIVAL]
+    assert len(replies) == 6
 
 
-def test_a_difference_is_named():
-    result = run("differ", Settings())[-1]
-    assert result["identical"] is False
-    assert result["difference"][0] == 5
-    assert result["difference"][2] == " otherwise"
+def test_five_more_pairs_go_on_where_it_ended(made: Made) -> None:
+    with pytest.raises(InvalidRequest, match="Start a new one"):
+        made.backend.more({})
+    made.events(asked())
+    events = made.events(question="more")
+    assert len(events[0]["pairs"]) == 5
+    runs = [event["pair"] for event in events if event["t"] == "run"]
+    assert runs == [5, 5, 6, 6, 7, 7, 8, 8, 9, 9]
+    assert "of 10 pairs" in events[-3]["verdict"]
 
 
-def test_a_failure_ends_the_race_in_words():
-    assert "asked to fail" in run("fail", Settings())[-1]["message"]
+def test_the_last_prompts_are_raced_with_what_was_said_before_and_the_system_prompt(
+    made: Made,
+) -> None:
+    chat = made.store.new_chat()
+    for question in ("What is it?", "And then?"):
+        _, reply = made.store.begin_turn(chat, question, keep=None)
+        made.store.save_reply(reply, text="So it goes.", marks="", status="done")
+    seen = []
+    given = made.engine.generate
+
+    def noted(request: Any) -> Any:
+        seen.append(request)
+        return given(request)
+
+    made.engine.generate = noted  # type: ignore[method-assign]
+    assert made.backend.offer()["chats"] == 2
+    events = made.events(asked(source="chats"))
+    assert events[0]["prompts"] == ["And then?", "What is it?"]
+    roles = [[message.role for message in request.messages] for request in seen]
+    assert ["system", "user", "assistant", "user"] in roles and ["system", "user"] in roles
+    assert len({request.sampling.seed for request in seen}) == 1
+    assert not any(request.reuse_cache for request in seen)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "settings"), [("  ", Settings()), ("Hi", Settings(proposer="none"))]
-)
-def test_a_race_without_a_question_or_a_rival_is_refused(prompt, settings):
-    with pytest.raises(InvalidRequest):
-        plan(prompt, settings)
+def test_the_apps_set_makes_a_pair_of_each_prompt(made: Made) -> None:
+    events = made.events(asked(source="set"))
+    assert len([event for event in events if event["t"] == "pair"]) == 8
 
 
-def reply(words: str, *, tokens: bool = True) -> ReplyState:
-    """What an engine that shows no rounds says: each letter is a token, one every tenth of a second."""
-    told = tuple(Token(ord(letter), letter, i) for i, letter in enumerate(words))
-    state = ReplyState()
-    for i, token in enumerate(told):
-        state.add(Emitted(text=token.text, tokens=(token,) if tokens else None, at=1 + i / 10))
-    ids = tuple(token.id for token in told) if tokens else None
-    state.add(Finished(FinishReason.STOP, "", words, ids))
-    return state
+def test_words_that_part_are_inspected(made: Made) -> None:
+    words = made.events(asked("differ please"))[-1]
+    assert words["different"] == 5
+    assert words["divergence"]["cause"] == "bug"
+    assert [one["text"] for one in words["divergence"]["candidates"]][1] == " otherwise"
 
 
-def test_the_first_difference_names_both_tokens():
-    assert first_difference(reply("abc"), reply("ax")) == (1, "b", "x")
-    assert first_difference(reply("abc"), reply("ab")) == (2, "c", "(end)")
-    assert first_difference(reply("ab"), reply("ab")) is None
+def test_a_failure_is_told_and_so_is_a_pair_that_was_replaced(made: Made) -> None:
+    events = made.events(asked("fail"))
+    assert events[-1]["t"] == "broken" and "asked to fail" in events[-1]["message"]
+    given, before = made.engine.script, made.engine.loaded
+    assert before is not None
+
+    def replaced(request: Any) -> Any:
+        made.engine.loaded = replace(before, name="another")
+        return given(request)
+
+    made.engine.script = replaced
+    assert "Another model was loaded" in made.events(asked())[-1]["message"]
 
 
-def test_texts_are_compared_where_an_engine_tells_no_tokens():
-    assert same_words(reply("ab", tokens=False), reply("ab"))
-    assert not same_words(reply("ab", tokens=False), reply("ax", tokens=False))
-    assert first_difference(reply("ab", tokens=False), reply("ax", tokens=False)) is None
-
-
-def test_a_race_without_speeds_has_no_speedup():
-    assert speedup(reply("abcd"), reply("abcd")) == pytest.approx(1)
-    assert speedup(reply("abcd"), reply("abcd", tokens=False)) is None
+def test_only_one_is_measured_at_a_time_and_it_can_be_stopped(made: Made) -> None:
+    made.engine.seconds_a_round = 0.01
+    made.backend.start(asked())
+    with pytest.raises(InvalidRequest, match="being measured already"):
+        made.backend.start(asked())
+    made.backend.stop()
+    events = followed(made.measurements, "race", made.measurements.last("race"))
+    assert not next(event for event in events if event["t"] == "rest")["complete"]
+    made.engine.seconds_a_round = 1e-4
+    assert made.events(question="more")[-2]["complete"]

@@ -1,0 +1,186 @@
+"""``foretoken race``: two configurations in pairs, and a verdict only where the pairs give one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import main, paths
+from app.cli import options
+from app.cli.loading import open_for_command
+from app.cli.progress import progress
+from app.cli.tables import table
+from app.defaults import Defaults
+from engine.errors import InvalidRequest
+from engine.loading.request import LoadRequest
+from engine.request import AcceptanceRule, Control, Sampling, Speculation, rule_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.bench.divergence import Divergence
+    from engine.bench.prompts import Prompt
+    from engine.bench.race import Race
+
+METHOD = "METHOD[,DEPTH]"
+RIGHT = frozenset(range(4))
+
+
+def race(
+    prompt: Annotated[str | None, typer.Argument(help="What to say to both.")] = None,
+    pair: options.PairOption = main.DEFAULT_PAIR,
+    head: options.HeadOption = None,
+    rival: Annotated[
+        str | None,
+        typer.Option(
+            metavar=METHOD,
+            help="A proposer of the pair, and a depth or auto. Default: what drafts for the pair.",
+        ),
+    ] = None,
+    base: Annotated[
+        str, typer.Option(metavar=METHOD, help="What it is measured against; none: plain decoding.")
+    ] = "none",
+    acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
+    base_acceptance: Annotated[
+        str | None, typer.Option(help="The base's rule. Default: the rival's.")
+    ] = None,
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    base_temperature: Annotated[
+        float | None, typer.Option(help="The base's temperature. Default: the rival's.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest reply.")] = 160,
+    pairs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pairs to run. Default: 5, or one for each prompt of a set."),
+    ] = None,
+    prompts: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="In place of a prompt: pip, random, spec_bench, chats (your last prompts), or a file "
+            "of JSON lines. Repeatable."
+        ),
+    ] = None,
+    per_kind: Annotated[
+        int, typer.Option(min=0, help="Prompts of each kind of a set, the first ones; 0: all.")
+    ] = 0,
+    quantization: options.QuantizationOption = "auto",
+    kv_cache_dtype: options.KVCacheOption = "auto",
+    native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
+    as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
+    from engine.bench import divergence, race_report
+    from engine.bench.answering import Configuration
+    from engine.bench.race import Contest, Race
+
+    load = LoadRequest.parse(
+        pair,
+        head or (),
+        quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
+        device=device,
+        native=native,
+        cuda_graphs=cuda_graphs,
+        threads=threads,
+    )
+    folder = paths.data_folder(data_dir)
+    rules = (rule_named(base_acceptance or acceptance), rule_named(acceptance))
+    heat = (temperature if base_temperature is None else base_temperature, temperature)
+    samplings = [Sampling(temperature=each, seed=seed) for each in heat]
+    ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
+    find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
+    find_prompts(1)  # mistakes are told before anything is loaded
+    with open_for_command(load, folder) as engine:
+        loaded = engine.loaded
+        assert loaded is not None
+        drafting = ways[1] or _ruled(Defaults(folder).speculation(loaded), rules[1])
+        both = [
+            Configuration(way or drafting, sampling, max_tokens)
+            for way, sampling in zip(ways, samplings, strict=True)
+        ]
+        contest = Contest(both[0], both[1], tuple(find_prompts(loaded.vocabulary)))
+        running = Race(engine, contest)
+        with progress("Racing") as on_progress:
+            count = pairs or contest.pairs
+            running.run(count, on_pair=lambda _: on_progress(len(running.pairs), count))
+        found = divergence.of_race(engine, running)
+    _print(running, found)
+    if as_json:
+        print(json.dumps(race_report.as_json(running, found)))
+    if contest.promises_words and not all(each.same_words for each in running.pairs):
+        raise typer.Exit(1)
+
+
+def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
+    """What ``METHOD[,DEPTH]`` means; None for none. Raises InvalidRequest."""
+    if text is None:
+        return None
+    name, _, depth = (part.strip() for part in text.partition(","))
+    if not name or not (depth in ("", Control.AUTO) or depth.isdecimal()):
+        raise InvalidRequest(
+            "method", f"{text!r} is no method: give a proposer, and perhaps a depth, as draft,4."
+        )
+    return Speculation(
+        proposer=name, depth=int(depth) if depth.isdecimal() else None, acceptance=rule
+    )
+
+
+def _ruled(chosen: Speculation, rule: AcceptanceRule) -> Speculation:
+    return Speculation(
+        proposer=chosen.proposer,
+        depth=chosen.depth,
+        controller=chosen.controller,
+        acceptance=rule,
+        options=chosen.options,
+    )
+
+
+def _prompts(
+    prompt: str | None, names: list[str], per_kind: int, folder: Path
+) -> Callable[[int], list[Prompt]]:
+    """Gives the prompts for a vocabulary of that size. Raises InvalidRequest."""
+    from app import measuring
+    from engine.bench.prompts import Prompt, first_of_each
+
+    if (prompt is None) == (not names):
+        raise InvalidRequest("prompt", "Give either a prompt to race on, or a set with --prompts.")
+
+    def found(vocabulary: int) -> list[Prompt]:
+        if prompt is not None:
+            return [Prompt("prompt", (prompt,))]
+        every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
+        return first_of_each(every, per_kind)
+
+    return found
+
+
+def _print(running: Race, found: Divergence | None) -> None:
+    from engine.bench import race_report as report
+
+    base, rival = report.names(running.contest)
+    figures = [report.pair_json(pair) for pair in running.pairs]
+    rows = [
+        (
+            str(number),
+            f"{each['base_tokens_per_s']:.1f}",
+            f"{each['rival_tokens_per_s']:.1f}",
+            f"{each['ratio']:.2f}x",
+            "equal" if each["same_words"] else "differ",
+        )
+        for number, each in enumerate(figures, start=1)
+    ]
+    print(table(("pair", f"{base}, tok/s", f"{rival}, tok/s", "ratio", "words"), rows, RIGHT))
+    estimate = running.estimate
+    if estimate is not None:
+        print(f"\n{report.certainty(estimate)}")
+    different = sum(not pair.same_words for pair in running.pairs)
+    print(report.words(running.contest, different, found))
+    print(report.verdict(estimate, running.contest))

@@ -1,0 +1,85 @@
+"""What races and sweeps of pages and command line share: prompts by name, and what is kept of a sweep."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from app.defaults import Default, Defaults, Winner
+from app.history import history
+from app.store import Store
+from engine.api import Loaded
+from engine.bench import prompts as held
+from engine.bench.prompts import ALL, Prompt
+from engine.bench.sweep import Result, Row, winners
+from engine.errors import InvalidRequest
+from engine.request import Message
+
+CHATS = "chats"
+"""The set of the user's own last prompts; also their kind."""
+LAST = 5
+"""How many they are."""
+
+
+def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
+    """The prompts of a set: of ``engine.bench.prompts``, or the last ones of the chats in ``folder``.
+
+    Raises InvalidRequest.
+    """
+    if name != CHATS:
+        return held.named(name, folder, vocabulary)
+    with closing(Store(folder, alone=False)) as store:
+        return last_prompts(store)
+
+
+def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
+    """The last questions of the chats, newest first, each with what was said before it; none twice.
+
+    Raises InvalidRequest where there is none.
+    """
+    found: list[Prompt] = []
+    for chat in store.chats():
+        if len(found) >= count:
+            break
+        found += (prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in found)
+    if not found:
+        raise InvalidRequest(
+            "prompts", "There is no prompt in your chats yet. Ask something there first."
+        )
+    return found[:count]
+
+
+def _questions(store: Store, chat: int) -> list[Prompt]:
+    """Each question of a chat, with its own conversation before it."""
+    said: list[tuple[str, str]] = []
+    found: list[Prompt] = []
+    for message in store.messages(chat):
+        said.append((message.role, message.text))
+        if message.role == "user" and message.text.strip():
+            *before, question = history(said)
+            found.append(Prompt(CHATS, (question.content,), before=tuple(before)))
+    return found
+
+
+def behind(system: str, prompt: Prompt) -> Prompt:
+    """The prompt behind a system prompt, where there is one."""
+    if not system.strip() or prompt.token_ids:
+        return prompt
+    first = Message("system", system.strip())
+    return Prompt(prompt.kind, prompt.turns, before=(first, *prompt.before))
+
+
+def keep_winners(folder: Path, loaded: Loaded, result: Result) -> Default:
+    """Makes what a sweep found fastest the pair's default on this machine.
+
+    Raises InvalidRequest where nothing was measured, ForetokenError where it cannot be kept.
+    """
+    best = {kind: winner(row) for kind, row in winners(result).items()}
+    if ALL not in best:
+        raise InvalidRequest("sweep", "Nothing was measured to the end of a prompt, so none won.")
+    return Defaults(folder).keep(loaded, best.pop(ALL), best)
+
+
+def winner(row: Row) -> Winner:
+    """A row of a sweep as it is kept."""
+    return Winner(row.proposer, row.controller, row.depth, round(row.speedup, 3), row.prompts)

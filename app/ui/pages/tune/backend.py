@@ -1,0 +1,223 @@
+"""What the tune page asks for: a sweep of the loaded pair, followed, kept, exported. Plain values."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from app.defaults import Defaults, Winner
+from app.measuring import CHATS, keep_winners, last_prompts, winner
+from app.runtime import Runtime
+from app.store import Store
+from app.ui.feed import Feed
+from app.ui.measurements import Measurements
+from app.ui.settings import whole
+from app.ui.view import View
+from app.ui.words import Words
+from engine.api import Loaded
+from engine.bench import prompts, sweep
+from engine.bench.answering import Stop
+from engine.bench.prompts import ALL, Prompt, first_of_each
+from engine.bench.sweep import Plan, Result, Row
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
+from engine.request import MAX_DEPTH, PLAIN, Control, Speculation
+
+PAGE = "tune"
+SET = "set"
+"""The bench's own prompts, beside ``CHATS``."""
+DEPTHS = (2, 4, 8)
+EFFORTS = {"quick": (1, 64, 1), "thorough": (3, 160, 3)}
+"""Repeats, tokens a reply at most, and prompts of each kind of the bench's set."""
+
+
+class TuneBackend:
+    """Sweeps of one running app."""
+
+    def __init__(self, runtime: Runtime, store: Store, measurements: Measurements) -> None:
+        self.runtime, self.store, self.measurements = runtime, store, measurements
+        self.defaults = Defaults(runtime.data_dir)
+        self._tuning: Tuning | None = None
+
+    def offer(self, data: View | None = None) -> View:
+        """What can be swept of what is loaded, and the sweep to follow, if there is one."""
+        loaded = self.runtime.engine.loaded
+        kept = self.defaults.of(loaded)
+        return {
+            "loaded": loaded and loaded.name,
+            "methods": _methods(loaded) if loaded else [],
+            "depths": list(range(1, MAX_DEPTH + 1)),
+            "chosen": list(DEPTHS),
+            "sets": [{"id": one, "count": len(found)} for one, found in self._sets().items()],
+            "kept": kept and str(kept),
+            "number": self.measurements.last(PAGE),
+        }
+
+    def start(self, data: View) -> View:
+        """A new sweep; the number to follow it by. Raises ForetokenError."""
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise NotLoaded(Words.NOT_LOADED)
+        effort = str(data.get("effort"))
+        repeats, max_tokens, of_each = EFFORTS.get(effort, EFFORTS["quick"])
+        chosen = tuple(sweep.settings(_offered(loaded, data["methods"]), _depths(data["depths"])))
+        found = self._sets(of_each)
+        asked = [one for name in data["sources"] for one in found.get(str(name), ())]
+        if not asked:
+            raise InvalidRequest("prompts", Words.TUNE_NO_PROMPTS)
+        plan = Plan(chosen, max_tokens=max_tokens, repeats=repeats)
+        tuning = Tuning(self.runtime, loaded, plan, asked)
+        number = self.measurements.start(PAGE, tuning)
+        self._tuning = tuning
+        return {"number": number}
+
+    def stop(self, data: View | None = None) -> bool:
+        self.measurements.stop(PAGE)
+        return True
+
+    async def follow(self, data: View) -> View | None:
+        """What came since the page asked last."""
+        return await self.measurements.follow(PAGE, data)
+
+    def use(self, data: View | None = None) -> View:
+        """Keeps what was fastest as the default of the pair that was measured. Raises ForetokenError."""
+        tuning = self._measured()
+        if self.runtime.engine.loaded is not tuning.loaded:
+            raise InvalidRequest("pair", Words.TUNE_OTHER_PAIR)
+        return {"kept": str(keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result))}
+
+    def export(self, data: View | None = None) -> View:
+        """All that was measured, as the JSON of ``foretoken bench sweep``. Raises InvalidRequest."""
+        tuning = self._measured()
+        return {"facts": tuning.facts, **sweep.as_json(tuning.result)}
+
+    def _measured(self) -> Tuning:
+        if self._tuning is None or not self._tuning.result.rows:
+            raise InvalidRequest("sweep", Words.TUNE_NOTHING)
+        return self._tuning
+
+    def _sets(self, of_each: int = 1) -> dict[str, list[Prompt]]:
+        """By the name of their source."""
+        try:
+            own = last_prompts(self.store)
+        except InvalidRequest:
+            own = []
+        return {CHATS: own, SET: first_of_each(prompts.read(), of_each)}
+
+
+class Tuning:
+    """One sweep. Its feed tells::
+
+    begun      settings: [[method, depth], ...], prompts of each kind
+    progress   done and total answers, left_s: seconds still to go, where that is known
+    result     kinds, rows: {"method depth": {kind: figures}}, winners by kind, divergences, left_out
+    rest       stopped: whether it was ended before its time
+    """
+
+    def __init__(self, runtime: Runtime, loaded: Loaded, plan: Plan, asked: list[Prompt]) -> None:
+        """``loaded``: what is measured, and must stay loaded."""
+        self.feed = Feed()
+        self.loaded, self.result = loaded, Result((), {})
+        self._engine, self._plan, self._asked = runtime.engine, plan, asked
+        self._stop = Stop()
+        self._began = time.monotonic()
+
+    @property
+    def facts(self) -> View:
+        """What was measured, for whoever reads the figures later."""
+        loaded, plan = self.loaded, self._plan
+        return {
+            "pair": loaded.name,
+            "target": f"{loaded.quantization} on {loaded.device}",
+            "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",
+            "date": datetime.now(UTC).date().isoformat(),
+        }
+
+    def stop(self) -> None:
+        self._stop.now()
+
+    def run(self) -> None:
+        """See ``app.ui.measurements.Measurement``."""
+        self._began = time.monotonic()
+        kinds = list(dict.fromkeys(prompt.kind for prompt in self._asked))
+        self.feed.append({"t": "begun", "kinds": [*kinds, ALL]})
+        stopped = True
+        try:
+            self._took(
+                sweep.run(
+                    self._engine,
+                    self._asked,
+                    self._plan,
+                    on_progress=self._progressed,
+                    on_result=self._took,
+                    stop=self._stop,
+                )
+            )
+            stopped = self.result.stopped
+        finally:
+            self.feed.append({"t": "rest", "stopped": stopped})
+
+    def _progressed(self, done: int, total: int) -> None:
+        if self._engine.loaded is not self.loaded:
+            raise ForetokenError(Words.MEASURED_PAIR_GONE)
+        took = time.monotonic() - self._began
+        self.feed.append(
+            {"t": "progress", "done": done, "total": total, "left_s": took / done * (total - done)}
+        )
+
+    def _took(self, result: Result) -> None:
+        self.result = result
+        self.feed.append(
+            {
+                "t": "result",
+                "kinds": list(result.kinds),
+                "rows": [_figures(row) for row in result.rows],
+                "winners": {kind: _winner(row) for kind, row in sweep.winners(result).items()},
+                "divergences": result.divergences,
+                "left_out": sum(result.left_out.values()),
+            }
+        )
+
+
+def _figures(row: Row) -> View:
+    return {
+        "method": row.proposer,
+        "depth": _depth(row),
+        "kind": row.prompt_kind,
+        "speedup": row.speedup,
+        "slowest": row.slowest,
+        "tokens_per_s": row.tokens_per_s,
+        "acceptance_rate": row.acceptance_rate,
+        "prompts": row.prompts,
+    }
+
+
+def _depth(row: Row) -> str:
+    if row.proposer == PLAIN:
+        return ""
+    return str(Control.AUTO) if row.controller == Control.AUTO else str(row.depth)
+
+
+def _winner(row: Row) -> View:
+    kept: Winner = winner(row)
+    return {"method": row.proposer, "depth": _depth(row), "speedup": row.speedup, "told": str(kept)}
+
+
+def _methods(loaded: Loaded) -> list[View]:
+    offered = loaded.capabilities.proposers
+    return [{"name": one.name, "about": one.about} for one in offered if one.name != PLAIN]
+
+
+def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
+    names = [name for name in map(str, methods) if name in loaded.capabilities.names]
+    if not names:
+        raise InvalidRequest("methods", Words.TUNE_NO_METHODS)
+    return names
+
+
+def _depths(values: list[Any]) -> tuple[int, ...]:
+    """Raises InvalidRequest for one that there is not."""
+    depths = sorted({whole("depth", value) or 1 for value in values})
+    for depth in depths:
+        Speculation(depth=depth)
+    return tuple(depths)

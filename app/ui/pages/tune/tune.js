@@ -1,0 +1,154 @@
+// The tune page: what is measured, how far it is, a map of what is fastest, and a button that keeps it.
+
+import { h } from "../../shared/dom.js";
+import { choice, Following } from "../../shared/measuring.js";
+import { register } from "../../shared/pages.js";
+import { answered, reason } from "../../shared/server.js";
+import { status } from "../../shared/status.js";
+import { heatmap } from "./heatmap.js";
+import { say } from "./words.js";
+
+class TunePage {
+  constructor({ element, server }) {
+    this.server = server;
+    this.following = new Following(server, (events) => events.forEach((event) => this.take(event)), (text) => this.fail(text));
+    this.form = h("form", { class: "panel", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.now = h("span", { class: "tune-now" });
+    this.bar = h("progress", { max: 1, "aria-label": say.start });
+    this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
+    this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+    this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
+    this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
+    this.kept = h("p", { class: "tune-kept", role: "status" });
+    this.notes = h("div", { class: "tune-notes" });
+    this.map = h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": say.map });
+    this.buttons = h("div", { class: "buttons" }, this.use, this.export);
+    this.result = h("section", { class: "panel tune-result", hidden: true }, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint), this.map, this.notes, this.buttons, h("p", { class: "hint" }, say.useHint), this.kept);
+    element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
+    status.watch((latest) => this.loaded(latest.loaded), server.status);
+  }
+
+  // ---- the form
+
+  async loaded(loaded) {
+    const key = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
+    if (key === this.key) return;
+    this.key = key;
+    let offer;
+    try {
+      offer = await answered(this.server.offer({}));
+    } catch {
+      this.key = undefined; // the app is away: once it is back, its status is told again
+      return;
+    }
+    this.draw(offer);
+    if (offer.number && offer.number !== this.following.number) {
+      this.begin();
+      this.following.watch(offer.number);
+    }
+  }
+
+  draw(offer) {
+    if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));
+    const own = offer.sets.find((each) => each.id === "chats").count > 0;
+    const sets = offer.sets.map(({ id, count }) => {
+      const [title, hint] = say.sets[id](count);
+      return choice("checkbox", "source", id, title, hint, { checked: id === "chats" ? own : !own, disabled: !count });
+    });
+    const number = (depth) => h("label", { class: "number" }, h("input", { type: "checkbox", name: "depth", value: String(depth), checked: offer.chosen.includes(depth) }), String(depth));
+    this.form.replaceChildren(
+      offer.kept ? h("p", { class: "hint" }, say.kept(offer.kept)) : "",
+      h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" }, ...sets)),
+      h("fieldset", {}, h("legend", {}, say.methods), h("div", { class: "choices" }, ...offer.methods.map((each) => choice("checkbox", "method", each.name, each.name, each.about, { checked: true })))),
+      h("fieldset", {}, h("legend", {}, say.depths), h("div", { class: "numbers" }, ...offer.depths.map(number)), h("p", { class: "hint" }, say.depthsHint)),
+      h("fieldset", {}, h("legend", {}, say.effort), h("div", { class: "choices" },
+        ...Object.entries(say.efforts).map(([id, [title, hint]]) => choice("radio", "effort", id, title, hint, { checked: id === "quick" })))),
+      h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start)));
+    this.rested();
+  }
+
+  start() {
+    this.fail("");
+    const given = new FormData(this.form);
+    const asked = { sources: given.getAll("source"), methods: given.getAll("method"), depths: given.getAll("depth").map(Number), effort: given.get("effort") };
+    return this.following.start(this.server.start(asked), () => this.begin());
+  }
+
+  // ---- a sweep
+
+  begin() {
+    this.running = true;
+    this.fail("");
+    this.result.hidden = true;
+    this.kept.textContent = "";
+    this.now.textContent = say.begins;
+    this.bar.removeAttribute("value");
+    this.rested();
+  }
+
+  rested() {
+    this.underWay.hidden = !this.running;
+    this.buttons.hidden = Boolean(this.running);
+    const start = this.form.querySelector("[data-act=start]");
+    if (start) start.disabled = Boolean(this.running);
+  }
+
+  take(event) {
+    if (event.t === "progress") {
+      this.now.textContent = say.progress(event);
+      this.bar.value = event.done / event.total;
+    } else if (event.t === "result") {
+      this.show(event);
+    } else if (event.t === "rest") {
+      this.running = false;
+      if (event.stopped && !this.result.hidden) this.notes.append(h("p", { class: "hint" }, say.stopped));
+      else if (event.stopped) this.fail(say.stoppedEarly);
+      this.rested();
+    } else if (event.t === "broken") {
+      this.fail(event.message);
+    }
+  }
+
+  show({ rows, kinds, winners, divergences, left_out: leftOut }) {
+    if (!rows.length) return;
+    this.result.hidden = false;
+    this.map.replaceChildren(heatmap(rows, kinds, say));
+    this.use.textContent = say.use(winners.all);
+    this.notes.replaceChildren(
+      ...(divergences ? [h("p", { class: "ft-error" }, say.divergences(divergences))] : []),
+      ...(leftOut ? [h("p", { class: "hint" }, say.leftOut(leftOut))] : []));
+  }
+
+  async ask(question, f) {
+    this.fail("");
+    try {
+      f(await answered(question));
+    } catch (error) {
+      this.fail(reason(error));
+    }
+  }
+
+  keep() {
+    return this.ask(this.server.use({}), ({ kept }) => {
+      this.kept.textContent = say.used(kept);
+      status.refresh(); // the chat tells its default
+    });
+  }
+
+  save() {
+    return this.ask(this.server.export({}), (value) => {
+      const link = h("a", { href: URL.createObjectURL(new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" })), download: "foretoken-tune.json" });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
+  }
+
+  fail(text) {
+    this.alert.textContent = text;
+    this.alert.hidden = !text;
+  }
+}
+
+register("tune", TunePage);

@@ -1,0 +1,156 @@
+"""One prompt answered in one way, from an empty cache: what races, comparisons and sweeps are made of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.api import Engine, Generation
+from engine.bench.prompts import Prompt
+from engine.errors import ForetokenError
+from engine.events import Event, FinishReason
+from engine.reply import ReplyState
+from engine.request import (
+    AcceptanceRule,
+    Message,
+    OptionValue,
+    Request,
+    Sampling,
+    Speculation,
+    resolve_rule,
+)
+from engine.stats import Statistics
+
+Follow = Callable[[Generation], ReplyState]
+"""Reads a reply to its end. Raises ForetokenError where it failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One way of answering. With a seed in ``sampling`` a prompt is answered in the same words again."""
+
+    speculation: Speculation
+    sampling: Sampling
+    max_tokens: int | None = None
+
+    @property
+    def rule(self) -> AcceptanceRule:
+        """The one that judges, never ``auto``."""
+        return resolve_rule(self.speculation.acceptance, self.sampling.temperature)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was made of one prompt: token ids of every turn, and the figures of all turns as one.
+
+    ``replies`` and the ``requests`` they answer are there for whoever asks what was said. An engine that
+    tells no tokens leaves each turn's ids empty.
+    """
+
+    tokens: tuple[tuple[int, ...], ...]
+    statistics: Statistics
+    replies: tuple[ReplyState, ...] = ()
+    requests: tuple[Request, ...] = ()
+
+    def says_the_same_as(self, other: Answer) -> bool:
+        """Whether both say the same, token for token; by their texts where no tokens are told."""
+        texts, others = ([reply.text for reply in each.replies] for each in (self, other))
+        return self.tokens == other.tokens and texts == others
+
+
+def answer(
+    engine: Engine, prompt: Prompt, way: Configuration, follow: Follow = ReplyState.of
+) -> Answer:
+    """Holds the conversation of ``prompt``; its first reply starts from an empty cache.
+
+    Proposers use nothing of earlier replies: an asked prompt may have been asked before. Raises what
+    ``follow`` does.
+    """
+    forgetful = forgetful_options(engine, way.speculation.proposer)
+    speculation = Speculation(
+        proposer=way.speculation.proposer,
+        depth=way.speculation.depth,
+        controller=way.speculation.controller,
+        acceptance=way.speculation.acceptance,
+        options={**way.speculation.options, **forgetful},
+    )
+
+    def asked(messages: tuple[Message, ...] = (), **others: bool) -> Request:
+        return Request(
+            messages=messages,
+            token_ids=prompt.token_ids or None,
+            sampling=way.sampling,
+            speculation=speculation,
+            max_tokens=way.max_tokens,
+            reuse_cache=others.get("reuse_cache", False),
+            ignore_eos=others.get("ignore_eos", False),
+        )
+
+    if prompt.token_ids:
+        request = asked(ignore_eos=True)
+        said = follow(engine.generate(request))
+        return Answer((said.token_ids or (),), said.statistics, (said,), (request,))
+    history = list(prompt.before)
+    replies: list[ReplyState] = []
+    requests: list[Request] = []
+    total = Statistics()
+    for turn in prompt.turns:
+        history.append(Message("user", turn))
+        requests.append(asked(tuple(history), reuse_cache=bool(replies)))
+        replies.append(follow(engine.generate(requests[-1])))
+        history.append(Message("assistant", replies[-1].text))
+        total = total + replies[-1].statistics
+    tokens = tuple(reply.token_ids or () for reply in replies)
+    return Answer(tokens, total, tuple(replies), tuple(requests))
+
+
+def forgetful_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
+    """See ``ProposerInfo.forgetful``; none for a proposer that is not offered."""
+    found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
+    return dict(found.forgetful) if found else {}
+
+
+class Stopped(Exception):
+    """A measurement was ended before its time."""
+
+
+class Stop:
+    """Ends a measurement from any thread: the reply under way, and every one behind it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._generation: Generation | None = None
+        self._stopped = False
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped
+
+    def now(self) -> None:
+        """Ends it."""
+        with self._lock:
+            self._stopped = True
+            if self._generation is not None:
+                self._generation.cancel()
+
+    def follow(
+        self, generation: Generation, listener: Callable[[Event], None] = lambda event: None
+    ) -> ReplyState:
+        """Reads a reply to its end and tells ``listener`` of each event.
+
+        Raises Stopped for a reply that was cancelled, and ForetokenError for one that failed.
+        """
+        with self._lock:
+            self._generation = generation
+            if self._stopped:
+                generation.cancel()
+        reply = ReplyState()
+        for event in generation:
+            reply.add(event)
+            listener(event)
+        if reply.error is not None:
+            raise ForetokenError(reply.error)
+        if reply.reason is FinishReason.CANCELLED:
+            raise Stopped
+        return reply

@@ -1,0 +1,128 @@
+"""Where two replies part that should not: the first differing token, and whose fault it is.
+
+Lossless speculation changes no word, but for one thing: where a model's two likeliest tokens are as good
+as equal, another order of summation may turn the choice. So the target is asked anew what it would have
+written there, by one pass over all that both replies share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.api import Candidate, Engine
+from engine.bench.answering import Answer
+from engine.bench.race import Race
+
+TIE = 16 * 2.0**-8
+"""Scores closer than this may change places by rounding: it is the rounding of a logit of 16 in bfloat16,
+which keeps eight bits. Elsewhere rounding is finer."""
+
+
+class Cause(StrEnum):
+    """Why two replies part."""
+
+    TIE = "numerical tie"
+    BUG = "bug"
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where the replies of turn ``turn`` (from 0) part: both tokens' texts, None for one that had ended.
+
+    ``candidates`` are the target's two likeliest there, best first.
+    """
+
+    turn: int
+    position: int
+    base: str | None
+    rival: str | None
+    candidates: tuple[Candidate, ...]
+    cause: Cause
+
+    @property
+    def gap(self) -> float:
+        """How far the better candidate's score stands above the other's."""
+        first, second = self.candidates
+        return first.score - second.score
+
+    def __str__(self) -> str:
+        """In sentences."""
+        (first, second), said = self.candidates, [_shown(self.base), _shown(self.rival)]
+        turn = f" of turn {self.turn + 1}" if self.turn else ""
+        found = (
+            f"First at token {self.position + 1}{turn}: {said[0]} against {said[1]}. The target's two "
+            f"likeliest there are {first.text!r} ({first.p:.1%}) and {second.text!r} ({second.p:.1%})"
+        )
+        if self.cause is Cause.TIE:
+            return f"{found}: a numerical tie, which rounding decides."
+        return f"{found}: no tie, so this is a bug. Please report it."
+
+
+def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
+    """Where two answers to one prompt part, and why.
+
+    None where they do not, or where the engine tells no tokens. Raises ForetokenError where the engine
+    cannot say what it would have written.
+    """
+    place = first_difference(base.tokens, rival.tokens)
+    if place is None:
+        return None
+    turn, position = place
+    candidates = engine.likeliest(base.requests[turn], base.tokens[turn][:position], 2)
+    ids = [_token(answer.tokens[turn], position) for answer in (base, rival)]
+    return Divergence(
+        turn=turn,
+        position=position,
+        base=_text(base, turn, position, candidates),
+        rival=_text(rival, turn, position, candidates),
+        candidates=candidates,
+        cause=_cause(ids, candidates),
+    )
+
+
+def of_race(engine: Engine, race: Race) -> Divergence | None:
+    """Of the first pair whose words differ and must not. Raises as ``find``."""
+    if not race.contest.promises_words:
+        return None
+    differing = next((pair for pair in race.pairs if not pair.same_words), None)
+    return None if differing is None else find(engine, differing.base, differing.rival)
+
+
+def first_difference(
+    ours: Sequence[Sequence[int]], theirs: Sequence[Sequence[int]]
+) -> tuple[int, int] | None:
+    """Turn and position, from 0, of the first token that is not the same in both."""
+    for turn, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
+        if mine != yours:
+            shared = min(len(mine), len(yours))
+            same = (at for at in range(shared) if mine[at] != yours[at])
+            return turn, next(same, shared)
+    return None
+
+
+def _cause(ids: Sequence[int | None], candidates: Sequence[Candidate]) -> Cause:
+    """A tie only where both replies hold one of the two likeliest each; an end has no id here."""
+    first, second = candidates
+    close = first.score - second.score <= TIE
+    known = {one for one in ids if one is not None}
+    return Cause.TIE if close and known <= {first.id, second.id} else Cause.BUG
+
+
+def _token(tokens: Sequence[int], position: int) -> int | None:
+    return tokens[position] if position < len(tokens) else None
+
+
+def _text(answer: Answer, turn: int, position: int, candidates: Sequence[Candidate]) -> str | None:
+    """A token as views show it: a reply's own pieces are empty inside a character, and at its end."""
+    token = _token(answer.tokens[turn], position)
+    known = next((one.text for one in candidates if one.id == token), None)
+    if token is None or known is not None:
+        return known
+    tokens = answer.replies[turn].tokens or []
+    return tokens[position].text if position < len(tokens) else f"<{token}>"
+
+
+def _shown(text: str | None) -> str:
+    return "the end" if text is None else repr(text)

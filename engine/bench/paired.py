@@ -1,0 +1,79 @@
+"""What a few pairs of runs tell of a ratio: its median, a range that holds it, and when that is enough.
+
+One slow second of a machine bends a mean; it moves a median of pairs hardly at all. The range is the
+order-statistic interval of the median (the sign test turned round; Conover, Practical Nonparametric
+Statistics, 3.2): of n ratios in order, the k-th from below and the k-th from above hold the true median
+with probability 1 - 2 P(Binomial(n, 1/2) < k), whatever the ratios' distribution is.
+
+Whoever adds pairs until a range suits him sees chance in the end. So each further look asks for twice
+the certainty of the last: the chances to be wrong are 1/16, 1/32, 1/64, ... and stay below 1/8 together,
+however often somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, comb
+from statistics import median
+
+PAIRS = 5
+"""Pairs between two looks. With five, all that were measured make the range: 93.75 %."""
+FIRST_ERROR: float = 2 * 0.5**PAIRS
+"""The probability that the range of the first five leaves the median out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The ratio of two speeds, as measured in pairs.
+
+    ``low`` and ``high`` hold the true median with probability ``level``, or more. ``enough``: whether
+    that is the certainty asked for at so many pairs.
+    """
+
+    ratios: tuple[float, ...]
+    median: float
+    low: float
+    high: float
+    level: float
+    enough: bool
+
+    @property
+    def favours(self) -> int:
+        """1 where the ratio is above 1, -1 where it is below, 0 while the range says neither."""
+        if not self.enough or self.low <= 1 <= self.high:
+            return 0
+        return 1 if self.low > 1 else -1
+
+    @property
+    def agreeing(self) -> int:
+        """How many pairs say what the range says; of no verdict, those that were above 1."""
+        return sum(ratio < 1 if self.favours < 0 else ratio > 1 for ratio in self.ratios)
+
+
+def estimate(ratios: Sequence[float]) -> Estimate:
+    """What the ``ratios`` of one or more pairs tell."""
+    ordered, error = sorted(ratios), allowed_error(len(ratios))
+    sure = [k for k in range(1, len(ordered) // 2 + 1) if missing(len(ordered), k) <= error]
+    k = max(sure, default=1)
+    missed = missing(len(ordered), k)
+    return Estimate(
+        ratios=tuple(ratios),
+        median=median(ordered),
+        low=ordered[k - 1],
+        high=ordered[-k],
+        level=1 - missed,
+        enough=missed <= error,
+    )
+
+
+def missing(count: int, k: int) -> float:
+    """The probability that the ``k``-th of ``count`` from below and from above leave the median out."""
+    ways = sum(comb(count, below) for below in range(k))
+    return min(1.0, 2 * ways / float(2**count))
+
+
+def allowed_error(count: int) -> float:
+    """The most that the range of ``count`` pairs may be wrong by: half as much at every further look."""
+    look = max(ceil(count / PAIRS), 1)
+    return float(FIRST_ERROR * 0.5 ** (look - 1))

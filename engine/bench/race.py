@@ -1,0 +1,177 @@
+"""Two configurations side by side: the same prompts, warm, in pairs whose order turns.
+
+Speeds of one machine drift and jump, and what ran second ran on a warmer processor. So each side answers
+once unmeasured, then both answer in pairs: base rival, rival base, base rival, ... A pair's ratio is
+that of both decode speeds (``engine.stats``); what the pairs tell together is ``engine.bench.paired``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.api import Engine
+from engine.bench.answering import Answer, Configuration, Stop, Stopped, answer
+from engine.bench.paired import PAIRS, Estimate, estimate
+from engine.bench.prompts import Prompt
+from engine.errors import ForetokenError
+from engine.events import Event
+
+
+class Side(StrEnum):
+    """Who runs. Ratios are the rival's speed by the base's."""
+
+    BASE = "base"
+    RIVAL = "rival"
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """What is raced: both sides on the same prompts, one prompt a pair, over and over."""
+
+    base: Configuration
+    rival: Configuration
+    prompts: tuple[Prompt, ...]
+
+    def of(self, side: Side) -> Configuration:
+        return self.base if side is Side.BASE else self.rival
+
+    @property
+    def promises_words(self) -> bool:
+        """Whether both sides must say the same: one way of sampling, and rules that keep the words."""
+        rules = (self.base.rule, self.rival.rule)
+        same = self.base.sampling == self.rival.sampling and rules[0] == rules[1]
+        return same and not rules[0].weighs_q
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a first look: every prompt once, and as many as a range takes."""
+        return max(PAIRS, len(self.prompts))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One side's answer to one prompt. ``pair`` counts from 0; None: to warm up, unmeasured."""
+
+    side: Side
+    pair: int | None
+    prompt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both sides' answers to one prompt, and the ratio of their decode speeds."""
+
+    prompt: int
+    base: Answer
+    rival: Answer
+    ratio: float
+
+    @property
+    def same_words(self) -> bool:
+        return self.base.says_the_same_as(self.rival)
+
+
+def _nothing(*told: object) -> None:
+    """Looks on at nothing."""
+
+
+class Race:
+    """One race; it may go on with more pairs, and keeps all that was measured."""
+
+    def __init__(self, engine: Engine, contest: Contest) -> None:
+        self.engine, self.contest = engine, contest
+        self._pairs: list[Pair] = []
+        self._warm = False
+        self._stop = Stop()
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return tuple(self._pairs)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What the pairs tell so far."""
+        return estimate([pair.ratio for pair in self._pairs]) if self._pairs else None
+
+    def run(
+        self,
+        count: int,
+        *,
+        on_run: Callable[[Run], None] = _nothing,
+        on_event: Callable[[Run, Event], None] = _nothing,
+        on_pair: Callable[[Pair], None] = _nothing,
+    ) -> bool:
+        """Measures ``count`` more pairs; False where it was cancelled.
+
+        ``on_run`` hears of each answer that begins, ``on_event`` of its events, ``on_pair`` of each pair
+        that is measured. Raises ForetokenError where a reply fails, cannot be timed, or is not the same
+        twice.
+        """
+
+        def answered(run: Run) -> Answer:
+            on_run(run)
+            return self._answer(run, stop, lambda event: on_event(run, event))
+
+        stop = self._stop
+        try:
+            if not self._warm:
+                for side in Side:
+                    answered(Run(side, None, 0))
+                self._warm = True
+            for _ in range(count):
+                self._pairs.append(self._pair(answered))
+                on_pair(self._pairs[-1])
+        except Stopped:
+            return False
+        finally:
+            self._stop = Stop()  # who cancelled meant these pairs, not later ones
+        return True
+
+    def cancel(self) -> None:
+        """Ends the run under way; its pair is not counted. Any thread may ask."""
+        self._stop.now()
+
+    def _pair(self, answered: Callable[[Run], Answer]) -> Pair:
+        number = len(self._pairs)
+        cycle, prompt = divmod(number, len(self.contest.prompts))
+        order = _order(number, cycle, len(self.contest.prompts))
+        made = {side: answered(Run(side, number, prompt)) for side in order}
+        base, rival = made[Side.BASE], made[Side.RIVAL]
+        self._check_repeats(prompt, base, rival)
+        return Pair(prompt, base, rival, _ratio(base, rival))
+
+    def _answer(self, run: Run, stop: Stop, listener: Callable[[Event], None]) -> Answer:
+        prompt, way = self.contest.prompts[run.prompt], self.contest.of(run.side)
+        return answer(
+            self.engine, prompt, way, lambda generation: stop.follow(generation, listener)
+        )
+
+    def _check_repeats(self, prompt: int, base: Answer, rival: Answer) -> None:
+        """A seed fixes the words of a side, and whoever decodes other words each time races nothing."""
+        earlier = next((pair for pair in self._pairs if pair.prompt == prompt), None)
+        if earlier is None:
+            return
+        if not (
+            earlier.base.says_the_same_as(base) and earlier.rival.says_the_same_as(rival)
+        ) and None not in (self.contest.base.sampling.seed, self.contest.rival.sampling.seed):
+            raise ForetokenError(
+                "The same request gave different words: this is a bug of the engine."
+            )
+
+
+def _order(number: int, cycle: int, prompts: int) -> tuple[Side, Side]:
+    """Who runs first turns from pair to pair, and for each prompt from cycle to cycle."""
+    turned = number + (cycle if prompts % 2 == 0 else 0)
+    return (Side.BASE, Side.RIVAL) if turned % 2 == 0 else (Side.RIVAL, Side.BASE)
+
+
+def _ratio(base: Answer, rival: Answer) -> float:
+    slow, fast = base.statistics.tokens_per_s, rival.statistics.tokens_per_s
+    if not slow or not fast:
+        raise ForetokenError(
+            "A reply cannot be timed: it was empty, or this engine tells no times. Choose a prompt "
+            "that is answered in some words."
+        )
+    return fast / slow

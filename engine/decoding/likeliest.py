@@ -1,0 +1,41 @@
+"""What a target would write next: its likeliest tokens behind a text, computed plainly."""
+
+from __future__ import annotations
+
+import math
+
+from engine.decoding.context import Context
+from engine.decoding.prefix import chunks
+from engine.decoding.sampling import Sampler
+from engine.decoding.target import Target
+from engine.events import Tree
+from engine.noise import Stream, exponential
+from engine.request import AcceptanceRule
+
+Likely = tuple[int, float, float]
+"""A token, its probability, and the score that it is chosen by."""
+
+
+def likeliest(target: Target, sampler: Sampler, context: Context, count: int) -> list[Likely]:
+    """The first ``count`` choices behind ``context``, best first. Leaves the pending token uncommitted.
+
+    Scores are log p where the likeliest token is taken, else log p - log E: the Gumbel form of
+    ``noise.sample``'s race.
+    """
+    known, pending = context.tokens[:-1], context.tokens[-1]
+    for chunk in chunks(known[target.reuse(known) :]):
+        target.extend(chunk)
+    adjusted = sampler.adjusted(target.verify(pending, Tree()), [()])
+    target.crop(len(known))
+    p, position = sampler.probabilities(adjusted), len(context.tokens)
+    found = sampler.rank(adjusted, p, position, Stream.CHOICE, count)
+    chances: list[float] = p[0, found].tolist()
+    if sampler.rule is AcceptanceRule.GREEDY:
+        noise = [1.0] * len(found)
+    else:
+        drawn = exponential(sampler.seed, Stream.CHOICE, [position], p.shape[1])
+        noise = drawn[0, found].tolist()
+    return [
+        (token, chance, math.log(max(chance, 1e-300)) - math.log(clock))
+        for token, chance, clock in zip(found, chances, noise, strict=True)
+    ]

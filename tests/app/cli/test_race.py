@@ -1,0 +1,79 @@
+"""``foretoken race``: what it prints, and what is told before anything is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli.race import speculation
+from engine.errors import InvalidRequest
+from engine.request import AcceptanceRule, Control
+from tests.app.cli.conftest import Foretoken
+
+QUICK = ("--quantization", "fp32", "--no-native", "--device", "cpu", "--max-tokens", 8)
+
+
+def test_a_race_prints_its_pairs_its_range_and_its_verdict(
+    foretoken: Foretoken, model: Path, tmp_path: Path
+) -> None:
+    result = foretoken(
+        *("race", "Once upon a time", "--pair", model, "--rival", "ngram,3", "--json"),
+        *(*QUICK, "--data-dir", tmp_path),
+    )
+    assert result.status == 0, result.err
+    value = result.last_json
+    assert (value["base"], value["rival"]) == ("plain", "ngram, depth 3")
+    assert len(value["pairs"]) == 5 and value["level"] == 0.9375
+    assert value["low"] <= value["median"] <= value["high"]
+    assert value["verdict"] in result.out
+    assert value["same_words"] and value["divergence"] is None
+    assert "same words, token for token" in result.out
+    assert "Median" in result.out
+
+
+def test_a_set_is_raced_on_a_pair_a_prompt(
+    foretoken: Foretoken, model: Path, tmp_path: Path
+) -> None:
+    result = foretoken(
+        *("race", "--pair", model, "--rival", "ngram", "--prompts", "pip", "--per-kind", 1),
+        *("--base", "suffix,2", "--pairs", 2, "--temperature", 0.8, "--base-acceptance", "block"),
+        *("--json", *QUICK, "--data-dir", tmp_path),
+    )
+    assert result.status == 0, result.err
+    value = result.last_json
+    assert value["base"] == "suffix, depth 2, block, temperature 0.8"
+    assert [pair["prompt"] for pair in value["pairs"]] == [0, 1]
+    assert not value["promises_words"]
+    assert "2 of at least 5 pairs" in value["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "Give either a prompt"),
+        (("Hi", "--prompts", "pip"), "Give either a prompt"),
+        (("Hi", "--rival", "ngram,deep"), "no method"),
+        (("Hi", "--rival", "ngram,16"), "depth is 16"),
+        (("Hi", "--base-acceptance", "fair"), "acceptance is 'fair'"),
+        (("Hi", "--temperature", 9), "temperature is 9"),
+        (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
+        (("--prompts", "chats"), "no prompt in your chats"),
+    ],
+)
+def test_mistakes_are_told(
+    foretoken: Foretoken, model: Path, tmp_path: Path, words: tuple[object, ...], message: str
+) -> None:
+    result = foretoken("race", *words, "--pair", model, *QUICK, "--data-dir", tmp_path)
+    assert result.status == 2
+    assert message in result.err
+
+
+def test_a_method_has_a_depth_or_finds_it() -> None:
+    rule = AcceptanceRule.AUTO
+    fixed, auto = speculation("draft, 4", rule), speculation("draft,auto", rule)
+    assert fixed is not None and (fixed.depth, fixed.control) == (4, Control.FIXED)
+    assert auto is not None and (auto.depth, auto.control) == (None, Control.AUTO)
+    assert speculation(None, rule) is None
+    with pytest.raises(InvalidRequest):
+        speculation(",4", rule)

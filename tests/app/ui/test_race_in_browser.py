@@ -1,0 +1,130 @@
+"""The race page in a real browser: pairs, verdicts, replays, and where words part."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def page(same_page):
+    same_page.get_by_role("tab", name="Race").click()
+    same_page.wait_for_selector(".race-form [data-act=start]:enabled")
+    return same_page
+
+
+def choose(page, side: str, **values: str) -> None:
+    for part, value in values.items():
+        control = page.locator(f"[name={side}-{part}]")
+        if part == "temperature":
+            control.fill(value)
+        else:
+            control.select_option(value)
+
+
+def race(page, prompt: str) -> None:
+    page.locator("[name=prompt]").fill(prompt)
+    page.click("[data-act=start]")
+
+
+def ended(page) -> None:
+    page.wait_for_selector(".under-way", state="hidden")
+
+
+def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page):
+    race(page, "What is it?")
+    page.wait_for_selector(".race-now:has-text('Pair 1 of 5')")
+    ended(page)
+    assert "faster in 5 of 5 pairs: speculation pays here." in page.inner_text(".verdict")
+    assert page.locator(".dots .dot").count() == 5
+    assert "93.8%" in page.inner_text(".race-result")
+    assert page.get_attribute("[data-identical]", "data-identical") == "true"
+    for lane in ("base", "rival"):
+        assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
+        assert float(page.inner_text(f"[data-lane={lane}-speed]")) > 0
+    page.click(".race-result summary")
+    assert page.locator(".race-result tbody tr").count() == 5
+    told = page.inner_text(".verdict")
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    page.get_by_role("tab", name="Race").click()
+    page.wait_for_selector(".verdict:has-text('pairs')")
+    assert page.inner_text(".verdict") == told
+    page.click("[data-act=more]")
+    page.wait_for_selector(".dots .dot:nth-of-type(10)")
+    ended(page)
+    assert "of 10 pairs" in page.inner_text(".verdict")
+
+
+def test_two_that_are_alike_get_no_verdict(page):
+    choose(page, "rival", method="none")
+    assert page.locator("[name=rival-depth]").is_disabled()
+    race(page, "What is it?")
+    page.wait_for_selector(".verdict:has-text('No verdict after 5 pairs')")
+    ended(page)
+    assert page.locator(".race-result").get_attribute("data-favours") == "0"
+    assert "plain (A)" in page.inner_text("[data-lane=base] h3")
+    choose(page, "rival", method="draft")
+
+
+def test_where_words_part_both_tokens_and_the_targets_likeliest_are_shown(page, app):
+    app.engine.runner_up = (" otherwise", 0.49)
+    race(page, "differ please")
+    page.wait_for_selector("[data-cause]")
+    assert page.get_attribute("[data-cause]", "data-cause") == "numerical tie"
+    told = page.inner_text(".parting")
+    assert "number 6" in told and "otherwise" in told and "49 %" in told and "51 %" in told
+    app.engine.runner_up = (" otherwise", 0.1)
+    race(page, "differ again")
+    page.wait_for_selector("[data-cause=bug]")
+
+
+def test_under_rejection_a_difference_is_expected_and_said(page):
+    for side in ("base", "rival"):
+        choose(page, side, rule="rejection", temperature="1")
+    race(page, "differ please")
+    page.wait_for_selector("[data-identical=false]")
+    assert "as they may" in page.inner_text(".race-words")
+    assert page.is_hidden(".parting")
+    for side in ("base", "rival"):
+        choose(page, side, rule="auto", temperature="0")
+
+
+def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
+    app.engine.seconds_a_round = 0.02
+    race(page, "What is it?")
+    page.wait_for_selector(".race-now:has-text('Pair 2 of 5')")
+    page.click("[data-act=stop]")
+    ended(page)
+    assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
+    app.engine.seconds_a_round = 0.001
+    page.click("[data-act=more]")
+    page.wait_for_selector(".race-now:has-text('Pair 2 of 6')")
+    ended(page)
+    assert "of 6 pairs" in page.inner_text(".verdict")
+
+
+def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
+    race(page, " ")
+    page.wait_for_selector(".ft-race .ft-error:has-text('Write something first')")
+    race(page, "fail")
+    page.wait_for_selector(".ft-race .ft-error:has-text('asked to fail')")
+    assert page.is_enabled(".race-form [data-act=start]")
+
+
+def test_own_prompts_are_raced_once_there_are_some(page, app):
+    page.locator("[value=chats][name=source]").wait_for()
+    with app.store() as store:
+        chat = store.new_chat()
+        _, reply = store.begin_turn(chat, "What is it?", keep=None)
+        store.save_reply(reply, text="It is.", marks="", status="done", statistics=json.loads("{}"))
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    page.get_by_role("tab", name="Race").click()
+    page.locator("[value=chats][name=source]").check()
+    assert page.is_hidden("[name=prompt]")
+    page.click("[data-act=start]")
+    page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")

@@ -1,0 +1,67 @@
+"""The tune page in a real browser: a heat map that fills, and a winner that is kept and exported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.defaults import Defaults
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+
+@pytest.fixture
+def page(same_page):
+    same_page.get_by_role("tab", name="Tune").click()
+    same_page.wait_for_selector(".ft-tune [data-act=start]:enabled")
+    return same_page
+
+
+def only(page, method: str, depth: int) -> None:
+    for box in page.locator(".ft-tune input[type=checkbox]").all():
+        wanted = box.get_attribute("value") in (method, str(depth), "set")
+        if box.is_enabled() and box.is_checked() != wanted:
+            box.set_checked(wanted)
+
+
+def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
+    app.engine.seconds_a_round = 0.0005
+    only(page, "draft", 4)
+    page.click(".ft-tune [data-act=start]")
+    page.wait_for_selector(".tune-now:has-text('replies')")
+    page.wait_for_selector(".heatmap [data-kind=chat]")
+    page.wait_for_selector(".ft-tune [data-act=use]:visible")
+    assert page.locator(".heatmap tbody tr").count() == 2
+    assert page.locator(".heatmap .best").count() >= 5
+    assert page.inner_text(".ft-tune [data-act=use]").startswith("Use draft, ")
+    page.click(".ft-tune [data-act=use]")
+    page.wait_for_selector(".tune-kept:has-text('Kept: draft')")
+    kept = Defaults(app.data_dir).of(app.engine.loaded)
+    assert kept is not None and kept.winner.proposer == "draft"
+    with page.expect_download() as downloading:
+        page.click(".ft-tune [data-act=export]")
+    value = json.loads(downloading.value.path().read_text())
+    assert value["winners"]["all"]["proposer"] == "draft"
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    page.get_by_role("tab", name="Tune").click()
+    page.wait_for_selector(".ft-tune [data-act=use]:visible")
+    assert page.locator(".heatmap tbody tr").count() == 2
+    assert "The default of this pair is draft" in page.inner_text(".ft-tune form")
+
+
+def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):
+    app.engine.seconds_a_round = 0.02
+    only(page, "draft", 4)
+    page.click(".ft-tune [data-act=start]")
+    page.wait_for_selector(".tune-now:has-text('replies')")
+    page.get_by_role("tab", name="Race").click()
+    page.click(".race-form [data-act=start]")
+    page.wait_for_selector(".ft-race .ft-error:has-text('being measured already')")
+    page.get_by_role("tab", name="Tune").click()
+    page.click(".ft-tune [data-act=stop]")
+    page.wait_for_selector(".ft-tune .ft-error:has-text('Stopped before the first prompt')")
+    page.locator(".ft-tune [name=method][value=draft]").uncheck()
+    page.click(".ft-tune [data-act=start]")
+    page.wait_for_selector(".ft-tune .ft-error:has-text('at least one method')")

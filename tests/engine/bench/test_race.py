@@ -1,0 +1,273 @@
+"""Races: fair to both sides, kept when cancelled, and silent where the pairs say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+from engine.bench import divergence, race_report
+from engine.bench.answering import Configuration
+from engine.bench.divergence import Cause
+from engine.bench.prompts import Prompt
+from engine.bench.race import Contest, Race, Run, Side
+from engine.errors import ForetokenError
+from engine.fake import CAPABILITIES, FakeEngine, Script
+from engine.request import PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
+from tests.support.recital import reciting_engine
+
+WORDS = "one two three four five six seven eight nine ten"
+QUESTION = Prompt("prompt", (WORDS,))
+SEEDED = Sampling(seed=1)
+BASE = Configuration(Speculation(proposer=PLAIN), SEEDED)
+RIVAL = Configuration(Speculation(proposer="draft", depth=4), SEEDED)
+
+
+def contest(*prompts: Prompt, rival: Configuration = RIVAL) -> Contest:
+    return Contest(BASE, rival, prompts or (QUESTION,))
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    with closing(reciting_engine(1e-4)) as made:
+        yield made
+
+
+def slowed(engine: FakeEngine, seconds: Callable[[], float]) -> None:
+    """Each reply's rounds take what ``seconds`` gives."""
+    given = engine.script
+
+    def script(request: Request) -> Script:
+        engine.seconds_a_round = seconds()
+        return given(request)
+
+    engine.script = script
+
+
+def raced(engine: FakeEngine, made: Contest, pairs: int = 5) -> tuple[Race, list[Run]]:
+    race, runs = Race(engine, made), []
+    assert race.run(pairs, on_run=runs.append)
+    return race, runs
+
+
+def test_both_are_warmed_up_and_then_take_turns_at_being_first(engine: FakeEngine) -> None:
+    race, runs = raced(engine, contest())
+    assert [run.pair for run in runs] == [None, None, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    measured = "".join(str(run.side)[0] for run in runs[2:])
+    assert measured == "brrbbrrbbr"
+    assert len(race.pairs) == 5
+
+
+def test_a_pairs_ratio_is_that_of_both_decode_speeds(engine: FakeEngine) -> None:
+    race, _ = raced(engine, contest())
+    for pair in race.pairs:
+        base, rival = pair.base.statistics, pair.rival.statistics
+        assert base.completion_tokens == rival.completion_tokens
+        assert pair.ratio == pytest.approx(base.decode_s / rival.decode_s)
+        assert pair.ratio == pytest.approx(base.rounds / rival.rounds)
+    assert race.estimate is not None and race.estimate.favours == 1
+    told = race_report.verdict(race.estimate, race.contest)
+    assert told.endswith("faster in 5 of 5 pairs: speculation pays here.")
+
+
+@pytest.mark.parametrize("drift", [0.97, 1.03])
+def test_a_machine_that_drifts_makes_no_verdict_of_two_that_are_alike(
+    engine: FakeEngine, drift: float
+) -> None:
+    """The base first every time, the rival would have won, or lost, five of five."""
+    replies = count()
+    slowed(engine, lambda: 1e-4 * drift ** next(replies))
+    race, _ = raced(engine, contest(rival=BASE))
+    assert race.estimate is not None and race.estimate.favours == 0
+    told = race_report.verdict(race.estimate, race.contest)
+    assert told.startswith("No verdict after 5 pairs: between 0.97x and 1.03x")
+
+
+def test_one_slow_second_gives_no_verdict_but_five_more_pairs_may(engine: FakeEngine) -> None:
+    replies = count()
+    slowed(
+        engine, lambda: 1e-4 * (50 if next(replies) == 3 else 1)
+    )  # the rival's first measured one
+    race, _ = raced(engine, contest())
+    assert race.estimate is not None and race.estimate.favours == 0
+    assert race.run(5)
+    assert race.estimate.favours == 1
+    assert "in 9 of 10 pairs" in race_report.verdict(race.estimate, race.contest)
+
+
+def test_a_set_is_asked_through_and_each_prompt_from_either_side_first(engine: FakeEngine) -> None:
+    prompts = tuple(Prompt("prompt", (f"{WORDS} {n}",)) for n in "abcdef")
+    made = contest(*prompts)
+    assert made.pairs == 6
+    assert contest().pairs == 5
+    race, runs = raced(engine, made, 12)
+    assert [pair.prompt for pair in race.pairs] == [*range(6), *range(6)]
+    first = {(run.prompt, run.side) for run in runs[2::2]}
+    assert first == {(prompt, side) for prompt in range(6) for side in Side}
+
+
+def test_what_was_measured_stays_when_it_is_cancelled_and_it_may_go_on(engine: FakeEngine) -> None:
+    race, runs = Race(engine, contest()), []
+
+    def cancel_in_the_third(run: Run, event: object) -> None:
+        if run.pair == 2 and run.side is Side.BASE:
+            race.cancel()
+
+    assert not race.run(5, on_run=runs.append, on_event=cancel_in_the_third)
+    assert len(race.pairs) == 2
+    told = race_report.verdict(race.estimate, race.contest)
+    assert told == "No verdict yet: 2 of at least 5 pairs were measured."
+    runs.clear()
+    assert race.run(3, on_run=runs.append)
+    assert [run.pair for run in runs] == [2, 2, 3, 3, 4, 4], "it is warm"
+    assert len(race.pairs) == 5
+
+
+def test_cancelled_before_it_begins_it_measures_nothing(engine: FakeEngine) -> None:
+    race = Race(engine, contest())
+    race.cancel()
+    assert not race.run(5)
+    assert race.estimate is None
+    assert race_report.verdict(None, race.contest).startswith("No verdict: no pair")
+    assert race.run(5)
+
+
+def test_every_run_starts_alike_and_a_system_prompt_and_turns_are_kept(engine: FakeEngine) -> None:
+    asked: list[Request] = []
+    given = engine.generate
+
+    def noted(request: Request) -> Any:
+        asked.append(request)
+        return given(request)
+
+    engine.generate = noted  # type: ignore[method-assign]
+    system = Message("system", "Be short.")
+    raced(engine, contest(Prompt("prompt", (WORDS, "and more"), before=(system,))), 1)
+    assert [request.reuse_cache for request in asked] == [False, True] * 4
+    assert {request.messages[0] for request in asked} == {system}
+    assert [len(request.messages) for request in asked[:2]] == [2, 4]
+    assert {request.sampling.seed for request in asked} == {1}
+
+
+@pytest.mark.parametrize(
+    ("base", "rival", "expected"),
+    [
+        ((0.0, "auto"), (0.0, "auto"), True),
+        ((0.0, "auto"), (0.0, "rejection"), True),
+        ((1.0, "auto"), (1.0, "coupled"), True),
+        ((1.0, "coupled"), (1.0, "rejection"), False),
+        ((1.0, "block"), (1.0, "block"), False),
+        ((0.0, "auto"), (0.8, "auto"), False),
+    ],
+)
+def test_equal_words_are_promised_by_one_sampling_and_rules_that_keep_them(
+    base: tuple[float, str], rival: tuple[float, str], expected: bool
+) -> None:
+    sides = [
+        Configuration(
+            Speculation(proposer=name, acceptance=AcceptanceRule(rule)),
+            Sampling(temperature=temperature, seed=1),
+        )
+        for name, (temperature, rule) in ((PLAIN, base), ("draft", rival))
+    ]
+    assert Contest(sides[0], sides[1], (QUESTION,)).promises_words is expected
+
+
+@pytest.mark.parametrize(("p", "cause"), [(0.1, Cause.BUG), (0.49, Cause.TIE), (0.3, Cause.BUG)])
+def test_where_words_part_the_target_is_asked_what_it_would_have_said(
+    engine: FakeEngine, p: float, cause: Cause
+) -> None:
+    engine.runner_up = (" otherwise", p)
+    race, _ = raced(engine, contest(Prompt("prompt", ("differ please",))))
+    assert not any(pair.same_words for pair in race.pairs)
+    found = divergence.of_race(engine, race)
+    assert found is not None and found.cause is cause
+    assert (found.turn, found.position) == (0, 5)
+    assert found.rival == " otherwise" and found.base == found.candidates[0].text
+    told = race_report.words(race.contest, 5, found)
+    assert "First at token 6" in told and f"{p:.1%}" in told
+    assert ("a numerical tie" if cause is Cause.TIE else "this is a bug") in told
+    value = race_report.as_json(race, found)
+    assert value["divergence"]["cause"] == cause
+    assert not value["same_words"] and value["promises_words"]
+
+
+def test_a_close_call_between_others_is_no_excuse(engine: FakeEngine) -> None:
+    engine.runner_up = (" something", 0.499)
+    race, _ = raced(engine, contest(Prompt("prompt", ("differ please",))))
+    found = divergence.of_race(engine, race)
+    assert found is not None and found.cause is Cause.BUG
+
+
+def test_where_no_words_are_promised_nobody_is_asked(engine: FakeEngine) -> None:
+    hot = Sampling(temperature=1.0, seed=1)
+    sides = [
+        Configuration(Speculation(proposer=name, acceptance=AcceptanceRule.REJECTION), hot)
+        for name in (PLAIN, "draft")
+    ]
+    race, _ = raced(engine, Contest(sides[0], sides[1], (Prompt("prompt", ("differ please",)),)))
+    assert divergence.of_race(engine, race) is None
+    assert "as they may" in race_report.words(race.contest, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "place"),
+    [
+        (((1, 2, 3),), ((1, 2, 3),), None),
+        (((1, 2, 3),), ((1, 9, 3),), (0, 1)),
+        (((1, 2),), ((1, 2, 3),), (0, 2)),
+        (((1,), (5, 6)), ((1,), (5, 7)), (1, 1)),
+    ],
+)
+def test_the_first_difference_is_found(ours: Any, theirs: Any, place: object) -> None:
+    assert divergence.first_difference(ours, theirs) == place
+    assert divergence.first_difference(theirs, ours) == place
+
+
+def test_a_failure_is_told_in_the_engines_words_and_costs_no_pair(engine: FakeEngine) -> None:
+    race, _ = raced(engine, contest(), 2)
+    engine.script = lambda request: Script((), failure="Memory ran out.")
+    with pytest.raises(ForetokenError, match=r"^Memory ran out\.$"):
+        race.run(3)
+    assert len(race.pairs) == 2
+
+
+def test_words_that_change_from_run_to_run_are_an_error(engine: FakeEngine) -> None:
+    number = count()
+    engine.script = lambda request: Script([f"word{next(number)}", " end"])
+    with pytest.raises(ForetokenError, match="different words: this is a bug"):
+        Race(engine, contest()).run(2)
+
+
+def test_what_has_no_times_or_no_words_cannot_be_raced() -> None:
+    silent = replace(CAPABILITIES, rounds=False, probabilities=False, tokens=False)
+    for made in (reciting_engine(1e-4, silent), reciting_engine(0.0)):
+        with closing(made) as engine, pytest.raises(ForetokenError, match="cannot be timed"):
+            Race(engine, contest()).run(1)
+
+
+def test_configurations_have_short_names() -> None:
+    assert race_report.name(BASE) == "plain"
+    assert race_report.name(RIVAL) == "draft, depth 4"
+    auto = Configuration(
+        Speculation(proposer="ngram", acceptance=AcceptanceRule.BLOCK), Sampling(temperature=0.8)
+    )
+    assert race_report.name(auto) == "ngram, auto, block, temperature 0.8"
+    assert race_report.names(contest(rival=BASE)) == ("plain (A)", "plain (B)")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (1.38, 1.61, "1.4x to 1.6x"),
+        (1.52, 1.54, "1.5x"),
+        (1.04, 1.31, "1.04x to 1.31x"),
+        (1.004, 1.02, "1.004x to 1.020x"),
+    ],
+)
+def test_a_range_is_said_with_the_digits_that_it_takes(low: float, high: float, told: str) -> None:
+    assert race_report.span(low, high) == told
