@@ -116,7 +116,7 @@ def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
 
 
 def test_own_prompts_are_raced_once_there_are_some(page, app):
-    page.locator("[value=chats][name=source]").wait_for()
+    page.locator("#race-page [value=chats][name=source]").wait_for()
     with app.store() as store:
         chat = store.new_chat()
         _, reply = store.begin_turn(chat, "What is it?", keep=None)
