@@ -16,6 +16,7 @@ from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.hub import patience, tokens, transfer
 from engine.loading.watching import LoadProgress, Stage
+from tests.app.ui.chatting import open_pair
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
@@ -208,11 +209,10 @@ def test_the_memory_is_a_bar_whose_context_slides(models):
 
 def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, lying_here):
     models.get_by_role("tab", name="Chat").click()
-    models.locator("#target input").click()
-    models.locator("#target").get_by_role("option", name="large · LM Studio").click()
-    expect(models.locator("#draft input")).to_have_value("No draft")  # of the new target
-    models.locator("#draft input").click()
-    models.locator("#draft").get_by_role("option", name="small · LM Studio").click()
+    open_pair(models)
+    models.locator("#target select").select_option(label="large · LM Studio")
+    expect(models.locator("#draft select")).to_have_value("")  # of the new target
+    models.locator("#draft select").select_option(label="small · LM Studio")
     models.click("#load-pair")
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.target_id == str(lying_here / "large.gguf")
@@ -225,6 +225,8 @@ def test_a_load_shows_how_far_it_is_and_is_cancelled_and_the_loaded_pair_stays(m
     before = app.engine.loaded
     row(models, "large").get_by_role("button", name="Load").first.click()
     models.get_by_role("tab", name=where).click()
+    if where == "Chat":
+        open_pair(models)
     loading = models.locator(".loading:visible")
     loading.locator("progress[value='0.5']").wait_for()
     assert "reading and packing the target's weights, 300 MB of 600 MB" in loading.inner_text()

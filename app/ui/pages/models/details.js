@@ -14,6 +14,11 @@ export class Details {
     this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
   }
 
+  // People see it again: what was asked for may have been left unfinished.
+  opened() {
+    this.drafts.refresh();
+  }
+
   show(row) {
     const shown = JSON.stringify(row);
     if (shown === this.shown) return;

@@ -150,7 +150,9 @@ export class Table {
     const slash = row.name.lastIndexOf("/") + 1;
     const tags = [row.place, row.recent && say.recent, row.type].filter(Boolean);
     const toggle = () => {
-      if (!this.open.delete(row.id)) this.open.add(row.id);
+      const closed = this.open.delete(row.id);
+      if (!closed) this.open.add(row.id);
+      if (!closed) this.cards.get(row.id)?.opened();
       this.draw();
     };
     return h("div", { class: "name-box" },
