@@ -69,14 +69,16 @@ def models(page, app: App, lying_here: Path, hosted: HubServer) -> Iterator[obje
     """The Models page, everything found; what is loaded afterwards is what was before."""
     before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector(".row:has-text('large')")
+    page.wait_for_selector("tr.model-row:has-text('large')")
     page.wait_for_selector(".models-section:not(:has-text('still looking'))")
     yield page
     app.engine.stages, app.engine.load_error, app.engine.loaded = (), None, before
 
 
 def row(page, name: str):
-    return page.locator("tr.row", has=page.locator(".model-name", has_text=re.compile(f"{name}$")))
+    return page.locator(
+        "tr.model-row", has=page.locator(".model-name", has_text=re.compile(f"{name}$"))
+    )
 
 
 def under(page, identity: str):
@@ -93,7 +95,7 @@ def card(page, name: str):
 
 
 def names(page) -> list[str]:
-    return page.locator("tr.row .model-name").all_inner_texts()
+    return page.locator("tr.model-row .model-name").all_inner_texts()
 
 
 class Held:
@@ -359,7 +361,7 @@ def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, 
     hosted.repositories["maker/Fable"] = HostedRepository({"Fable-F32.gguf": weights})
     form.get_by_label("Repository").fill("https://huggingface.co/maker/Fable")
     form.get_by_role("button", name="Look up").click()
-    choice = form.locator(".choices li", has_text="Fable-F32")
+    choice = form.locator(".found-there li", has_text="Fable-F32")
     choice.get_by_role("button", name="Download").click()
     found = row(models, "Fable-F32")
     found.wait_for()

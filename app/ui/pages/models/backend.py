@@ -283,7 +283,10 @@ class ModelsBackend:
     def downloads(self, data: View | None = None) -> View:
         """How they stand, by key."""
         downloads = self.runtime.downloads
-        working, finished = downloads.working, downloads.finished  # asked first, as with what is found
+        working, finished = (
+            downloads.working,
+            downloads.finished,
+        )  # asked first, as with what is found
         shown = {key: self._download(one) for key, one in downloads.all().items()}
         return {"downloads": shown, "working": working, "finished": finished}
 

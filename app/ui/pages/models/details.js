@@ -31,7 +31,7 @@ export class Details {
     this.facts.replaceChildren(
       row.pair_name && row.pair_name !== row.name ? h("p", { class: "model-name" }, say.withDraft(row.pair_name)) : "",
       row.note ? h("p", { class: "note" }, row.note) : "",
-      h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "away"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
+      h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "elsewhere"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
       h("p", { class: "hint source" }, row.path ?? row.source),
       row.recent ? h("button", { class: "ft-link", type: "button", title: say.forgetHint, on: { click: forget } }, say.forget) : "");
     const asked = `${row.pair} ${row.here}`;

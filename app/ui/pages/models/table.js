@@ -128,7 +128,7 @@ export class Table {
     const cell = (name, ...children) => h("td", { class: name, dataset: { label: say.columns[name] } }, ...children);
     const { drafts, heads, known } = row.drafters;
     const drafters = say.drafters(drafts, heads);
-    return [h("tr", { class: "row", dataset: { target: row.id } },
+    return [h("tr", { class: "model-row", dataset: { target: row.id } },
       h("th", { scope: "row", class: "name" }, this.nameOf(row, opened)),
       cell("parameters", row.parameters_text || "–"), cell("bytes", row.size || "–"),
       cell("fits", h("span", { class: `fit ${row.fits ?? ""}`, title: row.fit }, say.fitMarks[row.fits] ?? say.unknown)),
