@@ -56,8 +56,8 @@ def key_of(spec: ModelSpec) -> str:
 
 
 class Downloads:
-    """The downloads of one running app. Safe to use from any thread; ``version`` changes with the list
-    and with every state in it, not with progress."""
+    """The downloads of one running app. Safe to use from any thread; ``finished`` counts those that are
+    complete, for a quick one may never be seen in the list."""
 
     def __init__(self, data_dir: Path, models: Path, on_done: Callable[[], None]) -> None:
         """``models``: the folder that they go to. ``on_done`` is called when one is complete."""
@@ -67,7 +67,7 @@ class Downloads:
         self._worker: threading.Thread | None = None
         self._stop: str | None = None  # the key of the running one that is to end
         self._closed = False
-        self.version = 0
+        self.finished = 0
 
     def all(self) -> dict[str, Download]:
         """By key, in the order in which they were asked for."""
@@ -86,7 +86,7 @@ class Downloads:
             known = self._list.get(key)
             if known is None or known.state in (DownloadState.PAUSED, DownloadState.FAILED):
                 kept = known.progress if known else None
-                self._put(key, Download(spec, DownloadState.WAITING, kept))
+                self._list[key] = Download(spec, DownloadState.WAITING, kept)
             if self._stop == key:
                 self._stop = None
             self._keep()
@@ -108,7 +108,7 @@ class Downloads:
             if found is None:
                 return
             if found.state is DownloadState.WAITING:
-                self._put(key, replace(found, state=DownloadState.PAUSED))
+                self._list[key] = replace(found, state=DownloadState.PAUSED)
             elif found.state is DownloadState.RUNNING:
                 self._stop = key
 
@@ -119,7 +119,6 @@ class Downloads:
             if found is None or found.state is DownloadState.RUNNING:
                 return
             del self._list[key]
-            self.version += 1
             self._keep()
         hub.discard(found.spec, self._models)
 
@@ -145,12 +144,12 @@ class Downloads:
                 key = None if self._closed else next(waiting, None)
                 if key is None:
                     self._worker = None
-                    self.version += 1
                     return
                 running = replace(self._list[key], state=DownloadState.RUNNING, message="")
-                self._put(key, running)
+                self._list[key] = running
             if self._run(key, running.spec):
                 self._on_done()
+                self.finished += 1  # now that who is told of it finds it
 
     def _run(self, key: str, spec: ModelSpec) -> bool:
         """Whether it is complete."""
@@ -181,19 +180,14 @@ class Downloads:
                 self._stop = None
             if end is None:
                 self._list.pop(key, None)
-                self.version += 1
                 self._keep()
             else:
-                self._put(key, replace(end, progress=self._list[key].progress))
+                self._list[key] = replace(end, progress=self._list[key].progress)
         return end is None
 
     def _progressed(self, key: str, progress: Progress) -> None:
         with self._lock:
             self._list[key] = replace(self._list[key], progress=progress)
-
-    def _put(self, key: str, download: Download) -> None:
-        self._list[key] = download
-        self.version += 1
 
     # ---- kept
 

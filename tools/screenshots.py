@@ -83,7 +83,7 @@ def take(url: str) -> None:
         page.wait_for_selector("[data-speedup]")
         keep(page, "race")
         page.get_by_role("tab", name="Models").click()
-        page.wait_for_selector("tr.row")
+        page.wait_for_selector("tr.model-row")
         keep(page, "models")
         page.get_by_role("tab", name="Train").click()
         page.wait_for_selector("[data-act=start]")

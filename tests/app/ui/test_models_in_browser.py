@@ -16,6 +16,7 @@ from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.hub import patience, tokens, transfer
 from engine.loading.watching import LoadProgress, Stage
+from tests.app.ui.chatting import open_pair
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
@@ -68,14 +69,16 @@ def models(page, app: App, lying_here: Path, hosted: HubServer) -> Iterator[obje
     """The Models page, everything found; what is loaded afterwards is what was before."""
     before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector(".row:has-text('large')")
+    page.wait_for_selector("tr.model-row:has-text('large')")
     page.wait_for_selector(".models-section:not(:has-text('still looking'))")
     yield page
     app.engine.stages, app.engine.load_error, app.engine.loaded = (), None, before
 
 
 def row(page, name: str):
-    return page.locator("tr.row", has=page.locator(".model-name", has_text=re.compile(f"{name}$")))
+    return page.locator(
+        "tr.model-row", has=page.locator(".model-name", has_text=re.compile(f"{name}$"))
+    )
 
 
 def under(page, identity: str):
@@ -92,7 +95,7 @@ def card(page, name: str):
 
 
 def names(page) -> list[str]:
-    return page.locator("tr.row .model-name").all_inner_texts()
+    return page.locator("tr.model-row .model-name").all_inner_texts()
 
 
 class Held:
@@ -208,11 +211,10 @@ def test_the_memory_is_a_bar_whose_context_slides(models):
 
 def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, lying_here):
     models.get_by_role("tab", name="Chat").click()
-    models.locator("#target input").click()
-    models.locator("#target").get_by_role("option", name="large · LM Studio").click()
-    expect(models.locator("#draft input")).to_have_value("No draft")  # of the new target
-    models.locator("#draft input").click()
-    models.locator("#draft").get_by_role("option", name="small · LM Studio").click()
+    open_pair(models)
+    models.locator("#target select").select_option(label="large · LM Studio")
+    expect(models.locator("#draft select")).to_have_value("")  # of the new target
+    models.locator("#draft select").select_option(label="small · LM Studio")
     models.click("#load-pair")
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.target_id == str(lying_here / "large.gguf")
@@ -225,6 +227,8 @@ def test_a_load_shows_how_far_it_is_and_is_cancelled_and_the_loaded_pair_stays(m
     before = app.engine.loaded
     row(models, "large").get_by_role("button", name="Load").first.click()
     models.get_by_role("tab", name=where).click()
+    if where == "Chat":
+        open_pair(models)
     loading = models.locator(".loading:visible")
     loading.locator("progress[value='0.5']").wait_for()
     assert "reading and packing the target's weights, 300 MB of 600 MB" in loading.inner_text()
@@ -357,7 +361,7 @@ def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, 
     hosted.repositories["maker/Fable"] = HostedRepository({"Fable-F32.gguf": weights})
     form.get_by_label("Repository").fill("https://huggingface.co/maker/Fable")
     form.get_by_role("button", name="Look up").click()
-    choice = form.locator(".choices li", has_text="Fable-F32")
+    choice = form.locator(".found-there li", has_text="Fable-F32")
     choice.get_by_role("button", name="Download").click()
     found = row(models, "Fable-F32")
     found.wait_for()

@@ -41,9 +41,9 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
 
 def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
     fresh_page.get_by_role("tab", name="Models").click()
-    row = fresh_page.locator("tr.row[data-target='llama-3.1-8b']")
+    row = fresh_page.locator("tr.model-row[data-target='llama-3.1-8b']")
     row.wait_for()
-    assert fresh_page.locator("tr.row").count() >= 20
+    assert fresh_page.locator("tr.model-row").count() >= 20
     asked = []
 
     def refuse_once(route):
@@ -55,7 +55,7 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
     fresh_page.route("**/component_server/", refuse_once)
     row.get_by_role("button", name="Details of").click()
     fresh_page.wait_for_selector(".ft-models .ft-error:has-text('It failed, this once.')")
-    again = fresh_page.locator("tr.row[data-target='qwen3-8b']")
+    again = fresh_page.locator("tr.model-row[data-target='qwen3-8b']")
     again.get_by_role("button", name="Details of").click()
     card = fresh_page.locator("tr.under[data-target='qwen3-8b'] .card")
     card.locator(".others summary").click()

@@ -102,7 +102,7 @@ export class Add {
     return [
       h("p", { class: "tags" }, h("b", {}, say.choices(found.name)), ...tags.filter(Boolean)),
       found.reason ? h("p", { class: "ft-error" }, found.reason) : "",
-      h("ul", { class: "choices" }, ...found.choices.map((each) => this.choice(each)))];
+      h("ul", { class: "found-there" }, ...found.choices.map((each) => this.choice(each)))];
   }
 
   choice(each) {

@@ -282,10 +282,13 @@ class ModelsBackend:
 
     def downloads(self, data: View | None = None) -> View:
         """How they stand, by key."""
-        working = self.runtime.downloads.working  # asked first, as with what is found
-        listed = self.runtime.downloads.all()
-        shown = {key: self._download(one) for key, one in listed.items()}
-        return {"downloads": shown, "working": working}
+        downloads = self.runtime.downloads
+        working, finished = (
+            downloads.working,
+            downloads.finished,
+        )  # asked first, as with what is found
+        shown = {key: self._download(one) for key, one in downloads.all().items()}
+        return {"downloads": shown, "working": working, "finished": finished}
 
     def _download(self, one: Download) -> View:
         progress = one.progress

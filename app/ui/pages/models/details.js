@@ -14,6 +14,11 @@ export class Details {
     this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
   }
 
+  // People see it again: what was asked for may have been left unfinished.
+  opened() {
+    this.drafts.refresh();
+  }
+
   show(row) {
     const shown = JSON.stringify(row);
     if (shown === this.shown) return;
@@ -26,7 +31,7 @@ export class Details {
     this.facts.replaceChildren(
       row.pair_name && row.pair_name !== row.name ? h("p", { class: "model-name" }, say.withDraft(row.pair_name)) : "",
       row.note ? h("p", { class: "note" }, row.note) : "",
-      h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "away"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
+      h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "elsewhere"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
       h("p", { class: "hint source" }, row.path ?? row.source),
       row.recent ? h("button", { class: "ft-link", type: "button", title: say.forgetHint, on: { click: forget } }, say.forget) : "");
     const asked = `${row.pair} ${row.here}`;

@@ -12,6 +12,8 @@ import { Table } from "./table.js";
 import { Transfers } from "./transfers.js";
 import { say } from "./words.js";
 
+const AGAIN_MS = 700;
+
 class ModelsPage {
   constructor({ element, server }) {
     this.server = server;
@@ -44,8 +46,12 @@ class ModelsPage {
 
   // Asks for what can be seen; `data` as for `table` in backend.py.
   async refresh(data = {}) {
+    clearTimeout(this.timer);
     const table = await this.ask("table", data);
     if (!table) return;
+    if (table.looking) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
+    if (table.looking && !this.looking) status.refresh(); // it goes on asking by itself
+    this.looking = table.looking;
     this.table.show(table);
     this.disk.show(table);
     this.mark();

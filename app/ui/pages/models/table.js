@@ -128,7 +128,7 @@ export class Table {
     const cell = (name, ...children) => h("td", { class: name, dataset: { label: say.columns[name] } }, ...children);
     const { drafts, heads, known } = row.drafters;
     const drafters = say.drafters(drafts, heads);
-    return [h("tr", { class: "row", dataset: { target: row.id } },
+    return [h("tr", { class: "model-row", dataset: { target: row.id } },
       h("th", { scope: "row", class: "name" }, this.nameOf(row, opened)),
       cell("parameters", row.parameters_text || "–"), cell("bytes", row.size || "–"),
       cell("fits", h("span", { class: `fit ${row.fits ?? ""}`, title: row.fit }, say.fitMarks[row.fits] ?? say.unknown)),
@@ -150,7 +150,9 @@ export class Table {
     const slash = row.name.lastIndexOf("/") + 1;
     const tags = [row.place, row.recent && say.recent, row.type].filter(Boolean);
     const toggle = () => {
-      if (!this.open.delete(row.id)) this.open.add(row.id);
+      const closed = this.open.delete(row.id);
+      if (!closed) this.open.add(row.id);
+      if (!closed) this.cards.get(row.id)?.opened();
       this.draw();
     };
     return h("div", { class: "name-box" },

@@ -35,7 +35,8 @@ export class Transfers {
     clearTimeout(this.timer);
     const answer = await this.page.ask("downloads");
     if (!answer) return;
-    const ended = Object.keys(this.known).some((key) => !(key in answer.downloads));
+    const ended = answer.finished !== (this.finished ?? answer.finished);
+    this.finished = answer.finished;
     this.known = answer.downloads;
     const seen = new Set();
     for (const place of this.places) {

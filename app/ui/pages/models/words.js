@@ -11,7 +11,7 @@ export const say = {
   columns: { name: "Model", parameters: "Parameters", bytes: "Size", fits: "Fits", drafters: "Drafters", speed: "Speed-up here", licence: "Licence", action: "Action" },
   fitMarks: { yes: "✓ yes", part: "◐ in part", no: "✕ no" }, unknown: "?", unknownHint: "Not known before its files are here",
   drafters: (drafts, heads) => [drafts && (drafts === 1 ? "1 draft" : `${drafts} drafts`), heads && (heads === 1 ? "1 head" : `${heads} heads`)].filter(Boolean).join(", ") || "none",
-  more: (text) => (text === "none" ? "?" : `${text} or more`), moreHint: "Not all was compared yet: open the details, or filter by drafters",
+  more: (text) => (text === "none" ? "?" : `${text} +`), moreHint: "Not all was compared yet: open the details, or filter by drafters",
   speedHint: "Measured on this machine, against plain decoding", untried: "unknown", untriedHint: "Unknown until it is tried: race it, or run foretoken bench sweep --apply",
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", shipped: "shipped", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
