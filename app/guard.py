@@ -143,7 +143,7 @@ class Guard:
                 f"A page of {origin} may not use this server. Start it with "
                 f"--allow-origin {origin} if it should use the API.",
             )
-        if _is_unused(path) or any(ord(sign) < 32 for sign in path):
+        if is_unused(path) or any(ord(sign) < 32 for sign in path):
             return Refusal(404, "unknown_endpoint", f"There is nothing at {path!r}.")
         if _is_api(path):
             return None if self._has_key(scope, headers) else _NEEDS_KEY
@@ -208,7 +208,7 @@ def _is_api(path: str) -> bool:
     return path == "/v1" or path.startswith("/v1/")
 
 
-def _is_unused(path: str) -> bool:
+def is_unused(path: str) -> bool:
     """Whether this is one of Gradio's routes that no page uses."""
     if path.startswith(GRADIO):
         return not path.removeprefix(GRADIO).startswith(GRADIO_USED)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,14 +56,16 @@ def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> 
 
     switch = ApiSwitch(True, api_key=key)
     settings = Settings(pages=pages, api=True, api_key=key)
-    # Gradio makes locks for whatever event loop is there: not for this thread's.
-    made: list[Any] = []
-    building = threading.Thread(target=lambda: made.append(create_app(runtime, switch, settings)))
-    building.start()
-    building.join()
+
+    async def build() -> Any:
+        return create_app(runtime, switch, settings)
+
+    # Where no event loop runs, Gradio makes one for its locks and never closes it.
+    with ThreadPoolExecutor(1) as pool:
+        app = pool.submit(asyncio.run, build()).result()
     listener = listen("127.0.0.1", 0)
     config = uvicorn.Config(
-        made[0], log_level="warning", http=Connection, ws="none", timeout_graceful_shutdown=1
+        app, log_level="warning", http=Connection, ws="none", timeout_graceful_shutdown=1
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.socket]})
@@ -70,7 +74,7 @@ def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> 
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield Served(listener.url, listener.port, made[0], runtime)
+        yield Served(listener.url, listener.port, app, runtime)
     finally:
         server.should_exit = True
         thread.join(30)
