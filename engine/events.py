@@ -103,8 +103,9 @@ class Budget:
     ``depth`` bounds the longest branch, ``nodes`` the whole tree. ``decision`` is there in rounds
     where the controller changed its mind; a single try while drafting is paused is no such change.
 
-    ``floor``: a draft may end before a token that would make all of them together less likely than this,
-    by their proposer's own measure; what is hardly ever accepted costs more than it brings.
+    ``floor``: a draft may end with a token that makes all of them together less likely than this, by
+    their proposer's own measure; what is hardly ever accepted costs more than it brings. ``row_floor``,
+    which is no more: such a token is verified where they are as likely as this, and else left out.
 
     For a proposer with several to choose from: ``proposer`` names which drafts. Recalled text takes its
     place where more tokens of it are expected to stand than ``needed`` says for drafts of 1, 2, ...
@@ -115,6 +116,7 @@ class Budget:
     nodes: int
     decision: Decision | None = None
     floor: float = 0.0
+    row_floor: float = 0.0
     proposer: str | None = None
     needed: tuple[float, ...] = ()
 

@@ -66,8 +66,8 @@ class Reader(Protocol):
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
-    ) -> tuple[list[int], list[float | None]]:
-        """At most ``depth`` tokens, all below ``limit``, and their q.
+    ) -> tuple[list[int], list[float] | None]:
+        """At most ``depth`` tokens, all below ``limit``, and their q; None where that is not known.
 
         ``draws`` and ``floor`` as in ``WritingModel``.
         """
@@ -133,7 +133,7 @@ class _Draft:
         chosen, likely = self.writing.write_on(
             self.known(new), self.cache, count, limit, draws, floor, self.among
         )
-        self.tokens += [*new, *chosen[: count - 1]]  # the last one is not fed
+        self.tokens += [*new, *chosen[:-1]]  # the last one is not fed
         return chosen, likely
 
 
@@ -167,12 +167,11 @@ class SameVocabulary(_Draft):
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
-    ) -> tuple[list[int], list[float | None]]:
+    ) -> tuple[list[int], list[float] | None]:
         """What would be drawn from ``catch_up`` and ``write``, in one call."""
         self.look_at(context.tokens)
         new = context.tokens[len(self.tokens) :]
-        drafted, likely = self.written_on(new, depth, limit, draws, floor)
-        return drafted, list(likely)
+        return self.written_on(new, depth, limit, draws, floor)
 
     def catch_up(self, context: Context) -> Tensor:
         self.look_at(context.tokens)
@@ -238,7 +237,7 @@ class OtherVocabulary(_Draft):
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
-    ) -> tuple[list[int], list[float | None]]:
+    ) -> tuple[list[int], list[float] | None]:
         """SLEM, always the likeliest: writes until there is text for ``depth`` tokens of the target
         and one more. ``floor`` is about tokens of the target, whose likelihood is not known here."""
         most = min(_STEPS * (depth + 1), self.room(context))
@@ -254,7 +253,7 @@ class OtherVocabulary(_Draft):
                 drafted.append(self.vocabularies.target.eos)
             new = more[-1:]
         drafted = list(takewhile(lambda token: token < limit, drafted[:depth]))
-        return drafted, [None] * len(drafted)
+        return drafted, None
 
     def catch_up(self, context: Context) -> Tensor:
         self._take_in(context)

@@ -111,8 +111,8 @@ class WritingModel(Model, Protocol):
 
         Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
         and their probabilities, both among the first ``limit`` tokens of the vocabulary, or those of
-        them that ``among`` holds, at least one. They end before one that would make all of them
-        together less likely than ``floor``. All are appended but the ``depth``-th.
+        them that ``among`` holds, at least one. They end with one that makes all of them together
+        less likely than ``floor``. All are appended but the last.
         """
 
 

@@ -12,7 +12,7 @@ from engine.decoding.context import Context
 from engine.decoding.judge import Judge
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.proposers.drawing import Chain
+from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Tree
 from engine.models.base import Cache, Model
 from engine.models.hidden_states import Features, Tap
@@ -115,7 +115,7 @@ class TableRounds:
     def _draft(self, depth: int) -> DraftProposal:
         text = self.context.tokens
         rewind(self.draft_cache, text[:-2])
-        chain = Chain(self.sampler, len(text))
+        chain = Chain(self.sampler, len(text), Floors())
         new: Sequence[int] = text[-2:]
         while len(chain.tokens) < depth:
             new = [chain.draw(self.draft.forward(new, self.draft_cache, last=1))]

@@ -256,7 +256,7 @@ class NativeDecoder:
             self._pointer, ctypes.byref(step), depth, limit, numbers,
             sharpness, keys, floor, chosen, likely,
         )  # fmt: skip
-        cache.length += len(tokens) + min(count, depth - 1)
+        cache.length += len(tokens) + count - 1
         return chosen[:count], likely[:count]
 
     def _narrowed_to(self, among: TokenMap) -> Narrowed:

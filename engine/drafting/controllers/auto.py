@@ -9,7 +9,8 @@ after 8, 16, ... 64 rounds.
 
 Within a text some tokens are sure and others are not, and proposers say which: their probabilities,
 corrected by what came of them. A draft goes on while one more token is likely enough to stand to be
-worth its time, so ``depth`` is how long the surest drafts may get. (Stopping by likelihood: EAGLE-2,
+worth its time, so ``depth`` is how long the surest drafts may get; the token that ends it is drafted by
+then, and verified where it is worth a row. (Stopping by likelihood: EAGLE-2,
 arXiv 2406.16858, for trees; the threshold here follows from times and is set nowhere.)
 
 Every text is foreseen as well or badly in its own way. So each begins with short drafts (less so where
@@ -20,7 +21,7 @@ outweighed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice, repeat
+from itertools import repeat
 from math import ceil
 from time import perf_counter
 
@@ -35,11 +36,11 @@ nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
 """Tokens of a try while drafting is paused, at most; and of a text's first draft, at least."""
-_COST_LEFT = 0.75
-"""The share of a token's cost that can still be saved when its likelihood is known: it was drafted by
-then. Found by simulation, over drafters that take a tenth of this part and most of it."""
-_WHOLE = 0.95
-"""Drafts that go on so often are not said to end early."""
+_NEXT = 0.8
+"""How often the token behind a likely one stands: a draft goes on where both are worth the next one's
+cost. Found by replaying recorded drafts of a real pair and of Pip (docs/log); 0.67 to 1 differ little."""
+_FEW = 8
+"""The depth up to which the cost of one more token is taken: rows behind it are dearer and rare."""
 _LIKELIEST = 0.9
 """No draft has to be likelier than this to go on."""
 _DECIDE_EVERY, _DECIDE_EVERY_WITH_FLOOR = 3, 8
@@ -79,13 +80,14 @@ class Auto:
         self._tried = False  # since the last budget, while paused
         self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
         self._plain = 0.0  # seconds of a round that asks for no draft
+        self._token = self._row = 0.0  # of one more token, drafted and verified, and verified alone
         self._rounds = 0
         # How far this text let drafts stand as a whole, and as far again; at first the tokens that a
         # round brings where they usually stand.
         self._reach = min(max(_TRY, ceil(1 / (1.01 - experience.drafter.usual))), MAX_DEPTH)
         # The last budget's, while no round brought anything new: deciding costs time too.
         self._depth: int | None = None
-        self._floor = 0.0
+        self._floors = (0.0, 0.0)  # see ``Budget``
         self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
         experience.drafter.begin()
 
@@ -97,7 +99,7 @@ class Auto:
         if self._paused and self._wait > 0 and not self._tried:
             return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
         if self._depth is not None:
-            return budget_to(self._depth, floor=self._floor)
+            return budget_to(self._depth, None, *self._floors)
         self._learn_costs()
         speeds = self._speeds(self.experience.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
@@ -111,8 +113,11 @@ class Auto:
             # A try: what is to be learnt is whether the first tokens stand.
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
-        self._depth, self._floor = depth, self._worthwhile() if best else 0.0
-        return budget_to(depth, self._news(depth if best else 0, best, speeds), self._floor)
+        self._floors = self._worthwhile() if best else (0.0, 0.0)
+        if self._floors[0]:  # it ends drafts where they should
+            depth = min(self.deepest, self._reach)
+        self._depth = depth
+        return budget_to(depth, self._news(depth if best else 0, best, speeds), *self._floors)
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, round.tree.depth
@@ -136,7 +141,7 @@ class Auto:
         # One round moves the estimates little, and to decide anew takes time that is the user's. What
         # changes from token to token, the floor answers to.
         every, failed = _DECIDE_EVERY, not round.accepted_path
-        if self._floor:
+        if self._floors[0]:
             every, failed = _DECIDE_EVERY_WITH_FLOOR, False
         news = grown or (drafted and (failed or self._rounds % every == 0))
         if news or self._paused or not self._takes:
@@ -212,8 +217,11 @@ class Auto:
         # Sampling and judging belong to verifying: they too grow with the rows.
         steps = [(experience.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
         # After plain rounds a draft model first reads what it missed, once.
+        drafts = experience.drafter.drafts
         if round.budget.depth and self._warm:
-            steps.append((experience.drafter.drafts, drafted, timing.draft_s))
+            steps.append((drafts, drafted, timing.draft_s))
+            if not drafts.known:
+                self.look_again()  # until then drafts seem to cost nothing
         experience.pace.observe(steps)
 
     def _learn_costs(self) -> None:
@@ -235,19 +243,26 @@ class Auto:
                 + draft_waits * bool(drafted)
                 for drafted in range(self.deepest + 1)
             ]
+            some = min(_FEW, self.deepest)
+            if some > 1:
+                rows = verify[1 + drafter.nodes(some)] - verify[1 + drafter.nodes(1)]
+                # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
+                self._row = max(rows, 0.0) / (some - 1)
+                self._token = self._row + (drafts[some] - drafts[1]) / (some - 1)
 
-    def _worthwhile(self) -> float:
-        """How likely a proposer must say that a whole draft is for one more token to pay.
+    def _worthwhile(self) -> tuple[float, float]:
+        """How likely a proposer must say that a whole draft is: to be worth one more token, drafted and
+        verified, and to be worth a row itself, once it is drafted.
 
-        That token takes time to draft and to verify, in which the usual rate would bring as many tokens
-        as it must be likely to bring itself.
+        In the time which these take the usual rate would bring as many tokens as they must be likely to
+        bring themselves.
         """
-        drafter, takes = self.experience.drafter, self._takes
+        drafter = self.experience.drafter
         if not (drafter.stops_early and drafter.calibration.known) or self.deepest < 2:
-            return 0.0
-        # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
-        each = max(takes[-1] - takes[1], 0.0) / (self.deepest - 1)
-        return drafter.calibration.said_of(min(_COST_LEFT * self._promised * each, _LIKELIEST))
+            return 0.0, 0.0
+        chances = (self._promised * each for each in (self._token / _NEXT, self._row))
+        floor, row_floor = (drafter.calibration.said_of(min(one, _LIKELIEST)) for one in chances)
+        return floor, row_floor
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:
         """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""
@@ -295,13 +310,12 @@ class Auto:
     ) -> str:
         has = f"{expected or 0:.0%}".replace("%", " %")
         if depth:
-            tokens = "1 token" if depth == 1 else f"{depth} tokens"
-            growing = f", up to {best} while they stand" if best > depth else ""
-            if self._floor and min(islice(self.experience.drafter.goes_on(), depth)) < _WHOLE:
-                growing += ", fewer where they are unlikely"
-            return (
-                f"drafting {tokens} a round{growing}: {gain:.2f} times as fast at {has} acceptance"
-            )
+            tokens = "1 token a round" if depth == 1 else f"{depth} tokens a round"
+            if self._floors[0]:
+                tokens = f"up to {tokens} while they are likely"
+            elif best > depth:
+                tokens += f", up to {best} while they stand"
+            return f"drafting {tokens}: {gain:.2f} times as fast at {has} acceptance"
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
         return f"drafting paused: needs {needed:.0%} acceptance, has {has}".replace("%", " %", 1)

@@ -211,12 +211,12 @@ class EagerDraft(Generic[R]):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
             number = int(token)
             self.choose(step, number if self._numbers is None else self._numbers[number])
+            likely.append(p)
             if floor:
                 together *= float(p)
                 if together < floor:
                     break
-            likely.append(p)
-        return self.chain[1 : len(likely) + 1], torch.cat(likely).tolist() if likely else []
+        return self.chain[1 : len(likely) + 1], torch.cat(likely).tolist()
 
     @torch.inference_mode()
     def logits(self, step: int) -> Tensor:

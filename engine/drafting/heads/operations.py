@@ -88,8 +88,8 @@ class Draft(Protocol):
     ) -> tuple[list[int], list[float]]:
         """The first ``depth`` tokens, and their probabilities.
 
-        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``. They end before one
-        that would make all of them together less likely than ``floor``.
+        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``. They end with one
+        that makes all of them together less likely than ``floor``.
         """
 
     def logits(self, step: int) -> Tensor:

@@ -26,30 +26,25 @@ from engine.events import Budget
 
 _FORGET = 0.9
 """What a judged recollection still counts for one later: about the last ten of its length matter."""
+_PRIOR = (0.0, 0.2, 0.4, 0.55, 0.9)
+"""How often a recalled token is right, by the binary digits of how many there are: see docs/log."""
 _PRIOR_WEIGHT = 4.0
 """Tokens that what is expected before anything was seen counts for."""
 
 
 class Foresight:
-    """How much of recalled text comes true, judged in every round, whoever drafted in it.
+    """How much of recalled text comes true in one text, judged in every round, whoever drafted in it.
 
     A recollection is as long as the text behind it is alike, so long ones are surer than short ones.
     """
 
     def __init__(self) -> None:
-        # Right and judged tokens, by the length's number of binary digits.
-        self._seen = [[p * _PRIOR_WEIGHT, _PRIOR_WEIGHT] for p in (0.0, 0.4, 0.6, 0.75, 0.9)]
-        self._first = [tuple(pair) for pair in self._seen]
+        self._seen = [[0.0, 0.0] for _ in _PRIOR]  # right and judged tokens
 
     def learn(self, recalled: Sequence[int], came: Sequence[int]) -> None:
         """``came`` are the tokens that stand now where ``recalled`` ones might have stood."""
-        if not recalled:
-            return
-        kind = len(recalled).bit_length()
-        seen, (right, judged) = self._seen[kind], self._first[kind]
-        # What was expected at first never fades.
-        seen[0] = right + _FORGET * (seen[0] - right)
-        seen[1] = judged + _FORGET * (seen[1] - judged)
+        seen = self._seen[len(recalled).bit_length()]
+        seen[:] = _FORGET * seen[0], _FORGET * seen[1]
         for token, wanted in zip(recalled, came, strict=False):
             seen[0] += token == wanted
             seen[1] += 1
@@ -58,8 +53,11 @@ class Foresight:
 
     def expected(self, length: int) -> list[float]:
         """Of the first 1, 2, ... ``length`` tokens of a recollection so long, those that come true."""
-        right, judged = self._seen[length.bit_length()]
-        return list(accumulate(accumulate(repeat(right / judged, length), mul)))
+        rate, kinds = 0.0, length.bit_length() + 1
+        for prior, (right, judged) in zip(_PRIOR[:kinds], self._seen, strict=False):
+            # Where shorter ones come true, longer ones do.
+            rate = (right + _PRIOR_WEIGHT * max(prior, rate)) / (judged + _PRIOR_WEIGHT)
+        return list(accumulate(accumulate(repeat(rate, length), mul)))
 
 
 class BestProposer:
@@ -88,8 +86,7 @@ class BestProposer:
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._drafting, self._recalled, self._drafted = None, Continuation(), ()
-        if not sampler.may_recall:
-            self.foresight = Foresight()
+        self.foresight = Foresight()
         for proposer in self._all:
             proposer.begin(context, sampler)
 
@@ -130,10 +127,6 @@ class BestProposer:
         if not budget.needed:
             return budget.depth if 0 < budget.depth <= length else 0
         expected = self.foresight.expected(length)
-        # As fast as needed, or by how much faster.
-        gains = [
-            (1 + found) / (1 + wanted)
-            for found, wanted in zip(expected, budget.needed, strict=False)
-        ]
+        gains = [found - needed for found, needed in zip(expected, budget.needed, strict=False)]
         best = max(range(len(gains)), key=gains.__getitem__, default=0)
-        return best + 1 if gains and gains[best] > 1 else 0
+        return best + 1 if gains and gains[best] > 0 else 0

@@ -17,10 +17,10 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockDraft, BlockHead
 from engine.drafting.heads.executors import executed
 from engine.drafting.heads.operations import Draft
-from engine.drafting.proposers.drawing import Chain, draws_of, floor_of, writes
+from engine.drafting.proposers.drawing import Chain, Floors, draws_of, floors_of, writes, written
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
-from engine.events import Budget, Tree
+from engine.events import Budget
 
 
 class BlockProposer:
@@ -69,18 +69,18 @@ class BlockProposer:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
         if depth < 1 or read < 1:
             return NOTHING
-        floor, known = floor_of(self.sampler, budget), len(self.text)
+        floors, known = floors_of(self.sampler, budget), len(self.text)
         self.text += context.tokens[known:read]
         draft = self.drafts.begin(known, read, context.tokens[-1], depth)
         if draft.draws and self.sampler.reads:
-            return self._written(draft, read + 1, depth, floor)
-        chain = Chain(self.sampler, len(context.tokens), floor)
+            return self._written(draft, read + 1, depth, floors)
+        chain = Chain(self.sampler, len(context.tokens), floors)
         if self.head.markov is None and not self._stops_early:
             draft.logits(0)  # one pass makes those of all steps
             chain.draw_all(self.drafts.logits[:depth])
             return chain.proposal()
         if writes(draft, self.sampler):
-            return self._written(draft, read + 1, depth, floor)
+            return self._written(draft, read + 1, depth, floors)
         # Whether a token is drafted is settled by the tokens before it, so no rule is broken.
         for step in range(depth):
             logits = draft.logits(step)
@@ -106,12 +106,12 @@ class BlockProposer:
     def _doubted(self, state: Tensor, before: int) -> bool:
         return self.head.confidence(state, before) < self.options.min_confidence
 
-    def _written(self, draft: Draft, known: int, depth: int, floor: float) -> DraftProposal:
+    def _written(self, draft: Draft, known: int, depth: int, floors: Floors) -> DraftProposal:
         """What ``propose`` drafts where the executor chooses the tokens."""
         draws = draws_of(self.sampler, known, depth)
-        tokens, likely = draft.write(depth, draws, floor)
+        tokens, likely = draft.write(depth, draws, floors.goes_on)
         kept = self._confident(self.drafts.states[: len(tokens)], [draft.chain[0], *tokens])
-        return DraftProposal(Tree.chain(tokens[:kept]), None, tuple(likely[:kept]))
+        return written(tokens[:kept], likely[:kept], floors)
 
     def _confident(self, states: Tensor, tokens: list[int]) -> int:
         """How many of the tokens behind the first of ``tokens`` are drafted."""

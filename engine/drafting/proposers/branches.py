@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.operations import Draft
-from engine.drafting.proposers.drawing import count_of, stream_of
+from engine.drafting.proposers.drawing import floors_of, stream_of
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.hidden_states import Backbone
@@ -79,6 +79,7 @@ def branched_out(
     on_target: Callable[[Tensor], Tensor],
 ) -> DraftProposal:
     """As ``written_out``, with branches beside the first choices."""
+    floors = floors_of(sampler, budget)
     levels: list[Level] = []
     drafted: list[int] = []
     for step in range(budget.depth):
@@ -86,9 +87,9 @@ def branched_out(
         levels.append(candidates(sampler, logits, drafted, known + step))
         drafted.append(levels[-1].tokens[0])
         draft.choose(step, drafted[-1])
-        if count_of((level.p[0] for level in levels), budget.floor) < len(levels):
+        if floors.ended(level.p[0] for level in levels):
             break
-    return grow(levels, budget.nodes, budget.floor, spread=False)
+    return grow(levels, budget.nodes, floors.counts, spread=False)
 
 
 def grow(levels: Sequence[Level], nodes: int, floor: float, *, spread: bool) -> DraftProposal:

@@ -12,7 +12,7 @@ from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.draft_reader import CrossVocabulary, OtherVocabulary, Reader, SameVocabulary
-from engine.drafting.proposers.drawing import Chain, draws_of, floor_of
+from engine.drafting.proposers.drawing import Chain, draws_of, floors_of, written
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
@@ -60,12 +60,16 @@ class DraftModelProposer:
         depth = min(budget.depth, self.reader.room(context))
         if depth < 1:
             return NOTHING
-        sampler, known, floor = self.sampler, len(context.tokens), floor_of(self.sampler, budget)
+        sampler, known, floors = self.sampler, len(context.tokens), floors_of(self.sampler, budget)
         if self.reader.writes_on(sampler):
             draws = draws_of(sampler, known, depth)
-            drafted, likely = self.reader.write_on(context, depth, sampler.vocabulary, draws, floor)
-            return DraftProposal(Tree.chain(drafted), None, tuple(likely))
-        chain = Chain(sampler, known, floor)
+            drafted, likely = self.reader.write_on(
+                context, depth, sampler.vocabulary, draws, floors.goes_on
+            )
+            if likely is None:
+                return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
+            return written(drafted, likely, floors)
+        chain = Chain(sampler, known, floors)
         token = chain.draw(self.reader.catch_up(context))
         while len(chain.tokens) < depth and not chain.ended:
             token = chain.draw(self.reader.write(token))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from operator import mul
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,35 +31,55 @@ def draws_of(sampler: Sampler, known: int, depth: int) -> Draws | None:
     return sampler.draws(range(known, known + depth), stream_of(sampler))
 
 
-def floor_of(sampler: Sampler, budget: Budget) -> float:
-    """How likely a draft has to be to go on. Rules that weigh q ask for none: see ``Chain``."""
-    return 0.0 if sampler.rule.weighs_q else budget.floor
+class Floors(NamedTuple):
+    """How likely all tokens of a draft together have to be: to go on, and to be verified."""
+
+    goes_on: float = 0.0
+    counts: float = 0.0
+
+    def ended(self, likely: Iterable[float]) -> bool:
+        """Whether no token is drafted behind those."""
+        return any(together < self.goes_on for together in accumulate(likely, mul))
+
+    def count(self, likely: Iterable[float]) -> int:
+        """How many of the tokens up to the last that is drafted are worth a row of the target's step.
+
+        One whose likelihood is no number is worth it.
+        """
+        count = 0
+        for together in accumulate(likely, mul):
+            if together < self.counts:
+                break
+            count += 1
+            if together < self.goes_on:
+                break
+        return count
 
 
-def count_of(likely: Iterable[float], floor: float) -> int:
-    """How many tokens of a draft count: up to one that makes all of them less likely than ``floor``."""
-    return sum(not together < floor for together in accumulate(likely, mul))  # no number counts
+def floors_of(sampler: Sampler, budget: Budget) -> Floors:
+    """Those of a round. Rules that weigh q ask for none: see ``Chain``."""
+    return Floors() if sampler.rule.weighs_q else Floors(budget.floor, budget.row_floor)
 
 
 class Chain:
-    """A draft in the making, behind ``known`` tokens of text, as far as it is likelier than ``floor``.
+    """A draft in the making, behind ``known`` tokens of text, as far as ``floors`` allow.
 
     Each row's logits may depend on the tokens drawn before it and on no later one, or ``rejection``
     and ``block`` would no longer leave the target's distribution; no token drawn may decide whether it
     is drafted.
     """
 
-    def __init__(self, sampler: Sampler, known: int, floor: float = 0.0) -> None:
+    def __init__(self, sampler: Sampler, known: int, floors: Floors) -> None:
         self._sampler, self._known, self._stream = sampler, known, stream_of(sampler)
-        self._floor = floor
+        self._floors = floors
         self.tokens: list[int] = []
         self._likely: list[float] = []  # of each token
         self._rows: list[Tensor] = []
 
     @property
     def ended(self) -> bool:
-        """Whether a token was too unlikely to count: none behind it does."""
-        return count_of(self._likely, self._floor) < len(self.tokens)
+        """Whether a token was too unlikely to go on behind it."""
+        return self._floors.ended(self._likely)
 
     def draw(self, logits: Tensor) -> int:
         """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
@@ -88,11 +109,17 @@ class Chain:
 
     def proposal(self) -> DraftProposal:
         """What was drawn and counts, with its q where a rule may weigh it."""
-        count = count_of(self._likely, self._floor)
+        count = self._floors.count(self._likely)
         if not count:
             return NOTHING
         q = torch.cat(self._rows)[:count] if self._rows else None  # (nodes, vocabulary)
         return DraftProposal(Tree.chain(self.tokens[:count]), q, tuple(self._likely[:count]))
+
+
+def written(tokens: list[int], likely: list[float], floors: Floors) -> DraftProposal:
+    """Of tokens that a model wrote those that count."""
+    count = floors.count(likely)
+    return DraftProposal(Tree.chain(tokens[:count]), None, tuple(likely[:count]))
 
 
 def writes(draft: Draft, sampler: Sampler) -> bool:
@@ -105,17 +132,17 @@ def written_out(
     sampler: Sampler,
     known: int,
     depth: int,
-    floor: float,
+    floors: Floors,
     on_target: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> DraftProposal:
-    """What a head drafts behind ``known`` tokens of text, as far as ``floor`` allows.
+    """What a head drafts behind ``known`` tokens of text, as far as ``floors`` allow.
 
     ``on_target`` widens a head's logits to the target's vocabulary.
     """
     if writes(draft, sampler):
-        tokens, likely = draft.write(depth, draws_of(sampler, known, depth), floor)
-        return DraftProposal(Tree.chain(tokens), None, tuple(likely))
-    chain = Chain(sampler, known, floor)
+        tokens, likely = draft.write(depth, draws_of(sampler, known, depth), floors.goes_on)
+        return written(tokens, likely, floors)
+    chain = Chain(sampler, known, floors)
     for step in range(depth):
         draft.choose(step, chain.draw(on_target(draft.logits(step))))
         if chain.ended:

@@ -15,7 +15,7 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
 from engine.drafting.heads.executors import executed
 from engine.drafting.proposers.branches import BranchOptions, branched_out
-from engine.drafting.proposers.drawing import floor_of, written_out
+from engine.drafting.proposers.drawing import floors_of, written_out
 from engine.drafting.resources import Resources
 from engine.events import Budget
 
@@ -58,7 +58,7 @@ class Eagle3Proposer:
         read = self.target.length
         if budget.depth < 1 or read < 1:
             return NOTHING
-        known, floor = len(context.tokens), floor_of(self.sampler, budget)
+        known, floors = len(context.tokens), floors_of(self.sampler, budget)
         # After a repeated text all rows may be there, but not what the last one put out.
         start = min(self.rows, read - 1)
         draft = self.drafts.begin(self._behind(context, start, read), start)
@@ -67,7 +67,7 @@ class Eagle3Proposer:
         if nodes:
             budget = replace(budget, nodes=nodes)
             return branched_out(draft, self.sampler, known, budget, on_target)
-        return written_out(draft, self.sampler, known, budget.depth, floor, on_target)
+        return written_out(draft, self.sampler, known, budget.depth, floors, on_target)
 
     def observe(self, acceptance: Acceptance) -> None: ...
 

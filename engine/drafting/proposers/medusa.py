@@ -10,7 +10,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.drafting.heads.medusa import MedusaHead
 from engine.drafting.proposers.branches import BranchOptions, Level, candidates, grow
-from engine.drafting.proposers.drawing import Chain, floor_of, written_out
+from engine.drafting.proposers.drawing import Chain, Floors, floors_of, written_out
 from engine.drafting.proposers.stateless import StatelessProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -35,21 +35,21 @@ class MedusaProposer(StatelessProposer):
         read, depth = self.target.length, min(budget.depth, self.steps)
         if depth < 1 or read < 1:
             return NOTHING
-        known, floor = len(context.tokens), floor_of(self.sampler, budget)
+        known, floors = len(context.tokens), floors_of(self.sampler, budget)
         nodes = self.options.nodes(self.sampler, self.target, budget)
         draft = self.drafts.begin(read, context.tokens[-1])
         if nodes:
-            return self._branched(draft.all_logits(depth), known, nodes, floor)
+            return self._branched(draft.all_logits(depth), known, nodes, floors)
         if draft.draws and self.sampler.reads:
-            return written_out(draft, self.sampler, known, depth, floor)
-        chain = Chain(self.sampler, known, floor)
+            return written_out(draft, self.sampler, known, depth, floors)
+        chain = Chain(self.sampler, known, floors)
         chain.draw_all(draft.all_logits(depth))
         return chain.proposal()
 
-    def _branched(self, logits: Tensor, known: int, nodes: int, floor: float) -> DraftProposal:
+    def _branched(self, logits: Tensor, known: int, nodes: int, floors: Floors) -> DraftProposal:
         """Heads do not see each other's choices: any token may stand behind any of the head before."""
         levels: list[Level] = []
         for place, row in enumerate(logits.split(1)):
             drafted = [level.tokens[0] for level in levels]
             levels.append(candidates(self.sampler, row, drafted, known + place))
-        return grow(levels, nodes, floor, spread=True)
+        return grow(levels, nodes, floors.counts, spread=True)

@@ -9,7 +9,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
-from engine.drafting.proposers.drawing import floor_of, written_out
+from engine.drafting.proposers.drawing import floors_of, written_out
 from engine.drafting.proposers.stateless import StatelessProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -35,9 +35,9 @@ class _Recurrent(StatelessProposer):
         read, depth = self.target.length, min(budget.depth, self.steps)
         if depth < 1 or read < 1:
             return NOTHING
-        known, floor = len(context.tokens), floor_of(self.sampler, budget)
+        known, floors = len(context.tokens), floors_of(self.sampler, budget)
         draft = self.drafts.begin(read, context.tokens[-1])
-        return written_out(draft, self.sampler, known, depth, floor)
+        return written_out(draft, self.sampler, known, depth, floors)
 
 
 class MlpProposer(_Recurrent):

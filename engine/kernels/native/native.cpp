@@ -40,8 +40,7 @@ EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
 
 // Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
 // `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
-// appended. One that makes all of them together less likely than `floor` is the last, and does not count. Returns how many
-// count. `step` has one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
+// appended. One that makes all of them together less likely than `floor` is the last. Returns how many there are. `step` has one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
 EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
                                 float sharpness, const uint64_t* keys, float floor, int64_t* tokens,
                                 float* probabilities) {
@@ -60,7 +59,7 @@ EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, i
         }
         if (numbers) tokens[index] = numbers[tokens[index]];
         likely *= probabilities[index];
-        if (likely < floor) return index;
+        if (likely < floor) return index + 1;
         next.start += next.rows;
         next.rows = 1;
         next.tokens = tokens + index;

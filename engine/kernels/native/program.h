@@ -47,12 +47,12 @@ struct LayerCache {
 };
 
 // How a run draws its tokens, each by a key of its own as in sampling.h; no keys: each is the likeliest. The run ends
-// with a token that makes all of them together less likely than `floor`, and that one does not count.
+// with a token that makes all of them together less likely than `floor`.
 struct Draws {
     const uint64_t* keys;
     float sharpness;  // 1 / temperature
     float floor;
-    int32_t count;  // tokens that the last run chose, and that count
+    int32_t count;  // tokens that the last run chose
 };
 
 // Filled in by Python (see program.py). What an operation does not use is null or 0. Numbers that a run decides
@@ -304,8 +304,8 @@ private:
         *op.probability = probability;
         if (!op.draws) return;
         likely_ *= probability;
+        ++op.draws->count;
         if (likely_ < op.draws->floor) over_ = true;
-        else ++op.draws->count;
     }
 
     // The first of several; its probability is that among all. Each thread finds its part's, the first of

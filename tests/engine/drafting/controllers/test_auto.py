@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable
+from statistics import fmean
 
 import pytest
 
@@ -31,11 +32,15 @@ def decisions(rounds: list[Round]) -> list[Decision]:
 def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
     verify: Callable[[int], float], draft_step: float, acceptance: float
 ) -> None:
-    machine = Machine(verify, draft_step, acceptance)
-    best = max(machine.speed(depth) for depth in range(16))
-    rounds = play(machine, Auto(15, warm(machine)), 800)
-    assert speed_of(rounds[100:]) > 0.93 * best
-    assert speed_of(rounds) > 0.9 * best
+    reached, begun = [], []
+    for seed in range(5):
+        machine = Machine(verify, draft_step, acceptance, chance=random.Random(seed))
+        best = max(machine.speed(depth) for depth in range(16))
+        rounds = play(machine, Auto(15, warm(machine)), 400)
+        reached.append(speed_of(rounds[100:]) / best)
+        begun.append(speed_of(rounds[:100]) / best)
+    assert fmean(reached) > 0.94
+    assert fmean(begun) > 0.9
 
 
 @pytest.mark.parametrize("depth", [1, 3, 8])

@@ -30,10 +30,11 @@ class Telling(Machine):
             steps += 1
             chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
             together *= chance**self.bend
+            if self.silent or together >= budget.row_floor:
+                stands.append(chance)
+                said.append(chance**self.bend)
             if not self.silent and together < budget.floor:
                 break
-            stands.append(chance)
-            said.append(chance**self.bend)
         accepted = 0
         while accepted < len(stands) and self.chance.random() < stands[accepted]:
             accepted += 1

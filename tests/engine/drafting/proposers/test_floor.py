@@ -53,8 +53,9 @@ class Floors:
         self.chance = random.Random(seed)
 
     def budget(self) -> Budget:
-        depth = self.chance.randint(1, 15)
-        return Budget(depth, 15, floor=self.chance.choice((0.0, 0.05, 0.3, 0.6, 0.9)))
+        depth, row_floor = self.chance.randint(1, 15), self.chance.choice((0.0, 0.05, 0.3))
+        floor = self.chance.choice((0.0, 0.3, 0.6, 0.9)) or row_floor
+        return Budget(depth, 15, floor=floor, row_floor=row_floor)
 
     def observe(self, round: Round) -> None: ...
 
@@ -78,16 +79,14 @@ class Compared:
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         found = self.cut.propose(context, budget)
-        whole = self.whole.propose(context, replace(budget, floor=0.0))
+        whole = self.whole.propose(context, replace(budget, floor=0.0, row_floor=0.0))
         if self.sampler.rule.weighs_q:
             assert found.tree == whole.tree
             return found
         together = list(accumulate((q for q in whole.chosen_q if q is not None), mul))
         # Single and double precision may take the very threshold for either side of it.
-        sure = sum(p >= 1.0001 * budget.floor for p in together)
-        perhaps = sum(p >= 0.9999 * budget.floor for p in together)
         count = len(found.tree)
-        assert sure <= count <= perhaps
+        assert _counted(together, budget, 1.0001) <= count <= _counted(together, budget, 0.9999)
         assert found.tree.tokens == whole.tree.tokens[:count]
         assert found.chosen_q == pytest.approx(whole.chosen_q[:count], abs=1e-6)
         self.ended += count < len(whole.tree)
@@ -98,6 +97,12 @@ class Compared:
         self.whole.observe(acceptance)  # type: ignore[arg-type]
 
     def close(self) -> None: ...
+
+
+def _counted(together: list[float], budget: Budget, stricter: float) -> int:
+    """How many tokens count by a budget whose floors are so much stricter."""
+    goes_on = sum(p >= stricter * budget.floor for p in together)
+    return sum(p >= stricter * budget.row_floor for p in together[: goes_on + 1])
 
 
 def answer(
