@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.loading",),
     ("engine.api", "engine.turns"),
     ("engine.local", "engine.fake", "engine.fake_rounds"),
-    ("engine.train", "engine.bench"),
+    ("engine.train", "engine.bench", "engine.plan"),
     (
         "app.gradio_stubs",
         "app.history",
@@ -41,6 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.defaults",
         "app.found_models",
         "app.guard",
+        "app.launch_plan",
         "app.loading",
         "app.runtime",
         "app.store",
@@ -75,8 +76,8 @@ OPEN_TO_THE_APP = (
 )
 """What pages, API and command line may know of the engine."""
 
-FEATURES_OF = ("app.cli.", "app.drafters", "app.training")
-"""Where training and benches are features that people start."""
+FEATURES_OF = ("app.cli.", "app.drafters", "app.launch_plan", "app.training", "app.ui.pages.plan")
+"""Where training, benches and launch plans are features that people start."""
 
 BEHIND_THE_DOOR = {
     "app.main": ("engine.machine.interpreter",),  # imports Gradio as the engine imports torch
@@ -258,7 +259,7 @@ def test_the_app_uses_the_door_and_no_deep_paths() -> None:
         name = name_of(path)
         rooms = (*OPEN_TO_THE_APP, *BEHIND_THE_DOOR.get(name, ()))
         if name.startswith(FEATURES_OF):
-            rooms += ("engine.train", "engine.bench")
+            rooms += ("engine.train", "engine.bench", "engine.plan")
         wrong += [
             f"{name} imports {imported}"
             for imported in imports_of(path)
