@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.loading",),
     ("engine.api", "engine.turns"),
     ("engine.local", "engine.fake", "engine.fake_rounds"),
-    ("engine.train", "engine.bench"),
+    ("engine.train", "engine.bench", "engine.plan"),
     (
         "app.browse",
         "app.disk",
@@ -46,6 +46,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.downloads",
         "app.found_models",
         "app.guard",
+        "app.launch_plan",
         "app.loading",
         "app.runtime",
         "app.store",
@@ -85,12 +86,14 @@ OPEN_TO_THE_APP = (
 FEATURES_OF = (
     "app.cli.",
     "app.drafters",
+    "app.launch_plan",
     "app.measuring",
     "app.training",
+    "app.ui.pages.plan.",
     "app.ui.pages.race.",
     "app.ui.pages.tune.",
 )
-"""Where training and benches are features that people start."""
+"""Where training, benches and launch plans are features that people start."""
 
 BEHIND_THE_DOOR = {
     "app.main": ("engine.machine.interpreter",),  # imports Gradio as the engine imports torch
@@ -272,7 +275,7 @@ def test_the_app_uses_the_door_and_no_deep_paths() -> None:
         name = name_of(path)
         rooms = (*OPEN_TO_THE_APP, *BEHIND_THE_DOOR.get(name, ()))
         if name.startswith(FEATURES_OF):
-            rooms += ("engine.train", "engine.bench")
+            rooms += ("engine.train", "engine.bench", "engine.plan")
         wrong += [
             f"{name} imports {imported}"
             for imported in imports_of(path)

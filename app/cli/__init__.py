@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from app.cli import bench, chat, compiler, models, race, serve, train, ui
+from app.cli import bench, chat, compiler, models, plan, race, serve, train, ui
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
 
@@ -28,6 +28,7 @@ cli.command()(chat.chat)
 cli.command()(serve.serve)
 cli.command()(race.race)
 cli.command()(train.train)
+cli.command()(plan.plan)
 cli.command()(compiler.compiler)
 cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")

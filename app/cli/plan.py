@@ -1,0 +1,105 @@
+"""``foretoken plan``: how to start a model elsewhere, on how many GPUs, and what to expect of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+
+
+def plan(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A published model (llama-3.1-8b, deepseek-r1, ...), its repository, a folder or a "
+            "GGUF file."
+        ),
+    ],
+    gpus: Annotated[str, typer.Option(help="How many of which kind: 8xH100.")],
+    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm or dynamo.")] = "vllm",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="How it drafts: none, ngram, suffix, draft_model, eagle, eagle3, medusa, "
+            "mlp_speculator, mtp, dflash, arctic or arctic_suffix."
+        ),
+    ] = "none",
+    draft: Annotated[
+        str | None,
+        typer.Option(help="A draft model, or a head for the target. Default: a published one."),
+    ] = None,
+    depth: Annotated[int | None, typer.Option(help="Tokens drafted in a round.")] = None,
+    users: Annotated[int, typer.Option(help="People who are answered at once.")] = 8,
+    context: Annotated[
+        int | None,
+        typer.Option(help="Tokens of each prompt and reply together. Default: 8192, or fewer."),
+    ] = None,
+    quantization: Annotated[
+        str, typer.Option(help="auto (as published), bf16, fp8, awq, nvfp4 or mxfp4.")
+    ] = "auto",
+    kv_cache_dtype: Annotated[
+        str, typer.Option("--kv-cache-dtype", help="auto (16 bits) or fp8.")
+    ] = "auto",
+    acceptance: Annotated[
+        float | None,
+        typer.Option(help="The chance that a drafted token is accepted. Default: the method's."),
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="What computes for dynamo: vllm, sglang or trtllm.")
+    ] = "vllm",
+    loads: Annotated[
+        bool, typer.Option("--loads", help="Simulate 1 to 1,000 users at once, plain and drafted.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder to write the scripts and files into.")
+    ] = None,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Plan a launch on vLLM, SGLang, TensorRT-LLM or Dynamo. Starts nothing; speeds are estimates."""
+    from app.cli.plan_text import told, told_loads
+    from app.launch_plan import context_for, find_model, placed, write_folder
+    from engine.plan.gpus import parse_gpus
+    from engine.plan.methods import Needs, method_named
+    from engine.plan.planning import make_plan
+    from engine.plan.render import render
+    from engine.plan.report import facts
+    from engine.plan.request import PlanRequest
+
+    data = paths.data_folder(data_dir)
+    whole = method_named(method).needs is Needs.MODEL
+    model = find_model(target, data)
+    drafts = find_model(draft, data) if draft and whole else None
+    made = make_plan(
+        PlanRequest(
+            engine=engine,
+            target=model,
+            gpus=parse_gpus(gpus),
+            method=method,
+            draft=drafts.name if drafts else draft and placed(draft),
+            draft_model=drafts,
+            depth=depth,
+            users=users,
+            context=context_for(context, model),
+            quantization=quantization,
+            kv_cache_dtype=kv_cache_dtype,
+            acceptance=acceptance,
+            backend=backend,
+        )
+    )
+    rendered = render(made)
+    known = facts(made, rendered)
+    text = told(made, rendered, known["notes"])
+    print(text)
+    if loads:
+        print("\n" + told_loads(made))
+    if out is not None:
+        write_folder(out, rendered, text, known)
+        print(f"\nWritten to {out}: {', '.join(rendered.folder)}, README.md and plan.json.")
+    if as_json:
+        print(json.dumps(known, ensure_ascii=False))

@@ -1,0 +1,62 @@
+"""What the command line and pages share of launch plans: models by name, and files in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from app.runtime import read_catalog
+from engine.errors import DiskError
+from engine.loading import hub
+from engine.plan.known import find, unknown
+from engine.plan.model import ModelFacts, of_path
+from engine.plan.render import Rendered
+
+USUAL_CONTEXT = 8192
+"""Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""
+
+
+def find_model(name: str, data: Path) -> ModelFacts:
+    """A folder or file on this machine, a published model, or one of the catalog that is downloaded.
+
+    Raises InvalidRequest for what is none of them, ModelError for a folder that is no model.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return of_path(path.resolve())
+    found = find(name)
+    if found is not None:
+        return found
+    models = hub.models_folder(data)
+    for spec in read_catalog(data).models:
+        if name in (spec.id, spec.repository) and (folder := hub.locate(spec, models)):
+            return replace(of_path(folder), name=spec.repository or str(folder))
+    raise unknown(name)
+
+
+def placed(name: str) -> str:
+    """A draft as an engine is to load it: a folder on this machine by its whole path."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
+
+
+def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str, Any]) -> None:
+    """Scripts, files, the plan as text and as JSON. Raises DiskError where that fails."""
+    files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(known, indent=2)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            file = folder / name
+            file.write_text(content, encoding="utf-8")
+            if file.suffix == ".sh":
+                file.chmod(0o755)
+    except OSError as error:
+        raise DiskError.at(folder, error) from error
+
+
+def context_for(asked: int | None, target: ModelFacts) -> int:
+    """The context to plan for."""
+    return min(USUAL_CONTEXT, target.context) if asked is None else asked

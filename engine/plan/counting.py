@@ -1,0 +1,144 @@
+"""How many weights a model has, counted from its config.json alone.
+
+Exact: tests compare it with what the published checkpoints hold, weight for weight. Widths are
+transformers' names of them. Of a mixture of experts it also says what one token uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import ModelError
+
+Config = Mapping[str, Any]
+
+FAMILIES = frozenset(
+    {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"}
+)
+"""The ``model_type`` values that can be counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Weights of the parts. ``attention``, ``dense``, ``expert`` and ``beside`` are of one layer.
+
+    ``attention`` includes the layer's norms; ``beside`` is the router and the experts that every token
+    uses. ``dense_layers`` have no experts. ``head`` is 0 where it is the embedding again.
+    """
+
+    embedding: int
+    head: int
+    attention: int
+    dense: int
+    dense_layers: int
+    expert: int
+    experts: int
+    active_experts: int
+    beside: int
+    expert_layers: int
+    final_norm: int
+
+    @property
+    def expert_layer(self) -> int:
+        """One whole layer with experts."""
+        return self.attention + self.experts * self.expert + self.beside
+
+    @property
+    def layers(self) -> int:
+        """All layers together."""
+        return (
+            self.dense_layers * (self.attention + self.dense)
+            + self.expert_layers * self.expert_layer
+        )
+
+    @property
+    def total(self) -> int:
+        """Every weight."""
+        return self.embedding + self.head + self.layers + self.final_norm
+
+    @property
+    def active(self) -> int:
+        """What a token is multiplied with: all but the input embedding and the experts it leaves out."""
+        unused = self.expert_layers * (self.experts - self.active_experts) * self.expert
+        return self.layers - unused + (self.head or self.embedding)
+
+
+def count(config: Config) -> Counts:
+    """The weights of the model that ``config`` describes. Raises ModelError for unknown families."""
+    kind = str(config.get("model_type", ""))
+    if kind not in FAMILIES:
+        raise ModelError(
+            f"Models of type '{kind or 'unknown'}' cannot be counted for a launch plan. Known are "
+            f"{', '.join(sorted(FAMILIES))}."
+        )
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    embedding = config["vocab_size"] * hidden
+    attention = (_latent if kind == "deepseek_v3" else _grouped)(config) + 2 * hidden
+    dense, dense_layers = 3 * hidden * config["intermediate_size"], layers
+    expert = experts = active = beside = 0
+    if kind in ("qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"):
+        expert, experts, active, beside = _experts(config, kind)
+        dense_layers = config.get("first_k_dense_replace", 0) if kind == "deepseek_v3" else 0
+    return Counts(
+        embedding,
+        0 if config.get("tie_word_embeddings") else embedding,
+        attention,
+        dense,
+        dense_layers,
+        expert,
+        experts,
+        active,
+        beside,
+        layers - dense_layers,
+        hidden,
+    )
+
+
+def head_dim(config: Config) -> int:
+    """Numbers in one head."""
+    return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
+
+
+def _grouped(config: Config) -> int:
+    """Attention with grouped queries: four products, and what families add to them."""
+    hidden, heads, dim = config["hidden_size"], config["num_attention_heads"], head_dim(config)
+    queries, keys = heads * dim, config.get("num_key_value_heads", heads) * dim
+    products = hidden * (2 * queries + 2 * keys)
+    kind = config["model_type"]
+    if kind == "gpt_oss":  # biases on all four, and a sink for each head
+        return int(products + queries + 2 * keys + hidden + heads)
+    if kind == "qwen2" or config.get("attention_bias"):
+        products += queries + 2 * keys
+    if kind in ("qwen3", "qwen3_moe"):
+        products += 2 * dim  # norms of queries and keys
+    return int(products)
+
+
+def _latent(config: Config) -> int:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): ranks instead of heads are kept."""
+    hidden, heads = config["hidden_size"], config["num_attention_heads"]
+    query_rank, rank = config["q_lora_rank"], config["kv_lora_rank"]
+    rope, nope, value = (
+        config[key] for key in ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+    )
+    queries = hidden * query_rank + query_rank + query_rank * heads * (nope + rope)
+    keys = hidden * (rank + rope) + rank + rank * heads * (nope + value)
+    return int(queries + keys + heads * value * hidden)
+
+
+def _experts(config: Config, kind: str) -> tuple[int, int, int, int]:
+    """Weights of one expert, experts, experts a token uses, and what stands beside them in a layer."""
+    hidden = config["hidden_size"]
+    count_key = {"qwen3_moe": "num_experts", "deepseek_v3": "n_routed_experts"}
+    experts = config[count_key.get(kind, "num_local_experts")]
+    width = config.get("moe_intermediate_size", config["intermediate_size"])
+    expert = 3 * hidden * width
+    beside = hidden * experts
+    if kind == "deepseek_v3":  # a correction for each expert, and shared experts
+        beside += experts + config.get("n_shared_experts", 0) * expert
+    if kind == "gpt_oss":  # biases everywhere
+        expert += 2 * width + hidden
+        beside += experts
+    return expert, experts, config["num_experts_per_tok"], beside

@@ -1,0 +1,24 @@
+"""Plans as engines read them: a command, files beside it, a container, a cluster. One file per engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from types import MappingProxyType
+
+from engine.plan.plan import Plan
+from engine.plan.render.rendered import Rendered
+from engine.plan.request import DYNAMO, SGLANG, TRTLLM, VLLM
+
+__all__ = ["Rendered", "render"]
+
+RENDERERS = MappingProxyType(
+    {engine: f"engine.plan.render.{engine}" for engine in (VLLM, SGLANG, TRTLLM, DYNAMO)}
+)
+
+
+def render(plan: Plan) -> Rendered:
+    """The plan for the engine that it was made for."""
+    module = import_module(RENDERERS[plan.request.engine])
+    renderer: Callable[[Plan], Rendered] = module.render
+    return renderer(plan)

@@ -1,0 +1,64 @@
+"""``foretoken plan``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import yaml
+
+from tests.app.cli.conftest import Foretoken
+
+EAGLE3 = ("plan", "llama-3.1-8b", "--engine", "trtllm", "--method", "eagle3", "--gpus", "1xH100")
+
+
+def test_a_plan_is_told_and_written(foretoken: Foretoken, tmp_path: Path) -> None:
+    out = tmp_path / "launch"
+    result = foretoken(*EAGLE3, "--depth", 4, "--users", 2, "--out", out, "--json")
+    assert result.status == 0, result.err
+    assert "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B" in result.out
+    assert "estimate" in result.out
+    known = result.last_json
+    assert known["depth"] == 4
+    assert known["layout"]["tensor"] == 1
+    written = {file.name for file in out.iterdir()}
+    assert written == {*known["files"], "README.md", "plan.json"}
+    assert os.access(out / "start.sh", os.X_OK)
+    config = yaml.safe_load((out / "extra-llm-api-config.yml").read_text())
+    assert config["speculative_config"]["decoding_type"] == "Eagle3"
+
+
+def test_loads_are_simulated(foretoken: Foretoken) -> None:
+    result = foretoken(
+        "plan", "qwen3-0.6b", "--method", "ngram", "--gpus", "H100", "--context", 64, "--loads"
+    )
+    assert result.status == 0, result.err
+    lines = [line.split() for line in result.out.split("\n")]
+    assert [line[0] for line in lines if len(line) == 8][-1] == "1,000"
+
+
+def test_a_folder_is_planned_for_by_its_config(foretoken: Foretoken, model: Path) -> None:
+    result = foretoken("plan", model, "--gpus", "1xL4", "--json")
+    assert result.status == 0, result.err
+    assert result.last_json["target"]["loads"] == str(model)
+    assert str(model) in result.last_json["files"]["start.sh"]
+
+
+def test_what_does_not_fit_is_told_with_what_would(foretoken: Foretoken) -> None:
+    result = foretoken("plan", "llama-3.1-405b", "--gpus", "8xH100")
+    assert result.status == 2
+    assert "What would fit" in result.err
+    assert "16xH100" in result.err
+
+
+def test_an_unknown_model_is_told_with_those_that_are_known(foretoken: Foretoken) -> None:
+    result = foretoken("plan", "lama-3.1-8b", "--gpus", "8xH100")
+    assert result.status == 2
+    assert "Did you mean llama-3.1-8b?" in result.err
+
+
+def test_a_folder_that_cannot_be_written_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = foretoken(*EAGLE3, "--out", tmp_path / "file")
+    assert result.status == 2
+    assert "file" in result.err

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# deepseek-r1 on 16xB200: plain decoding.
+# Options checked against SGLang 0.5.23.
+# Start it on 2 nodes and put a load balancer before them.
+set -euo pipefail
+docker run --rm --gpus all --ipc=host \
+    -p 127.0.0.1:8000:8000 \
+    -v "$HOME/.cache/huggingface:/root/.cache/huggingface" \
+    -e HF_TOKEN \
+    --entrypoint python3 lmsysorg/sglang:v0.5.23 -m sglang.launch_server \
+    --model-path nvidia/DeepSeek-R1-FP4 \
+    --tp-size 4 \
+    --context-length 8192 \
+    --max-running-requests 50 \
+    --mem-fraction-static 0.88 \
+    --quantization modelopt_fp4 \
+    --dp-size 2 \
+    --host 0.0.0.0 --port 8000

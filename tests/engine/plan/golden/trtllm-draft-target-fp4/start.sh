@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# llama-3.3-70b on 1xGB10: a draft model.
+# Options checked against TensorRT-LLM 1.3 and 1.4.0rc1.
+set -euo pipefail
+trtllm-serve nvidia/Llama-3.3-70B-Instruct-FP4 \
+    --backend pytorch \
+    --tp_size 1 \
+    --max_batch_size 1 \
+    --max_num_tokens 8192 \
+    --max_seq_len 8192 \
+    --extra_llm_api_options extra-llm-api-config.yml \
+    --host 127.0.0.1 --port 8000

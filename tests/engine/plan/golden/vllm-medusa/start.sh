@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# llama-3.1-8b on 1xH100: Medusa heads.
+# Options checked against vLLM 0.32.0.
+set -euo pipefail
+vllm serve meta-llama/Llama-3.1-8B-Instruct \
+    --tensor-parallel-size 1 \
+    --max-model-len 8192 \
+    --max-num-seqs 8 \
+    --gpu-memory-utilization 0.90 \
+    --speculative-config '{"method": "medusa", "model": "somebody/medusa-llama-3.1-8b", "num_speculative_tokens": 3}' \
+    --host 127.0.0.1 --port 8000

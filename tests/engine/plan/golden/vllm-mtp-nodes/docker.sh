@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# deepseek-v3 on 16xH100: the target's multi-token prediction.
+# Options checked against vLLM 0.32.0.
+# On each of the 2 nodes: NODE_RANK=0 (1, ...) HEAD_ADDRESS=first.node ./start.sh
+set -euo pipefail
+export NODE_RANK="${NODE_RANK:?0 on the first node, then 1, ...}"
+export HEAD_ADDRESS="${HEAD_ADDRESS:?the address of the first node}"
+docker run --rm --gpus all --ipc=host \
+    --network host \
+    -v "$HOME/.cache/huggingface:/root/.cache/huggingface" \
+    -e HF_TOKEN \
+    -e NODE_RANK -e HEAD_ADDRESS \
+    --entrypoint vllm vllm/vllm-openai:v0.32.0 serve deepseek-ai/DeepSeek-V3 \
+    --tensor-parallel-size 16 \
+    --max-model-len 8192 \
+    --max-num-seqs 8 \
+    --gpu-memory-utilization 0.90 \
+    --speculative-config '{"method": "mtp", "num_speculative_tokens": 1}' \
+    --nnodes 2 --node-rank "$NODE_RANK" \
+    --master-addr "$HEAD_ADDRESS" \
+    $([ "$NODE_RANK" = 0 ] || echo --headless) \
+    --host 0.0.0.0 --port 8000

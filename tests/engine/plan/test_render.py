@@ -1,0 +1,93 @@
+"""What plans look like for each engine: whole files, beside what must hold for all of them.
+
+To write the files anew after a change that is meant: FORETOKEN_WRITE_GOLDEN=1, then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.plan.render import render
+from engine.plan.render.rendered import Shell, command
+from engine.plan.report import facts
+from engine.plan.support import notes
+from tests.engine.plan.golden_plans import GOLDEN, golden_plan
+
+FOLDER = Path(__file__).with_name("golden")
+
+
+@pytest.fixture(params=sorted(GOLDEN))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_files_are_the_golden_ones(name: str) -> None:
+    folder, files = FOLDER / name, render(golden_plan(name)).folder
+    if os.environ.get("FORETOKEN_WRITE_GOLDEN"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    assert {file.name for file in folder.iterdir()} == set(files)
+    for file, text in files.items():
+        assert text == (folder / file).read_text(encoding="utf-8"), f"{name}/{file}"
+
+
+def test_no_golden_folder_is_left_over() -> None:
+    assert {folder.name for folder in FOLDER.iterdir()} == set(GOLDEN)
+
+
+def test_scripts_are_shell_and_the_rest_is_yaml(name: str) -> None:
+    for file, text in render(golden_plan(name)).folder.items():
+        if file.endswith(".sh"):
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        else:
+            assert all(isinstance(part, dict) for part in yaml.safe_load_all(text))
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """Every JSON object among the words of a script."""
+    for word in shlex.split(text, comments=True):
+        if word.startswith("{"):
+            yield json.loads(word)
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN if name.startswith("vllm-")])
+def test_plain_and_in_docker_vllm_is_told_the_same(name: str) -> None:
+    plan = golden_plan(name)
+    rendered = render(plan)
+    told = list(objects(rendered.start))
+    assert told == list(objects(rendered.container))
+    assert bool(told) == plan.drafts
+    for config in told:
+        assert config["num_speculative_tokens"] == plan.depth
+        assert config.get("model") == plan.draft
+
+
+def test_a_plan_is_plain_values_for_programs(name: str) -> None:
+    plan = golden_plan(name)
+    known = facts(plan, render(plan))
+    assert json.loads(json.dumps(known)) == known
+    assert known["memory_of_a_gpu"]["needed"] <= known["memory_of_a_gpu"]["available"]
+    assert known["notes"] == list(notes(plan))
+
+
+def test_a_server_without_copies_is_started_once_for_each() -> None:
+    text = render(golden_plan("trtllm-ngram-copies")).start
+    assert "for copy in 0 1" in text
+    assert "8000 + copy" in text
+
+
+def test_names_are_quoted_for_the_shell() -> None:
+    line = command([("serve", "it's; rm -rf"), ("--at", Shell('"$HOME"'))])
+    assert shlex.split(line.replace("\\\n", " ")) == ["serve", "it's; rm -rf", "--at", "$HOME"]
