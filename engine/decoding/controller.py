@@ -23,6 +23,11 @@ class Controller(Protocol):
         """Learns from a finished round."""
 
 
-def budget_to(depth: int, decision: Decision | None = None, floor: float = 0.0) -> Budget:
+def budget_to(
+    depth: int,
+    decision: Decision | None = None,
+    floor: float = 0.0,
+    plain_s: float | None = None,
+) -> Budget:
     """So deep, with as many branches as are verified in one pass."""
-    return Budget(depth, MAX_DEPTH if depth else 0, decision, floor)
+    return Budget(depth, MAX_DEPTH if depth else 0, decision, floor, plain_s=plain_s)

@@ -112,7 +112,8 @@ class Auto:
             likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
             depth = min(likeliest, _TRY)
         self._depth, self._floor = depth, self._worthwhile() if best else 0.0
-        return budget_to(depth, self._news(depth if best else 0, best, speeds), self._floor)
+        news = self._news(depth if best else 0, best, speeds)
+        return budget_to(depth, news, self._floor, self._plain_round())
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, round.tree.depth
@@ -235,6 +236,11 @@ class Auto:
                 + draft_waits * bool(drafted)
                 for drafted in range(self.deepest + 1)
             ]
+
+    def _plain_round(self) -> float:
+        """Seconds of a round that drafts nothing, at the machine's pace just now, waits included."""
+        verify = self.experience.verify
+        return verify(1) * self.experience.pace.value + verify.waits.mean
 
     def _worthwhile(self) -> float:
         """How likely a proposer must say that a whole draft is for one more token to pay.

@@ -55,6 +55,11 @@ class Choices:
             found.append(math.exp((logit - self._peaks[row]) * self._sharpness) / mass)
         return found
 
+    def likeliest(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
+        """The first ``count`` tokens of a row with their probabilities, the likeliest first."""
+        tokens = self._logits[row].topk(min(count, self._logits.shape[1])).indices.tolist()
+        return tuple(zip(tokens, self.chances((row, token) for token in tokens), strict=True))
+
 
 def reads(logits: Tensor) -> bool:
     """Whether the functions below take these: float32 on the CPU, the logits of a row side by side."""

@@ -37,7 +37,7 @@ function lane(round, drafter) {
   const kind = origin === "c" ? "correction" : "bonus";
   const last = chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined);
   const chips = h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, drawn, last) : [...drawn, last]));
-  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(drafter ? [h("span", { class: "drafter", title: words.drafter }, drafter)] : []), ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
+  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(drafter ? [h("span", { class: "drafter", title: words.drafter }, drafter)] : []), ...(round.w ? [h("span", { class: "decision" }, round.w[0])] : []));
 }
 
 // The probabilities of the chip under the pointer or the focus.
