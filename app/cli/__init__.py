@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from app.cli import bench, chat, compiler, models, serve, train, ui
+from app.cli import bench, chat, compiler, models, replay, serve, train, ui
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
 
@@ -26,6 +26,7 @@ cli = typer.Typer(
 cli.command()(ui.ui)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
+cli.command()(replay.replay)
 cli.command()(train.train)
 cli.command()(compiler.compiler)
 cli.add_typer(bench.cli, name="bench")

@@ -55,6 +55,7 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> gr.HTML:
                 pair.pair_choices,
                 pair.load_pair,
                 act,
+                backend.export_reply,
             ),
             elem_id="chat-view",
         )

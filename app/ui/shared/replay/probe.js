@@ -36,7 +36,6 @@ export class Probe {
   // Of the chips in `root`, now and later.
   constructor(root) {
     this.node = h("div", { class: "probe", role: "tooltip", hidden: true });
-    (root.closest(".gradio-container") ?? document.body).append(this.node);
     const show = (event) => this.show(event.target.closest?.(".chip"));
     root.addEventListener("mouseover", show);
     root.addEventListener("focusin", show);
@@ -57,6 +56,7 @@ export class Probe {
   show(target) {
     if (!target?.told) return this.hide();
     this.target = target;
+    if (!this.node.isConnected) (target.closest(".gradio-container") ?? document.body).append(this.node);
     const likeliest = target.told.likeliest ?? target.told.chosen?.likeliest ?? [];
     this.node.replaceChildren(h("p", {}, ...sentence(target.told)), ...(likeliest.length ? ranking(likeliest) : []));
     this.node.hidden = false;

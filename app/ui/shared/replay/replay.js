@@ -21,10 +21,10 @@ export class Replay {
     this.node = h("section", { class: "replay", "aria-label": say.replay }, this.transport.node, this.pane.node);
   }
 
-  // The rounds of a reply, as app/ui/view.py tells them; the clock stands at their end.
-  show(rounds) {
-    this.timeline = new Timeline(rounds);
-    this.pane.show(this.timeline);
-    this.clock.load([this.timeline], { atEnd: true });
+  // The Timeline of a reply; the clock stands at its end.
+  show(timeline) {
+    this.timeline = timeline;
+    this.pane.show(timeline);
+    this.clock.load([timeline], { atEnd: true });
   }
 }

@@ -15,8 +15,7 @@ function after(sorted, value) {
   return low;
 }
 
-const stands = (fate) => fate === "a" || fate === "x";
-export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + stands(fate), 0);
+export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a" || fate === "x"), 0);
 export const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
 
 export class Timeline {
