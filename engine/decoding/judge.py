@@ -71,7 +71,7 @@ class Judge:
             acceptance = follow(choices, tree)
         else:
             acceptance = self._weigh(p, proposal, position)
-        likeliest = _likeliest(p, _row_after(acceptance))
+        likeliest = self.sampler.likeliest(p[_row_after(acceptance)], LIKELIEST)
         return _judgement(acceptance, partial(_read_off, p), tree, likeliest)
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
@@ -106,15 +106,6 @@ def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
 def _row_after(acceptance: Acceptance) -> int:
     """The row of the target's own token: the one after the last accepted node."""
     return acceptance.path[-1] + 1 if acceptance.path else 0
-
-
-def _likeliest(p: Tensor, row: int) -> tuple[tuple[int, float], ...]:
-    """The first tokens of a row; none on a device, which would be waited for once more."""
-    if p.device.type != "cpu":
-        return ()
-    found = p[row].topk(min(LIKELIEST, p.shape[1]))
-    pairs = zip(found.indices.tolist(), found.values.tolist(), strict=True)
-    return tuple((token, chance) for token, chance in pairs if chance > 0)
 
 
 def _judgement(

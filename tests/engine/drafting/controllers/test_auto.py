@@ -302,4 +302,5 @@ def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     slower = Machine(lambda rows: 1.0 + 0.1 * rows, pace=2.0, noise=0.0)
     experience = warm(machine)
     late = play(slower, Auto(15, experience), 200)[100:]
-    assert [r.budget.plain_s for r in late if r.budget.plain_s][-1] == pytest.approx(2.2, rel=0.1)
+    # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
+    assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.4
