@@ -110,7 +110,8 @@ class Words:
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
     PLACE_EMPTY = "Give the path of a folder with models."
     BROWSE_AWAY = (
-        "Folders are shown to a browser on the machine that Foretoken runs on. Type the path instead."
+        "Folders are shown to a browser on the machine that Foretoken runs on. "
+        "Type the path instead."
     )
     DROPPED_WHERE = (
         "The browser does not tell where {name} lies, and it was not found in the usual places. Type its "

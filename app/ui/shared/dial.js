@@ -69,13 +69,13 @@ export class Dial {
     this.most = Math.max(this.most, scaleFor(1.1 * Math.max(now, plain ?? 0)));
     const parts = [
       draw("path", { d: arc(1, OUTER), class: "track" }),
-      draw("path", { d: arc(now / this.most, OUTER), class: "now" }),
+      draw("path", { d: arc(now / this.most, OUTER), class: "dial-now" }),
     ];
-    if (plain) parts.push(tick(plain / this.most, OUTER - 8, OUTER + 9, "plain"));
+    if (plain) parts.push(tick(plain / this.most, OUTER - 8, OUTER + 9, "dial-plain"));
     if (isShare(needed)) {
       parts.push(draw("path", { d: arc(1, INNER), class: "track thin" }));
-      if (isShare(expected)) parts.push(draw("path", { d: arc(expected, INNER), class: "has" }));
-      parts.push(tick(needed, INNER - 7, INNER + 6, "needed"));
+      if (isShare(expected)) parts.push(draw("path", { d: arc(expected, INNER), class: "dial-has" }));
+      parts.push(tick(needed, INNER - 7, INNER + 6, "dial-needed"));
     }
     this.svg.replaceChildren(...parts);
     this.words.replaceChildren(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
@@ -39,6 +40,14 @@ def figures(events) -> dict:
     return view.totals(reply.statistics)
 
 
+def percent(x: float | None) -> str:
+    """As dom.js writes it: halves go up."""
+    if x is None:
+        return "–"
+    place = Decimal("0.1") if 0 < x < 0.1 else Decimal(1)
+    return f"{Decimal(100 * x).quantize(place, ROUND_HALF_UP)} %"
+
+
 def told(text: str) -> str:
     """Without the signs that stand for spaces."""
     return CLEAN.sub(" ", text).strip()
@@ -55,8 +64,8 @@ def test_each_round_is_a_row_and_a_click_shows_its_words(page, app):
         label = row.locator(".row-head").get_attribute("aria-label")
         assert label.startswith(f"Round {turn.index + 1}: {accepted} of {drafted} accepted")
         assert ("broke at" in label) == (accepted < drafted)
-        assert row.locator(".cap").count() == (accepted < drafted)
-        cells = row.locator(".kept")
+        assert row.locator(".cell-cap").count() == (accepted < drafted)
+        cells = row.locator(".cell-kept")
         assert cells.count() == (accepted > 0)
         if accepted:
             assert cells.evaluate("node => node.style.getPropertyValue('--n')") == str(accepted)
@@ -90,12 +99,12 @@ def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
     row = page.locator(f".lane[data-round='{broken.round.index}']")
     row.locator(".chip.rejected").hover()
     probe = page.locator(".probe:visible")
-    guess, own = broken.drafted[at], broken.next_text
+    guess, own = broken.drafted[at].strip(), broken.next_text.strip()
     assert told(probe.locator("p").inner_text()) == told(
-        f"The draft guessed {guess} ({round(100 * broken.round.q[at])} %). "
+        f"The draft guessed {guess} ({percent(broken.round.q[at])}). "
         f"The target gives it 4.0 %, and prefers {own} (90 %)."
     )
-    ranking = [told(text) for text in probe.locator(".ranking .token").all_inner_texts()]
+    ranking = [told(text) for text in probe.locator(".ranking .probe-token").all_inner_texts()]
     assert ranking == [told(text) for text in broken.likeliest]
     assert len(ranking) == 3
     row.locator(".chip.correction").hover()
@@ -135,7 +144,7 @@ def test_a_dial_tells_the_speed_while_it_writes_and_large_figures_afterwards(pag
     assert re.fullmatch(
         r"[\d.]+× plain \(20.0 tokens/s\)", dial.locator("[data-dial=plain]").inner_text()
     )
-    assert dial.locator(".dial-face .plain").count() == 1
+    assert dial.locator(".dial-face .dial-plain").count() == 1
     assert dial.get_attribute("aria-live") == "off"  # it stands in a log, which is read out
     page.wait_for_selector(".latest .chip")
     page.click(".composer .stop")
@@ -148,7 +157,7 @@ def test_a_dial_tells_the_speed_while_it_writes_and_large_figures_afterwards(pag
     assert foot.locator("[data-stat=speedup]").inner_text() == f"{found['speedup']:.1f}× plain"
     assert foot.locator("[data-stat=acceptance_rate]").is_hidden()
     foot.locator("summary").click()
-    rate = f"{100 * found['acceptance_rate']:.0f} % accepted"
+    rate = f"{percent(found['acceptance_rate'])} accepted"
     assert foot.locator("[data-stat=acceptance_rate]").inner_text() == rate
 
 
@@ -208,10 +217,8 @@ def check_replay(page, events, at: int) -> None:
         node.get_attribute("data-figure"): node.locator("dd").inner_text()
         for node in pane.locator(".replay-figures > div").all()
     }
-    rate = found["acceptance_rate"]
-    digits = 1 if rate is not None and 0 < rate < 0.1 else 0
     assert shown["tokens"] == str(found["completion_tokens"])
-    assert shown["rate"] == ("–" if rate is None else f"{100 * rate:.{digits}f} %")
+    assert shown["rate"] == percent(found["acceptance_rate"])
     assert shown["length"] == (f"{found['mean_acceptance_length']:.2f}" if at else "–")
     said = "".join(event.text for event in events[: max(at - 1, 0)])
     assert said.endswith(pane.locator(".replay-said").text_content())

@@ -25,10 +25,10 @@ function cells(round) {
     return node;
   };
   return h("span", { class: "cells", "aria-hidden": true },
-    accepted ? run("kept", accepted) : null,
-    judged ? h("i", { class: "cap" }) : null,
-    left && !round.b ? run("left", left) : null,
-    h("i", { class: judged ? "own correction" : "own bonus" }));
+    accepted ? run("cell-kept", accepted) : null,
+    judged ? h("i", { class: "cell-cap" }) : null,
+    left && !round.b ? run("cell-left", left) : null,
+    h("i", { class: judged ? "cell-own correction" : "cell-own bonus" }));
 }
 
 // Where a chain broke: the token that was rejected.

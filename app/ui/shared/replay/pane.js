@@ -57,16 +57,16 @@ export class ReplayPane {
     const found = this.timeline.after(n);
     this.figures.replaceChildren(...Object.entries(say.figures).map(([key, name]) =>
       h("div", { dataset: { figure: key } }, h("dt", {}, name), h("dd", {}, say.figure[key](found[key])))));
-    this.why.textContent = found.why ?? say.undecided;
+    this.why.textContent = found.why ?? "";
     const whole = found.seconds - this.timeline.lead;
     this.parts.replaceChildren(
       h("div", { class: "parts-bar", "aria-hidden": true }, ...parts.map((name) => {
-        const part = h("i", { class: `part ${name}` });
+        const part = h("i", { class: `time-part ${name}` });
         part.style.flexGrow = String(whole > 0 ? Math.max(found[name], 0) / whole : 0);
         return part;
       })),
       h("ul", { class: "parts-names", "aria-label": say.times_ }, ...parts.map((name) =>
-        h("li", { dataset: { part: name } }, h("i", { class: `part ${name}`, "aria-hidden": true }), say.part(say.parts[name], Math.max(found[name], 0), whole)))));
+        h("li", { dataset: { part: name } }, h("i", { class: `time-part ${name}`, "aria-hidden": true }), say.part(say.parts[name], Math.max(found[name], 0), whole)))));
   }
 
   drawCharts(n) {

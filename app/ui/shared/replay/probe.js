@@ -3,7 +3,8 @@
 import { h, percent, showToken } from "../dom.js";
 import { say } from "./words.js";
 
-const token = (text) => h("i", { class: "token" }, ...showToken(text));
+// In a sentence a word goes without the space before it.
+const token = (text) => h("i", { class: "probe-token" }, ...showToken(text.trim() || text));
 const known = (p) => (p === undefined ? null : p);
 
 // Texts and tokens, in order.

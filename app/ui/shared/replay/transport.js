@@ -23,7 +23,7 @@ export class Transport {
     speed.value = String(clock.speed);
     speed.addEventListener("change", () => clock.setSpeed(Number(speed.value)));
     this.node = h("div", { class: "transport", role: "group", "aria-label": say.replay },
-      button("first", "⏮", () => (clock.pause(), clock.seek(0))),
+      button("first", "«", () => (clock.pause(), clock.seek(0))),
       button("before", "‹", () => clock.step(-1)),
       this.play,
       button("next", "›", () => clock.step(1)),

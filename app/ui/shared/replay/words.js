@@ -44,7 +44,6 @@ export const say = {
   time: (time, duration) => `${fixed(time, 2)} of ${fixed(duration, 2)} s`,
   figures: { speed: "tokens/s", rate: "accepted", length: "tokens per round", tokens: "tokens", depth: "depth" },
   figure: { speed, rate: percent, length: fixed, tokens: String, depth: (x) => (x === null ? "–" : String(x)) },
-  undecided: "no reason told",
   parts: { draft: "draft", verify: "verification", rest: "rest" },
   part: (name, time, whole) => `${name} ${seconds(time)}${share(time, whole)}`,
   times_: "Where the time went",
