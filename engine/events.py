@@ -110,6 +110,9 @@ class Budget:
     For a proposer with several to choose from: ``proposer`` names which drafts. Recalled text takes its
     place where more tokens of it are expected to stand than ``needed`` says for drafts of 1, 2, ...
     tokens. Without these it is the proposer's own choice.
+
+    ``plain_s``: what a round that drafts nothing takes here, as its controller measured, in seconds as
+    ``Timing.total_s``; None where nobody measured, and in rounds between two looks at it.
     """
 
     depth: int
@@ -119,6 +122,7 @@ class Budget:
     row_floor: float = 0.0
     proposer: str | None = None
     needed: tuple[float, ...] = ()
+    plain_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,9 @@ class Round:
     nodes behind a rejected one have no meaningful p). ``next_p`` belongs to ``next_token``.
     ``emitted`` says how many of ``tokens`` reached the output: fewer only in the last round, when an
     end-of-sequence token, a stop string or the token limit cuts it.
+
+    ``likeliest``: the target's likeliest tokens in the place of ``next_token``, with their
+    probabilities, the likeliest first; none where nobody told.
     """
 
     index: int
@@ -153,6 +160,7 @@ class Round:
     next_p: float | None
     timing: Timing
     emitted: int
+    likeliest: tuple[tuple[int, float], ...] = ()
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -214,7 +222,8 @@ class Emitted:
     beginning, and the texts of all events, joined, are the reply, but for the last one's ``tail``.
     ``tokens`` are what was emitted, in order; None where the engine tells no tokens, then in all of
     a reply's events. ``drafted`` are the texts of all nodes of the round's tree, kept or not, and
-    ``next_text`` that of its ``next_token``; without a round there are none.
+    ``next_text`` that of its ``next_token``, ``likeliest`` those of the round's ``likeliest``; without a
+    round there are none.
     ``at``: seconds since the request was taken up, from an engine that shows no rounds; None where
     nobody measured. A round has its own ``timing``.
     """
@@ -224,6 +233,7 @@ class Emitted:
     round: Round | None = None
     drafted: tuple[str, ...] = ()
     next_text: str = ""
+    likeliest: tuple[str, ...] = ()
     at: float | None = None
 
 

@@ -67,6 +67,7 @@ def recited(
             round=_round(index, proposer, depth, drafts, said, seconds),
             drafted=tuple(drafts),
             next_text=said[-1],
+            likeliest=tuple(_likeliest(said, drafts)),
         )
         start += sum(map(len, said))
         done += len(said)
@@ -86,7 +87,8 @@ def as_shown(emitted: Emitted, capabilities: Capabilities, at: float) -> Emitted
     return replace(
         emitted,
         tokens=None if tokens is None else tuple(replace(token, p=None) for token in tokens),
-        round=replace(emitted.round, p=nothing, q=nothing, next_p=None),
+        likeliest=(),
+        round=replace(emitted.round, p=nothing, q=nothing, next_p=None, likeliest=()),
     )
 
 
@@ -113,6 +115,12 @@ def _origin(said: Sequence[str], drafts: Sequence[str]) -> Origin:
     return Origin.CORRECTION if len(said) <= len(drafts) else Origin.BONUS
 
 
+def _likeliest(said: Sequence[str], drafts: Sequence[str]) -> dict[str, float]:
+    """What the target might have said in the last place, by text: what it said, then what it rejected."""
+    rejected = drafts[len(said) - 1 : len(said)]
+    return {said[-1]: 0.9, **dict.fromkeys(rejected, 0.04), " maybe": 0.02}
+
+
 def _round(
     index: int,
     proposer: str,
@@ -126,7 +134,7 @@ def _round(
     return Round(
         index=index,
         proposer=proposer,
-        budget=Budget(depth, depth),
+        budget=Budget(depth, depth, plain_s=seconds or None),
         tree=Tree.chain([token_id(token) for token in drafts]),
         accepted_path=tuple(range(right)),
         next_token=token_id(said[-1]),
@@ -139,4 +147,5 @@ def _round(
         next_p=0.9,
         timing=Timing(seconds / 4, seconds / 2, seconds),
         emitted=len(said),
+        likeliest=tuple((token_id(text), p) for text, p in _likeliest(said, drafts).items()),
     )

@@ -7,6 +7,7 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     per-position rate        rounds that accepted draft position i / all rounds
     tokens per second        emitted tokens / seconds in rounds, over the whole reply
     time to first token      from taking the request up to the end of the first round
+    plain tokens per second  rounds that draft nothing in a second, as the controller measured
 
 An engine elsewhere may show no rounds. Then the figures of rounds are zero or None, and speed comes from
 the events' time stamps, if they have any: the tokens after the first event, over the time after it.
@@ -44,6 +45,8 @@ class Statistics:
     """The controller's last word; None where it decides nothing."""
     untimed_tokens: int = 0
     """Of ``completion_tokens``, those that came before time was measured."""
+    plain_s: float | None = None
+    """Seconds of a round that drafts nothing, as last told; None where nobody measured."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -57,6 +60,16 @@ class Statistics:
     def tokens_per_s(self) -> float | None:
         timed = self.completion_tokens - self.untimed_tokens
         return timed / self.decode_s if timed and self.decode_s else None
+
+    @property
+    def plain_tokens_per_s(self) -> float | None:
+        return 1 / self.plain_s if self.plain_s else None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast as plain decoding; None where one of both is not known."""
+        now, plain = self.tokens_per_s, self.plain_tokens_per_s
+        return now / plain if now and plain else None
 
     @property
     def per_position(self) -> tuple[float, ...]:
@@ -82,6 +95,7 @@ class Statistics:
             time_to_first_token_s=known[0] if known else None,
             decision=other.decision or self.decision,
             untimed_tokens=self.untimed_tokens + other.untimed_tokens,
+            plain_s=other.plain_s or self.plain_s,
             accepted_at=tuple(
                 a + b
                 for a, b in zip(
@@ -104,6 +118,7 @@ class Tally:
         self._untimed = 0
         self._lengths: Counter[int] = Counter()
         self._decision: Decision | None = None
+        self._plain: float | None = None
 
     def add(self, event: Event) -> None:
         """Counts one event of one reply."""
@@ -141,6 +156,7 @@ class Tally:
         self._draft += round.timing.draft_s
         self._verify += round.timing.verify_s
         self._decision = round.budget.decision or self._decision
+        self._plain = round.budget.plain_s or self._plain
         if self._first is None:
             self._first = self._prefill + round.timing.total_s
 
@@ -165,6 +181,7 @@ class Tally:
             ),
             decision=self._decision,
             untimed_tokens=self._untimed,
+            plain_s=self._plain,
         )
 
 

@@ -4,7 +4,8 @@ Traces in files, traces of kept replies and scripts of tests are lines of it; wh
 projection of the same events (app/ui/view.py). A form that was once written can be read for ever: every
 version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
-    2    {"v": 2, "type": ..., and the event's fields}
+    3    {"v": 3, "type": ..., and the event's fields}
+    2    nothing of a round's likeliest tokens, nor of what a plain round takes
     1    no "v"; tokens without places, drafted tokens with what their round says of them too
 """
 
@@ -19,7 +20,7 @@ from engine import events
 from engine.errors import InvalidRequest
 from engine.events import Event
 
-VERSION = 2
+VERSION = 3
 
 Json = dict[str, Any]
 
@@ -105,15 +106,17 @@ class Reader:
                     f"{place} was written by a newer version of Foretoken (form {version}; this one "
                     f"reads up to {VERSION}). Update Foretoken to open it.",
                 )
-            if version == 1:
-                self._upgrade(fields)
-            elif version != VERSION:
+            if version not in range(1, VERSION + 1):
                 raise ValueError(f"version {version}")
+            if version <= 1:
+                self._upgrade_1(fields)
+            if version <= 2:
+                _upgrade_2(fields)
             return _event(fields)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
 
-    def _upgrade(self, fields: Json) -> None:
+    def _upgrade_1(self, fields: Json) -> None:
         """Makes an object of version 1 one of version 2."""
         if fields["type"] in ("queued", "started"):
             self._end = 0
@@ -126,6 +129,14 @@ class Reader:
             self._end += len(token["text"])
         fields["tokens"] = tokens
         fields["drafted"] = [drafted["text"] for drafted in fields["drafted"]]
+
+
+def _upgrade_2(fields: Json) -> None:
+    """Makes an object of version 2 one of version 3."""
+    if fields["type"] == "emitted":
+        fields["likeliest"] = ()
+        if fields["round"] is not None:
+            fields["round"] = {**fields["round"], "likeliest": ()}
 
 
 def _shallow(value: Any) -> Json:
@@ -168,7 +179,8 @@ def _emitted(fields: Json) -> events.Emitted:
         fields["tokens"] = tuple(map(_token, fields["tokens"]))
     if fields["round"] is not None:
         fields["round"] = _round(dict(fields["round"]))
-    fields["drafted"] = tuple(fields["drafted"])
+    for name in ("drafted", "likeliest"):
+        fields[name] = tuple(fields[name])
     return events.Emitted(**fields)
 
 
@@ -185,6 +197,7 @@ def _round(fields: Json) -> events.Round:
     fields["origin"] = events.Origin(fields["origin"])
     for name in ("accepted_path", "p", "q"):
         fields[name] = tuple(fields[name])
+    fields["likeliest"] = tuple((token, p) for token, p in fields["likeliest"])
     return events.Round(**fields)
 
 

@@ -74,6 +74,7 @@ def take(url: str) -> None:
         keep(page, "pair")
         page.keyboard.press("Escape")
         page.get_by_role("tab", name="Rounds").click()
+        page.click("[data-action=words]")
         # The controller may have drafted nothing that was rejected.
         rejected = page.locator(".lane .chip.rejected")
         (rejected if rejected.count() else page.locator(".lane .chip")).last.hover()

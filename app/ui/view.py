@@ -7,8 +7,10 @@ are short because one object goes out for every round.
     started    model, proposer, acceptance, prompt (tokens; null: unknown)
     prefilled  tokens, reused, seconds
     round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text,
+               g: how far it might draft, c: seconds of [drafting, verifying, all of it],
+               l: the target's likeliest in the place of n, [[text, p], ...], where told,
                o: who drafted, where anything was drafted,
-               w: what the controller decided and why, where it changed its mind,
+               w: what the controller decided, [why, depth], where it changed its mind,
                b: the parent of each of d (-1: the text), where they are not a single chain
     text       k: marks, s: text; from an engine that shows no rounds
     finished   reason, tail
@@ -85,7 +87,7 @@ def show(event: Event) -> View:
 def show_round(event: Emitted, turn: Round) -> View:
     """One lane of the rounds view, and the text it added."""
     whole = turn.emitted == len(turn.tokens)
-    decision = turn.budget.decision
+    decision, timing = turn.budget.decision, turn.timing
     return {
         "t": "round",
         "i": turn.index,
@@ -96,10 +98,19 @@ def show_round(event: Emitted, turn: Round) -> View:
         "n": [event.next_text, MARKS[turn.origin], shorten(turn.next_p), whole],
         "k": marks(event.tokens or ()),
         "s": event.text,
+        "g": turn.budget.depth,
+        "c": [shorten(timing.draft_s), shorten(timing.verify_s), shorten(timing.total_s)],
+        **({"l": likeliest(event, turn)} if event.likeliest else {}),
         **({"o": turn.proposer} if event.drafted else {}),
-        **({"w": decision.why} if decision else {}),
+        **({"w": [decision.why, decision.depth]} if decision else {}),
         **({} if turn.tree.is_chain else {"b": turn.tree.parents}),
     }
+
+
+def likeliest(event: Emitted, turn: Round) -> list[list[Any]]:
+    """The target's likeliest tokens by their texts."""
+    pairs = zip(event.likeliest, turn.likeliest, strict=True)
+    return [[text, shorten(p)] for text, (_, p) in pairs]
 
 
 def fates(turn: Round) -> tuple[str, ...]:
@@ -129,9 +140,9 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(character > "\uffff" for character in text)
 
 
-def shorten(probability: float | None) -> float | None:
-    """Six significant digits are more than the page shows."""
-    return None if probability is None else float(f"{probability:.6g}")
+def shorten(number: float | None) -> float | None:
+    """Four significant digits are more than the page shows."""
+    return None if number is None else float(f"{number:.4g}")
 
 
 def numbers(statistics: Statistics) -> View:
@@ -142,6 +153,8 @@ def numbers(statistics: Statistics) -> View:
         "acceptance_rate": statistics.acceptance_rate,
         "mean_acceptance_length": statistics.mean_acceptance_length,
         "per_position": statistics.per_position,
+        "plain_tokens_per_s": statistics.plain_tokens_per_s,
+        "speedup": statistics.speedup,
     }
 
 
@@ -149,8 +162,11 @@ TOTALS = (
     "rounds",
     "drafted",
     "accepted",
+    "prompt_tokens",
     "completion_tokens",
     "tokens_per_s",
+    "plain_tokens_per_s",
+    "speedup",
     "acceptance_rate",
     "mean_acceptance_length",
     "time_to_first_token_s",
@@ -158,16 +174,25 @@ TOTALS = (
 
 
 def totals(statistics: Statistics) -> View:
-    """The statistics that the page shows while a reply grows."""
-    return kept_totals({name: getattr(statistics, name) for name in TOTALS})
+    """The statistics that the page shows while a reply grows.
+
+    Beside figures of the same names: ``needed``, the acceptance from which drafting pays, and
+    ``expected``, the one it has, as the controller last said (see ``Decision``).
+    """
+    named = {name: getattr(statistics, name) for name in TOTALS}
+    said = statistics.decision
+    decision = None if said is None else {"needed": said.needed, "expected": said.expected}
+    return kept_totals({**named, "decision": decision})
 
 
 def kept_totals(statistics: View) -> View:
     """The same of what ``numbers`` gave, perhaps long ago."""
-    return {
+    shown = {
         name: shorten(value) if isinstance(value := statistics.get(name), float) else value
         for name in TOTALS
     }
+    decision = statistics.get("decision") or {}
+    return {**shown, "needed": decision.get("needed"), "expected": decision.get("expected")}
 
 
 def status(reply: ReplyState) -> str:

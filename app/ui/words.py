@@ -7,7 +7,9 @@ import re
 from typing import Any, ClassVar
 
 from engine.api import ProposerInfo
+from engine.events import Started
 from engine.request import PLAIN
+from engine.stats import Statistics
 
 
 class Words:
@@ -27,6 +29,13 @@ class Words:
     FAILED = (
         "The app failed at this, which is its own mistake; its terminal says more. "
         "Nothing was lost: try again, or restart the app."
+    )
+
+    # A reply as a file
+    WHOLE_REPLY = "The whole reply"
+    NO_ROUNDS = (
+        "This reply has no rounds to play: its engine showed none, or it ended before the first. "
+        "Choose another reply, or save it as JSONL."
     )
 
     # Side panel
@@ -264,6 +273,26 @@ class Words:
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+    @staticmethod
+    def no_reply(number: int | None, count: int) -> str:
+        if not count:
+            return "The trace holds no reply. Give a file that `foretoken chat --trace` wrote."
+        return f"The trace holds {count} replies, so there is no number {number}."
+
+    @staticmethod
+    def replay_of(model: str) -> str:
+        return f"A reply by {model}, round by round" if model else "A reply, round by round"
+
+    @staticmethod
+    def replay_facts(started: Started | None, statistics: Statistics) -> str:
+        parts = [f"drafted by {started.proposer}", f"rule {started.acceptance}"] if started else []
+        parts.append(f"{statistics.completion_tokens} tokens in {statistics.rounds} rounds")
+        if statistics.tokens_per_s:
+            parts.append(f"{statistics.tokens_per_s:.1f} tokens/s")
+        if statistics.speedup and statistics.drafted:
+            parts.append(f"{statistics.speedup:.1f} times as fast as plain decoding")
+        return " · ".join(parts)
 
     @staticmethod
     def measuring_failed(error: Exception) -> str:

@@ -24,7 +24,11 @@ class Controller(Protocol):
 
 
 def budget_to(
-    depth: int, decision: Decision | None = None, floor: float = 0.0, row_floor: float = 0.0
+    depth: int,
+    decision: Decision | None = None,
+    floor: float = 0.0,
+    row_floor: float = 0.0,
+    plain_s: float | None = None,
 ) -> Budget:
     """So deep, with as many branches as are verified in one pass."""
-    return Budget(depth, MAX_DEPTH if depth else 0, decision, floor, row_floor)
+    return Budget(depth, MAX_DEPTH if depth else 0, decision, floor, row_floor, plain_s=plain_s)

@@ -18,14 +18,21 @@ from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule
 
+LIKELIEST = 3
+"""How many of the target's likeliest tokens are told where its own token stands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What is accepted, with the target's probabilities of what was drafted and of its own token."""
+    """What is accepted, with the target's probabilities of what was drafted and of its own token.
+
+    ``likeliest``: see ``Round``.
+    """
 
     acceptance: Acceptance
     p: tuple[float | None, ...]
     next_p: float
+    likeliest: tuple[tuple[int, float], ...] = ()
 
 
 _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
@@ -54,7 +61,9 @@ class Judge:
         positions = [position, *(position + depth for depth in tree.depths)]
         found = self.sampler.read(logits, positions, Stream.CHOICE)
         if found is not None:
-            return _judgement(follow(found.tokens, tree), found.chances, tree)
+            acceptance = follow(found.tokens, tree)
+            likeliest = found.likeliest(_row_after(acceptance), LIKELIEST)
+            return _judgement(acceptance, found.chances, tree, likeliest)
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
@@ -62,7 +71,8 @@ class Judge:
             acceptance = follow(choices, tree)
         else:
             acceptance = self._weigh(p, proposal, position)
-        return _judgement(acceptance, partial(_read_off, p), tree)
+        likeliest = self.sampler.likeliest(p[_row_after(acceptance)], LIKELIEST)
+        return _judgement(acceptance, partial(_read_off, p), tree, likeliest)
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
@@ -93,20 +103,23 @@ def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
     return found
 
 
+def _row_after(acceptance: Acceptance) -> int:
+    """The row of the target's own token: the one after the last accepted node."""
+    return acceptance.path[-1] + 1 if acceptance.path else 0
+
+
 def _judgement(
     acceptance: Acceptance,
     chances: Callable[[Iterable[tuple[int, int]]], list[float]],
     tree: Tree,
+    likeliest: tuple[tuple[int, float], ...],
 ) -> Judgement:
     """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises ModelError
     for logits that are no numbers."""
     reached = {-1, *acceptance.path}
-    at = acceptance.path[-1] if acceptance.path else -1
     places = [(parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)]
-    *shown, next_p = chances([*places, (at + 1, acceptance.next_token)])
-    if not math.isfinite(
-        next_p
-    ):  # one logit that is no number makes all probabilities of its row such
+    *shown, next_p = chances([*places, (_row_after(acceptance), acceptance.next_token)])
+    if not math.isfinite(next_p):  # one logit that is no number makes all of its row such
         raise ModelError(BROKEN_LOGITS)
     return Judgement(
         acceptance,
@@ -115,4 +128,5 @@ def _judgement(
             for parent, value in zip(tree.parents, shown, strict=True)
         ),
         next_p,
+        likeliest,
     )

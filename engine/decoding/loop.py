@@ -99,6 +99,7 @@ def decode(
                 next_p=judgement.next_p,
                 timing=timing,
                 emitted=emitted,
+                likeliest=judgement.likeliest,
             )
             controller.observe(round)
             yield round

@@ -56,6 +56,7 @@ class Narrator:
             round=replace(round, emitted=len(tokens)),
             drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
             next_text=self.codec.token_text(round.next_token),
+            likeliest=tuple(self.codec.token_text(token) for token, _ in round.likeliest),
         )
 
     def _finished(self, reason: FinishReason) -> Finished:

@@ -122,6 +122,20 @@ class Sampler:
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
+    def likeliest(self, p: Tensor, count: int) -> tuple[tuple[int, float], ...]:
+        """The first ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
+
+        Nothing on a device, which would have to be waited for once more.
+        """
+        if p.device.type != "cpu":
+            return ()
+        if self._library is not None and choices.reads(p):
+            tokens = choices.first_places(self._library, p, count)
+        else:
+            tokens = p.topk(min(count, len(p))).indices.tolist()
+        chances: list[float] = p[tokens].tolist()
+        return tuple((token, p) for token, p in zip(tokens, chances, strict=True) if p > 0)
+
     def rank(
         self, adjusted: Tensor, p: Tensor, position: int, stream: Stream, count: int
     ) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -176,3 +177,17 @@ def test_tokens_told_only_in_the_end_are_counted() -> None:
     )
     assert (figures.prompt_tokens, figures.completion_tokens) == (0, 2)
     assert figures.tokens_per_s is None
+
+
+def test_plain_decoding_is_as_fast_as_the_controller_last_said_and_unknown_before() -> None:
+    def told(event: Emitted, plain_s: float | None) -> Emitted:
+        assert event.round is not None
+        budget = replace(event.round.budget, plain_s=plain_s)
+        return replace(event, round=replace(event.round, budget=budget))
+
+    unknown = folded(emitted(4, 4))
+    assert (unknown.plain_tokens_per_s, unknown.speedup) == (None, None)
+    figures = folded(told(emitted(4, 4), 0.05), told(emitted(4, 2), 0.02), emitted(4, 3))
+    assert figures.plain_tokens_per_s == 50
+    assert figures.speedup == pytest.approx((5 + 3 + 4) / 0.12 / 50)
+    assert (figures + unknown).plain_s == 0.02

@@ -49,7 +49,13 @@ rounds = st.builds(
     Round,
     index=counts,
     proposer=st.text(max_size=5),
-    budget=st.builds(Budget, depth=counts, nodes=counts, decision=st.none() | decisions),
+    budget=st.builds(
+        Budget,
+        depth=counts,
+        nodes=counts,
+        decision=st.none() | decisions,
+        plain_s=st.none() | seconds,
+    ),
     tree=trees(),
     accepted_path=ids,
     next_token=counts,
@@ -59,6 +65,7 @@ rounds = st.builds(
     next_p=chances,
     timing=st.builds(Timing, draft_s=seconds, verify_s=seconds, total_s=seconds),
     emitted=counts,
+    likeliest=st.lists(st.tuples(counts, st.floats(0, 1)), max_size=3).map(tuple),
 )
 tokens = st.builds(
     Token, id=counts, text=st.text(), start=counts, origin=st.none() | origins, p=chances
@@ -74,6 +81,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         round=st.none() | rounds,
         drafted=st.lists(st.text(), max_size=3).map(tuple),
         next_text=st.text(),
+        likeliest=st.lists(st.text(), max_size=3).map(tuple),
         at=st.none() | seconds,
     ),
     st.builds(Finished, reason=st.sampled_from(FinishReason), token_ids=st.none() | ids),
@@ -91,8 +99,8 @@ def test_events_survive_the_way_to_json_lines_and_back(kept: list[Event]) -> Non
 
 
 def test_every_event_says_its_type() -> None:
-    assert trace.to_json(Queued(2)) == {"v": 2, "type": "queued", "ahead": 2}
-    assert trace.to_json(Failed("no")) == {"v": 2, "type": "failed", "message": "no"}
+    assert trace.to_json(Queued(2)) == {"v": 3, "type": "queued", "ahead": 2}
+    assert trace.to_json(Failed("no")) == {"v": 3, "type": "failed", "message": "no"}
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,8 @@ def test_every_event_says_its_type() -> None:
         {"type": "finished", "reason": "bored", "tail": "", "text": "", "token_ids": []},
         {"type": "emitted", "round": {}},
         {"v": 2, "type": "emitted", "text": "", "tokens": [{}], "round": None},
+        {"v": 3, "type": "emitted", "text": "", "tokens": [], "drafted": [], "round": None},
+        {"v": 0, "type": "queued", "ahead": 1},
         {"v": "two", "type": "queued", "ahead": 1},
         {"type": "started", "prompt_tokens": 5},
         [1, 2],

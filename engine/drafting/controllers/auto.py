@@ -117,7 +117,8 @@ class Auto:
         if self._floors[0]:  # it ends drafts where they should
             depth = min(self.deepest, self._reach)
         self._depth = depth
-        return budget_to(depth, self._news(depth if best else 0, best, speeds), *self._floors)
+        news = self._news(depth if best else 0, best, speeds)
+        return budget_to(depth, news, *self._floors, self._plain_round())
 
     def observe(self, round: Round) -> None:
         asked, drafted = round.budget.depth > 0, round.tree.depth
@@ -249,6 +250,11 @@ class Auto:
                 # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
                 self._row = max(rows, 0.0) / (some - 1)
                 self._token = self._row + (drafts[some] - drafts[1]) / (some - 1)
+
+    def _plain_round(self) -> float:
+        """Seconds of a round that drafts nothing, at the machine's pace just now, waits included."""
+        verify = self.experience.verify
+        return verify(1) * self.experience.pace.value + verify.waits.mean
 
     def _worthwhile(self) -> tuple[float, float]:
         """How likely a proposer must say that a whole draft is: to be worth one more token, drafted and

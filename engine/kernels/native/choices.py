@@ -25,6 +25,7 @@ Numbers = ctypes.Array[ctypes.c_float]
 class Choices:
     """What ``likeliest`` or ``drawn`` found.
 
+    _library     where they were found
     tokens       one for each row
     _logits      (rows, width) float32
     _sharpness   what logits are multiplied with: 1 / temperature
@@ -32,6 +33,7 @@ class Choices:
     _masses      the sum of e^(sharpness * (logit - peak)) of each row; 0 where no logit is a number
     """
 
+    _library: Library
     tokens: list[int]
     _logits: Tensor
     _sharpness: float
@@ -55,6 +57,11 @@ class Choices:
             found.append(math.exp((logit - self._peaks[row]) * self._sharpness) / mass)
         return found
 
+    def likeliest(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
+        """The first ``count`` tokens of a row with their probabilities, the likeliest first."""
+        tokens = first_places(self._library, self._logits[row], count)
+        return tuple(zip(tokens, self.chances((row, token) for token in tokens), strict=True))
+
 
 def reads(logits: Tensor) -> bool:
     """Whether the functions below take these: float32 on the CPU, the logits of a row side by side."""
@@ -68,7 +75,7 @@ def likeliest(library: Library, logits: Tensor) -> Choices:
     rows, width = logits.shape
     tokens, peaks, masses = _room(rows)
     library.likeliest(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
-    return Choices(list(tokens), logits, 1.0, peaks, masses)
+    return Choices(library, list(tokens), logits, 1.0, peaks, masses)
 
 
 def drawn(library: Library, logits: Tensor, draws: Draws) -> Choices:
@@ -81,7 +88,15 @@ def drawn(library: Library, logits: Tensor, draws: Draws) -> Choices:
         logits.data_ptr(), rows, width, logits.stride(0), sharpness, keys,
         tokens, peaks, masses,
     )  # fmt: skip
-    return Choices(list(tokens), logits, sharpness, peaks, masses)
+    return Choices(library, list(tokens), logits, sharpness, peaks, masses)
+
+
+def first_places(library: Library, row: Tensor, count: int) -> list[int]:
+    """The places of the ``count`` largest numbers of ``row (width,)``, the largest first, the first of
+    equals before the others; ``row`` is as ``reads`` has it."""
+    places = (ctypes.c_int64 * count)()
+    library.first_places(row.data_ptr(), row.shape[0], count, places)
+    return [place for place in places if place >= 0]
 
 
 def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers]:

@@ -119,6 +119,9 @@ class Library(Products):
             brief.foretoken_likeliest, None,
             pointer, number, number, c.c_int64, pointer, pointer, pointer,
         )  # fmt: skip
+        self.first_places = _typed(
+            brief.foretoken_first_places, None, pointer, number, number, pointer
+        )
         self.drawn = _typed(
             brief.foretoken_drawn, None,
             pointer, number, number, c.c_int64, c.c_float, pointer, pointer, pointer, pointer,

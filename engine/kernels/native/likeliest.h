@@ -40,6 +40,24 @@ inline Candidate best(const float* logits, int first, int end) {
     return found;
 }
 
+// The places of the `count` largest of `width` numbers, the largest first and the first of equals; -1 where there are
+// fewer. A number is looked at by itself only if it stands among RUN that reach what is there already.
+inline void first_places(const float* numbers, int width, int count, int64_t* places) {
+    constexpr int RUN = 8 * LANES;
+    std::fill(places, places + count, int64_t{-1});
+    const auto least = [&] { return places[count - 1] < 0 ? -INFINITY : numbers[places[count - 1]]; };
+    for (int begin = 0; begin < width; begin += RUN) {
+        const int end = std::min(begin + RUN, width);
+        if (!(highest(numbers, begin, end) > least())) continue;
+        for (int n = begin; n < end; ++n) {
+            if (!(numbers[n] > least())) continue;
+            int at = count - 1;
+            for (; at > 0 && (places[at - 1] < 0 || numbers[n] > numbers[places[at - 1]]); --at) places[at] = places[at - 1];
+            places[at] = n;
+        }
+    }
+}
+
 // e^(sharpness * (logit - peak)) of logits first .. end - 1 to `weights`, and their sum; zeros where `peak` is no number.
 inline float weigh(const float* logits, int first, int end, float peak, float sharpness, float* weights) {
     std::fill(weights + first, weights + end, 0.0f);

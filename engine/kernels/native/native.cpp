@@ -78,6 +78,11 @@ EXPORTED void foretoken_likeliest(const float* logits, int rows, int width, int6
     }
 }
 
+// See first_places.
+EXPORTED void foretoken_first_places(const float* numbers, int width, int count, int64_t* places) {
+    first_places(numbers, width, count, places);
+}
+
 // As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
 EXPORTED void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness,
                               const uint64_t* keys, int64_t* tokens, float* peaks, float* masses) {

@@ -235,9 +235,10 @@ LANES = """async (rounds) => {
   const view = new RoundsView(root);
   view.add(rounds);
   view.draw();
+  view.openAll();
   return [...root.querySelectorAll(".lane")].map((lane) => ({
     chips: [...lane.querySelectorAll(".chip")]
-      .map((chip) => [chip.className.replace("chip ", ""), chip.probe.text]),
+      .map((chip) => [chip.className.replace("chip ", ""), chip.told.text]),
     drafter: lane.querySelector(".drafter")?.textContent ?? null,
     places: lane.querySelectorAll(".place").length,
   }));

@@ -12,6 +12,7 @@ from app.ui import view
 from engine import trace
 from engine.events import (
     Budget,
+    Decision,
     Emitted,
     Failed,
     Finished,
@@ -80,6 +81,8 @@ def test_a_round_carries_chips_marks_and_text():
         "k": "a2 c2",
         "o": "draft",
         "s": " a d",
+        "g": 4,
+        "c": [0.01, 0.02, 0.04],
     }
 
 
@@ -88,6 +91,25 @@ def test_a_round_that_drafted_a_tree_tells_the_parents():
     shown = view.show(Emitted(text=" d", round=turn(tree, ()), drafted=(" x",) * 3, next_text=" d"))
     assert shown["b"] == (-1, -1, 0)
     assert "b" not in view.show(emitted([" a", " b"], 1, " d"))
+
+
+def test_a_round_tells_the_target_s_likeliest_and_a_decision_with_its_depth():
+    event = emitted([" a"], 0, " b")
+    decision = Decision(3, "it pays", 0.5, 0.7)
+    told = replace(
+        event,
+        likeliest=(" b", " a"),
+        round=replace(event.round, likeliest=((9, 0.41), (0, 0.26)), budget=Budget(4, 4, decision)),
+    )
+    shown = view.show(told)
+    assert shown["l"] == [[" b", 0.41], [" a", 0.26]]
+    assert shown["w"] == ["it pays", 3]
+    assert not {"l", "w"} & view.show(event).keys()
+    reply = ReplyState()
+    reply.add(told)
+    totals = view.totals(reply.statistics)
+    assert (totals["needed"], totals["expected"]) == (0.5, 0.7)
+    assert totals == view.kept_totals(json.loads(json.dumps(view.numbers(reply.statistics))))
 
 
 def test_marks_count_as_javascript_does_and_leave_out_tokens_without_text():

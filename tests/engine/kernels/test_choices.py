@@ -18,6 +18,18 @@ from engine.noise import Draws, Stream, exponential, key
 from engine.request import AcceptanceRule, Sampling
 
 
+@given(width=st.integers(1, 700), count=st.integers(1, 4), seed=st.integers(0, 999))
+def test_the_first_places_are_those_of_the_largest_and_first_among_equals(
+    library: Library, width: int, count: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    row = torch.randn(width, generator=generator).mul(4).round()  # many ties
+    row[torch.rand(width, generator=generator) < 0.3] = float("-inf")
+    expected = row.argsort(descending=True, stable=True).tolist()
+    possible = [place for place in expected if row[place] > float("-inf")]
+    assert choices.first_places(library, row, count) == possible[:count]
+
+
 @given(
     rows=st.integers(1, 16),
     width=st.integers(1, 200),

@@ -13,7 +13,7 @@ from app.history import history
 from app.loading import STAGES, LoadState
 from app.runtime import Runtime
 from app.store import Store, StoredMessage
-from app.ui import view
+from app.ui import replay_file, view
 from app.ui.feed import since
 from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
@@ -161,6 +161,14 @@ class ChatBackend:
         shown, totals = view.rounds(lines)
         return {"rounds": shown, "stats": totals if shown else None}
 
+    def export_reply(self, data: View) -> View:
+        """A finished reply as a file: ``form`` html or jsonl."""
+        message = int(data["message"])
+        lines = self.store.trace(message)
+        if data["form"] == "jsonl":
+            return {"name": f"reply-{message}.jsonl", "text": "".join(f"{x}\n" for x in lines)}
+        return {"name": f"reply-{message}.html", "text": replay_file.page(lines)}
+
     def _stop_chat(self, chat: int) -> None:
         writing = self.writings.of_chat(chat)
         if writing is not None:
@@ -288,5 +296,6 @@ def describe(loaded: Loaded | None) -> View | None:
         "draft": loaded.draft_id,
         "label": Words.loaded(loaded.name, loaded.draft),
         "detail": Words.loaded_detail(loaded),
+        "context": loaded.context,
         "proposers": list(loaded.capabilities.names),
     }

@@ -5,6 +5,7 @@
 import { address } from "../../shared/addresses.js";
 import { Follow, h } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
+import { ContextMeter } from "../../shared/meter.js";
 import { register } from "../../shared/pages.js";
 import { answered, away, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -64,14 +65,15 @@ class ChatPage {
     this.drawer = new Drawer(root, { rounds, settings: this.settings.node });
     this.log.addEventListener("click", () => this.drawer.openChats(false));
     const side = h("nav", { class: "side", "aria-label": words.chats });
+    this.meter = new ContextMeter();
     this.announce = h("div", { class: "sr-only", role: "status" });
     root.replaceChildren(side,
       h("section", { class: "conversation", "aria-label": words.conversation },
         h("header", { class: "bar" }, this.drawer.chats, this.pair.node, h("span", { class: "grow" }), clear, this.drawer.toggle),
         h("div", { class: "messages-frame" }, this.log, pill),
-        this.told, this.alert, form, this.announce),
+        this.told, this.alert, form, this.meter.node, this.announce),
       this.drawer.node);
-    this.rounds = new RoundsView(rounds);
+    this.rounds = new RoundsView(rounds, this.ask);
     this.scroll = new Follow(this.log, pill);
     this.list_ = new ChatList(side, this);
   }
@@ -125,6 +127,7 @@ class ChatPage {
     const changed = this.settings.version !== latest.settings && !this.settings.keeping;
     this.loaded = loaded;
     this.pair.show(latest);
+    this.meter.setLimit(loaded?.context);
     if (other || changed) this.renewing = this.renewSettings(other && !first);
     if (!this.pair.popover.hidden && (other || (this.wasOpening && !opening))) this.pair.refresh();
     else if (!looking && found !== this.found) this.pair.again();
@@ -172,10 +175,11 @@ class ChatPage {
     this.setRunning(null);
     if (this.messages.length) this.scroll.toEnd();
     const running = chat?.running;
+    const last = this.messages.findLast((m) => m instanceof AssistantMessage);
+    this.meter.show(last?.stats);
     if (running) {
       this.attach(running.run, running.message);
     } else {
-      const last = this.messages.findLast((m) => m instanceof AssistantMessage);
       if (last) this.showRounds(last);
       else this.rounds.clear();
     }
@@ -347,8 +351,10 @@ class ChatPage {
     const answer = await this.ask("rounds", { message: message.id });
     if (!answer || asked !== this.asked || this.running) return;
     this.rounds.clear(words.roundsOf(number), words.roundsNone);
+    this.rounds.of(message);
     this.rounds.add(answer.rounds);
     this.rounds.total(answer.stats);
+    this.rounds.finish();
   }
 
   // ---- the stream
@@ -381,6 +387,7 @@ class ChatPage {
     this.setRunning(run);
     this.asked = null;
     this.rounds.clear();
+    this.rounds.of(shown);
     this.scroll.toEnd();
     this.following = run;
     try {
@@ -394,8 +401,13 @@ class ChatPage {
 
   advance(shown, events, stats, done) {
     this.rounds.add(shown.add(events));
-    if (stats) this.rounds.total(stats);
+    if (stats) {
+      this.rounds.total(stats);
+      this.meter.show(stats);
+      shown.measure(stats);
+    }
     if (!done) return;
+    this.rounds.finish();
     this.setRunning(null);
     const { end } = shown.reply; // its packet may have come before the one that says "done"
     if (!end) return void this.open(this.chat); // the reply is over and its feed is gone

@@ -1,7 +1,8 @@
 // One message of the conversation, with its actions.
 
+import { Dial } from "../../shared/dial.js";
 import { copy, h } from "../../shared/dom.js";
-import { Reply, statsLine } from "../../shared/reply.js";
+import { Reply, figures } from "../../shared/reply.js";
 import { words } from "../../shared/words.js";
 
 const action = (name, label, f) => h("button", { class: "ft-link", type: "button", dataset: { action: name }, on: { click: f } }, label);
@@ -49,12 +50,13 @@ export class AssistantMessage {
     this.body = h("div", { class: "body markdown" });
     this.state = h("div", { class: "state", role: "status" });
     this.error = h("div", { class: "ft-error", role: "alert", hidden: true });
-    this.stats = h("div", { class: "stats" });
+    this.figures = h("div", { class: "figures" });
+    this.dial = new Dial();
     this.actions = h("div", { class: "actions" },
       action("retry", words.retry, () => page.act({ action: "retry", message: this.id })),
       action("copy", words.copy, (event) => copy(this.reply.text, event.currentTarget, words.copied)),
       action("rounds", words.showRounds, () => page.openRounds(this)));
-    this.node = h("article", { class: "msg assistant", dataset: { id: String(message.id) } }, this.body, this.state, this.error, h("div", { class: "foot" }, this.stats, this.actions));
+    this.node = h("article", { class: "msg assistant", dataset: { id: String(message.id) } }, this.body, this.state, this.error, this.dial.node, h("div", { class: "foot" }, this.figures, this.actions));
     this.reply = new Reply(this.body);
     this.reply.onDrawn = () => page.grown();
     if (message.text) this.reply.set(message.text, message.marks);
@@ -66,10 +68,18 @@ export class AssistantMessage {
     const running = status === "running";
     this.node.classList.toggle("running", running);
     this.node.dataset.status = status;
+    this.node.setAttribute("aria-busy", String(running)); // the log reads it out when it is whole
     this.say(words.reasons[status] ?? "");
     this.error.hidden = !error;
     this.error.textContent = error ?? "";
-    if (stats && !running && stats.completion_tokens) this.stats.replaceChildren(...statsLine(stats));
+    this.dial.hide();
+    this.stats = stats ?? null;
+    if (stats && !running && stats.completion_tokens) this.figures.replaceChildren(...figures(stats));
+  }
+
+  // The figures while it is being written.
+  measure(stats) {
+    if (this.node.dataset.status === "running") this.dial.show(stats);
   }
 
   say(text) {

@@ -53,6 +53,7 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> None:
                 pair.pair_choices,
                 pair.load_pair,
                 act,
+                backend.export_reply,
             ),
             elem_id="chat-view",
         )

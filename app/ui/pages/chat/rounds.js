@@ -1,118 +1,101 @@
-// The rounds view: one lane per round, each drafted token a chip whose shape tells its fate.
+// The rounds of a reply: one thin row each, whose length is what was accepted; a click shows the words. Rounds in
+// which nothing was drafted fold into one row. Above them the reply can be replayed.
 
-import { Follow, fixed, h, percent, probability, showToken } from "../../shared/dom.js";
+import { Follow, fixed, h, percent } from "../../shared/dom.js";
+import { chips } from "../../shared/replay/chips.js";
+import { Probe } from "../../shared/replay/probe.js";
+import { Replay } from "../../shared/replay/replay.js";
+import { Timeline, acceptedOf } from "../../shared/replay/timeline.js";
+import { say } from "../../shared/replay/words.js";
+import { VirtualList } from "../../shared/virtual.js";
 import { words } from "../../shared/words.js";
+import { saveReply } from "./saving.js";
 
-const fates = { a: "accepted", r: "rejected", u: "unseen", x: "accepted cut" };
-const tellings = { a: words.accepted, r: words.rejected, u: words.unseen, x: words.cut };
+const CLOSED = 20; // px; as in rounds.css
+const OPEN = 52; // a guess
 
-function chip(kind, telling, text, p, q) {
-  const node = h("span", { class: `chip ${kind}`, tabindex: "-1", role: "listitem" }, h("span", {}, ...showToken(text)));
-  node.probe = { telling, text, p, q };
-  node.setAttribute("aria-label", `${JSON.stringify(text)} ${telling}, p ${probability(p)}, q ${probability(q)}`);
-  return node;
+// What stands for a round before its words are asked for.
+function cells(round) {
+  const accepted = acceptedOf(round);
+  const judged = round.n[1] === "c";
+  const left = Math.max(0, round.d.length - accepted - Number(judged));
+  const run = (kind, count) => {
+    const node = h("i", { class: kind });
+    node.style.setProperty("--n", String(count));
+    return node;
+  };
+  return h("span", { class: "cells", "aria-hidden": true },
+    accepted ? run("cell-kept", accepted) : null,
+    judged ? h("i", { class: "cell-cap" }) : null,
+    left && !round.b ? run("cell-left", left) : null,
+    h("i", { class: judged ? "cell-own correction" : "cell-own bonus" }));
 }
 
-// A tree's chips stand in columns, one for each place in the text; the accepted one is on top of its column.
-function columns(round, drawn, last) {
-  const depths = [];
-  for (const parent of round.b) depths.push(parent < 0 ? 0 : depths[parent] + 1);
-  const places = Array.from({ length: Math.max(...depths) + 1 }, () => []);
-  round.d.forEach(([text, fate], node) => {
-    const before = round.b[node];
-    if (before >= 0) drawn[node].probe.behind = round.d[before][0];
-    if (fate === "a" || fate === "x") places[depths[node]].unshift(drawn[node]);
-    else places[depths[node]].push(drawn[node]);
-  });
-  const kept = round.d.filter(([, fate]) => fate === "a" || fate === "x").length;
-  if (kept < places.length) places[kept].unshift(last);
-  else places.push([last]);
-  return places.map((place) => h("span", { class: "place" }, ...place));
-}
-
-// `drafter` is told where it is another one than in the lane before.
-function lane(round, drafter) {
-  const drawn = round.d.map(([text, fate, p, q]) => chip(fates[fate], tellings[fate], text, p, q));
-  const [text, origin, p, emitted] = round.n;
-  const kind = origin === "c" ? "correction" : "bonus";
-  const last = chip(emitted ? kind : `${kind} cut`, words[kind], text, p, undefined);
-  const chips = h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, drawn, last) : [...drawn, last]));
-  return h("li", { class: "lane", dataset: { round: round.i } }, h("span", { class: "index", "aria-hidden": true }, String(round.i + 1)), chips, ...(drafter ? [h("span", { class: "drafter", title: words.drafter }, drafter)] : []), ...(round.w ? [h("span", { class: "decision" }, round.w)] : []));
-}
-
-// The probabilities of the chip under the pointer or the focus.
-class Probe {
-  constructor(root) {
-    this.node = h("div", { class: "probe", role: "tooltip", hidden: true });
-    (root.closest(".gradio-container") ?? document.body).append(this.node);
-    const show = (event) => this.show(event.target.closest?.(".chip"));
-    root.addEventListener("mouseover", show);
-    root.addEventListener("focusin", show);
-    root.addEventListener("mouseleave", () => this.hide());
-    root.addEventListener("focusout", () => this.hide());
-    // A chip that is still under the pointer or the focus keeps its probe, moved along.
-    root.addEventListener("scroll", () => {
-      const kept = this.target?.matches(":hover, :focus");
-      this.show(kept ? this.target : null);
-    }, { passive: true });
-  }
-
-  hide() {
-    this.target = null;
-    this.node.hidden = true;
-  }
-
-  show(target) {
-    if (!target?.probe) return this.hide();
-    this.target = target;
-    const { telling, text, p, q, behind } = target.probe;
-    const bar = (name, label, value, missing) => {
-      const known = value !== null && value !== undefined;
-      const fill = h("i", { class: `fill ${name}` });
-      fill.style.width = `${known ? Math.max(1, 100 * value) : 0}%`;
-      return h("div", { class: "bar" }, h("b", {}, name), h("span", { class: "track" }, fill), h("span", { class: "value" }, known ? probability(value) : missing), h("span", { class: "who" }, label));
-    };
-    this.node.replaceChildren(
-      h("div", { class: "probe-head" }, h("code", {}, JSON.stringify(text)), " ", h("span", {}, telling), ...(behind === undefined ? [] : [" ", h("span", {}, words.behind), " ", h("code", {}, JSON.stringify(behind))])),
-      bar("p", words.target, p, words.noP),
-      ...(q === undefined ? [] : [bar("q", words.draft, q, words.noQ)]),
-    );
-    this.node.hidden = false;
-    const at = target.getBoundingClientRect();
-    const own = this.node.getBoundingClientRect();
-    const left = Math.min(Math.max(8, at.left), window.innerWidth - own.width - 8);
-    const above = at.top - own.height - 8;
-    this.node.style.left = `${left}px`;
-    this.node.style.top = `${above > 8 ? above : at.bottom + 8}px`;
-  }
-}
+// Where a chain broke: the token that was rejected.
+const brokeAt = (round) => (round.n[1] === "c" ? round.d.find(([, fate]) => fate === "r")?.[0] ?? null : null);
 
 export class RoundsView {
-  constructor(root) {
+  // `ask(name, data)` asks Python for what is to be saved.
+  constructor(root, ask = async () => null) {
     this.title = h("h2", {}, words.rounds);
     this.totals = h("dl", { class: "totals", "aria-label": "Totals" });
     this.legend = h("ul", { class: "legend", "aria-label": "Legend" },
       ...Object.entries(words.legend).map(([kind, name]) => h("li", {}, h("span", { class: `chip ${kind}`, "aria-hidden": true }, "ab"), name)));
-    this.list = h("ol", {});
-    this.lanes = h("div", { class: "lanes", tabindex: "0", role: "region", "aria-label": words.rounds }, this.list);
+    this.all = h("button", { class: "ft-button small", type: "button", "aria-pressed": "false", title: words.showWordsHint, dataset: { action: "words" }, on: { click: () => this.openAll() } }, words.showWords);
+    this.replay = new Replay();
+    const save = (form, name, hint) => h("button", { class: "ft-link", type: "button", title: hint, dataset: { save: form }, on: { click: () => saveReply(ask, this.message, form) } }, name);
+    this.drawer = h("details", { class: "replay-drawer", hidden: true },
+      h("summary", {}, say.replay), this.replay.node,
+      h("div", { class: "replay-save" }, save("html", words.saveHtml, words.saveHtmlHint), save("jsonl", words.saveTrace, words.saveTraceHint)));
+    this.lanes = h("div", { class: "lanes", tabindex: "0", role: "region", "aria-label": words.rounds });
+    this.list = new VirtualList(this.lanes, { draw: (row) => this.row(row), estimate: (row) => (this.isOpen(row) ? OPEN : CLOSED) });
+    this.latest = h("div", { class: "latest", "aria-label": words.latest, role: "group", hidden: true });
     this.empty = h("p", { class: "lanes-empty" }, words.roundsEmpty);
     const pill = h("button", { class: "newest", type: "button", hidden: true }, words.newest);
-    root.append(h("header", {}, this.title, this.totals), this.legend, h("div", { class: "lanes-frame" }, this.empty, this.lanes, pill));
+    root.append(h("header", {}, h("div", { class: "rounds-title" }, this.title, this.all), this.totals), this.legend, this.drawer, h("div", { class: "lanes-frame" }, this.empty, this.lanes, pill), this.latest);
     this.follow = new Follow(this.lanes, pill);
     this.lanes.addEventListener("keydown", (event) => this.walk(event));
+    this.lanes.addEventListener("mouseover", (event) => this.lightWords(event.target));
+    this.lanes.addEventListener("focusin", (event) => this.lightWords(event.target));
+    this.lanes.addEventListener("mouseleave", () => this.reply?.light(0, 0));
     new Probe(this.lanes);
+    new Probe(this.latest);
+    this.replay.clock.watch(() => this.atReplay());
     this.clear();
   }
 
   clear(title = words.rounds, empty = words.roundsEmpty) {
     this.waiting = [];
+    this.ended = false; // before all its rounds were drawn
+    this.timeline = new Timeline();
+    this.rows = []; // {from, to, folded}: rounds of each row, `to` behind the last
+    this.rowOf = []; // of each round
+    this.opened = new Set(); // rows that differ from the others
     this.drafter = null;
+    this.changes = new Set(); // rounds from which on another proposer drafts
+    this.lit = null;
+    this.of(null);
     this.title.textContent = title;
     this.empty.textContent = empty;
     this.empty.hidden = false;
-    this.list.replaceChildren();
+    this.latest.hidden = true;
+    this.drawer.hidden = true;
+    this.replay.show(this.timeline);
+    this.list.resize(0);
+    this.lanes.dataset.rounds = "0";
     this.total(null);
     this.follow.toEnd();
+  }
+
+  // Whose rounds these are: its words and its rounds light each other.
+  of(message) {
+    if (this.reply) {
+      this.reply.onToken = null;
+      this.reply.light(0, 0);
+    }
+    this.message = message?.id ?? null;
+    this.reply = message?.reply ?? null;
+    if (this.reply) this.reply.onToken = (token) => this.light(token === null ? null : this.timeline.ofToken(token), true);
   }
 
   // Draws with the next frame, however many packets came before it.
@@ -123,48 +106,162 @@ export class RoundsView {
   }
 
   draw() {
+    cancelAnimationFrame(this.frame);
     this.frame = null;
     if (!this.waiting.length) return;
     this.empty.hidden = true;
+    let grown = null; // a row that more rounds fold into
+    const before = this.rows.length;
     for (const round of this.waiting) {
-      const changed = round.o && this.drafter && round.o !== this.drafter;
+      this.timeline.add([round]);
+      if (round.o && this.drafter && round.o !== this.drafter) this.changes.add(this.timeline.length - 1);
       this.drafter = round.o ?? this.drafter;
-      this.list.append(lane(round, changed ? round.o : null));
+      const last = this.rows.at(-1);
+      const folded = round.d.length === 0;
+      if (folded && last?.folded && this.reason(last.from) === this.reason(this.timeline.length - 1)) {
+        last.to += 1;
+        if (this.rows.length <= before) grown = this.rows.length - 1;
+      } else {
+        this.rows.push({ from: this.timeline.length - 1, to: this.timeline.length, folded });
+      }
+      this.rowOf.push(this.rows.length - 1);
     }
+    if (!this.drawer.hidden) this.latest.hidden = true;
+    else this.showLatest(this.waiting.at(-1));
     this.waiting = [];
+    this.lanes.dataset.rounds = String(this.timeline.length);
+    this.list.resize(this.rows.length);
+    if (grown !== null) this.list.changed(grown);
     this.follow.grown();
+    if (this.ended) this.finish();
+  }
+
+  showLatest(round) {
+    this.latest.hidden = false;
+    this.latest.replaceChildren(chips(round));
+  }
+
+  // The reply is over: it can be replayed.
+  finish() {
+    this.ended = this.waiting.length > 0; // then `draw` calls this again
+    if (this.ended) return;
+    this.latest.hidden = true;
+    this.drawer.hidden = !this.timeline.length;
+    this.replay.show(this.timeline);
   }
 
   total(stats) {
     if (!stats) return this.totals.replaceChildren();
-    const cells = Object.entries(words.totals(stats)).map(([key, value]) => h("div", { dataset: { total: key } }, h("dt", {}, words.totalLabels[key]), h("dd", {}, String(value))));
-    cells.push(
+    const shown = Object.entries(words.totals(stats)).map(([key, value]) => h("div", { dataset: { total: key } }, h("dt", {}, words.totalLabels[key]), h("dd", {}, String(value))));
+    shown.push(
       h("div", { dataset: { total: "rate" } }, h("dt", {}, words.stats.rate), h("dd", {}, percent(stats.acceptance_rate))),
       h("div", { dataset: { total: "length" } }, h("dt", {}, words.stats.length), h("dd", {}, fixed(stats.mean_acceptance_length))),
     );
-    this.totals.replaceChildren(...cells);
+    this.totals.replaceChildren(...shown);
   }
 
-  // Arrow keys walk over the chips; the lanes are one stop for Tab.
+  // ---- rows
+
+  // Why nothing was drafted in a round.
+  reason(index) {
+    const round = this.timeline.rounds[index];
+    const [why, depth] = this.timeline.decisions[index] ?? [null, null];
+    if (round.g > 0) return say.nothing;
+    return depth === 0 ? why : say.unasked;
+  }
+
+  isOpen(row) {
+    return this.opened.has(row) !== (this.all.getAttribute("aria-pressed") === "true");
+  }
+
+  row(index) {
+    const { from, to, folded } = this.rows[index];
+    const open = this.isOpen(index);
+    const rounds = this.timeline.rounds.slice(from, to);
+    const [first] = rounds;
+    const number = h("span", { class: "index", "aria-hidden": true }, String(first.i + 1));
+    const token = folded ? null : brokeAt(first);
+    const summary = folded ? say.ofRun(to - from, this.reason(from)) : say.row(first.i + 1, acceptedOf(first), first.d.length, token);
+    const told = folded ? h("span", { class: "why" }, summary) : cells(first);
+    const drafter = this.changes.has(from) ? h("span", { class: "drafter", title: words.drafter }, first.o) : null;
+    const decision = first.w && !folded ? h("span", { class: "decision", title: first.w[0] }, first.w[0]) : null;
+    const head = h("button", { class: "row-head", type: "button", tabindex: "-1", "aria-expanded": String(open), "aria-label": decision ? `${summary}. ${first.w[0]}` : summary, on: { click: () => this.toggle(index) } }, number, told, drafter, decision);
+    const body = open ? h("div", { class: "row-words" }, ...(folded ? [h("p", {}, this.timeline.rounds.slice(from, to).map((round) => round.s).join(""))] : rounds.map(chips))) : null;
+    const lit = this.lit !== null && this.lit >= from && this.lit < to;
+    return h("li", { class: `lane${folded ? " folded" : ""}${lit ? " lit" : ""}`, dataset: { round: first.i, rounds: to - from, row: index } }, head, body);
+  }
+
+  toggle(index, open = !this.isOpen(index)) {
+    if (this.isOpen(index) === open) return;
+    if (this.opened.has(index)) this.opened.delete(index);
+    else this.opened.add(index);
+    const focused = this.list.shown.get(index)?.contains(document.activeElement);
+    this.list.changed(index);
+    if (focused) this.head(index).focus();
+  }
+
+  openAll() {
+    const on = this.all.getAttribute("aria-pressed") !== "true";
+    this.all.setAttribute("aria-pressed", String(on));
+    this.opened.clear();
+    this.list.reset();
+  }
+
+  head(index) {
+    return this.list.reveal(index).querySelector(".row-head");
+  }
+
+  // ---- words and rounds light each other
+
+  // Lights a round, null none; `seen`: and brings it into view.
+  light(round, seen = false) {
+    const index = round === null || round < 0 ? null : round;
+    if (index === this.lit) return;
+    this.lit = index;
+    const row = index === null ? null : this.rowOf[index];
+    if (row !== null && seen) this.list.reveal(row);
+    for (const [at, node] of this.list.shown) node.classList.toggle("lit", at === row);
+  }
+
+  lightWords(target) {
+    const row = this.rows[target.closest?.(".lane")?.dataset.row];
+    if (!row || !this.reply) return;
+    this.reply.light(this.timeline.tokensOf(row.from)[0], this.timeline.tokensOf(row.to - 1)[1]);
+  }
+
+  // The replay stands elsewhere: so do the lights.
+  atReplay() {
+    if (!this.drawer.open || !this.timeline?.length) return;
+    const ended = this.timeline.at(this.replay.clock.time);
+    this.light(ended - 1, true);
+    this.reply?.light(...(ended ? this.timeline.tokensOf(ended - 1) : [0, 0]));
+  }
+
+  // Up and down go from row to row, right and left into a row's words and out; the rows are one stop for Tab.
   walk(event) {
-    const steps = { ArrowRight: 1, ArrowLeft: -1 };
-    const rows = { ArrowDown: 1, ArrowUp: -1 };
-    const current = document.activeElement.closest?.(".chip");
+    const current = document.activeElement;
+    const lane = current.closest?.(".lane");
+    const at = lane ? Number(lane.dataset.row) : null;
+    const drawn = lane ? [...lane.querySelectorAll(".chip")] : [];
+    const chip = drawn.indexOf(current);
     let goal = null;
-    if (event.key in steps) {
-      const chips = [...this.lanes.querySelectorAll(".chip")];
-      goal = current ? chips[chips.indexOf(current) + steps[event.key]] : chips[0];
-    } else if (event.key in rows && current) {
-      const next = rows[event.key] > 0 ? current.closest(".lane").nextElementSibling : current.closest(".lane").previousElementSibling;
-      const column = [...current.closest(".chips").querySelectorAll(".chip")].indexOf(current);
-      const chips = next?.querySelectorAll(".chip") ?? [];
-      goal = chips[Math.min(column, chips.length - 1)];
-    } else if (event.key === "Escape" && current) {
-      goal = this.lanes;
-    }
-    if (!goal) return;
+    if (!this.rows.length) return;
+    if (event.key === "ArrowDown") goal = this.head(at === null ? 0 : Math.min(at + 1, this.rows.length - 1));
+    else if (event.key === "ArrowUp" && at !== null) goal = this.head(Math.max(at - 1, 0));
+    else if (event.key === "Home") goal = this.head(0);
+    else if (event.key === "End") goal = this.head(this.rows.length - 1);
+    else if (event.key === "ArrowRight" && at === null) goal = this.head(0);
+    else if (event.key === "ArrowRight" && chip < 0) {
+      this.toggle(at, true);
+      goal = this.list.shown.get(at).querySelector(".chip");
+    } else if (event.key === "ArrowRight") goal = drawn[chip + 1];
+    else if (event.key === "ArrowLeft" && chip > 0) goal = drawn[chip - 1];
+    else if (event.key === "ArrowLeft" && chip === 0) goal = this.head(at);
+    else if (event.key === "ArrowLeft" && at !== null) this.toggle(at, false);
+    else if (event.key === "Escape" && lane) goal = chip < 0 ? this.lanes : this.head(at);
+    else return;
     event.preventDefault();
     event.stopPropagation();
-    goal.focus();
+    goal?.focus();
   }
 }

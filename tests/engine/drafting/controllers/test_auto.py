@@ -295,3 +295,17 @@ def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.Monk
 def test_off_never_drafts_and_fixed_always_does() -> None:
     assert {r.budget.depth for r in play(Machine(), Off(9), 20)} == {0}
     assert {r.budget.depth for r in play(Machine(), Fixed(9), 20)} == {9}
+
+
+def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
+    machine = Machine(lambda rows: 1.0 + 0.1 * rows, noise=0.0)
+    rounds = play(machine, Auto(15, Experience()), 60)
+    assert rounds[0].budget.plain_s is None  # nothing was measured before the first
+    told = [r.budget.plain_s for r in rounds if r.budget.plain_s is not None]
+    assert len(told) > 3
+    assert told == [pytest.approx(1.1, rel=0.1)] * len(told)
+    slower = Machine(lambda rows: 1.0 + 0.1 * rows, pace=2.0, noise=0.0)
+    experience = warm(machine)
+    late = play(slower, Auto(15, experience), 200)[100:]
+    # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
+    assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.4

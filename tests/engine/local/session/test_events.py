@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from engine.events import Emitted, Origin, Prefilled, Started
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
@@ -57,3 +61,26 @@ def test_a_chat_in_words_is_answered_in_words(session: Session) -> None:
     assert isinstance(started, Started)
     assert session.codec.decode(started.prompt_tokens) == "Tell me of the little key."
     assert finished.text == session.codec.decode(finished.token_ids)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), COUPLED, replace(COUPLED, top_k=2)], ids=str)
+def test_the_likeliest_tokens_are_told_where_the_target_spoke(
+    session: Session, sampling: Sampling
+) -> None:
+    events, _ = answered(session, asked(sampling=sampling))
+    told = [event for event in events if isinstance(event, Emitted) and event.round is not None]
+    assert told
+    for event in told:
+        turn = event.round
+        assert turn is not None and turn.next_p is not None
+        tokens, chances = zip(*turn.likeliest, strict=True)
+        assert len(tokens) == (2 if sampling.top_k else 3)
+        assert event.likeliest == tuple(map(session.codec.token_text, tokens))
+        assert list(chances) == sorted(chances, reverse=True)
+        assert sum(chances) <= 1 + 1e-5
+        if turn.next_token in tokens:
+            assert turn.next_p == pytest.approx(chances[tokens.index(turn.next_token)])
+        else:
+            assert turn.next_p <= chances[-1]
+        if not sampling.temperature:
+            assert turn.next_token == tokens[0]

@@ -1,0 +1,109 @@
+// What a reply was after each of its rounds, as running sums: any round is looked up at once, however long the
+// reply. Rounds are those of app/ui/view.py. No DOM.
+
+const SUMS = ["seconds", "draft", "verify", "tokens", "drafted", "accepted", "marks"];
+
+// Where `value` would stand behind all equal ones.
+function after(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a" || fate === "x"), 0);
+export const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
+
+export class Timeline {
+  // `lead`: seconds before the first round, as for reading the prompt.
+  constructor(rounds = [], lead = 0) {
+    this.rounds = [];
+    this.lead = lead;
+    this.decisions = []; // in force at each round: [why, depth] or null
+    for (const name of SUMS) this[name] = [0]; // [n]: after n rounds
+    this.seconds[0] = lead;
+    this.add(rounds);
+  }
+
+  get length() {
+    return this.rounds.length;
+  }
+
+  get duration() {
+    return this.seconds.at(-1);
+  }
+
+  add(rounds) {
+    for (const round of rounds) {
+      const [draft, verify, total] = round.c;
+      const more = { seconds: total, draft, verify, tokens: emittedOf(round), drafted: round.d.length, accepted: acceptedOf(round), marks: round.k ? round.k.split(" ").length : 0 };
+      for (const name of SUMS) this[name].push(this[name].at(-1) + more[name]);
+      this.decisions.push(round.w ?? this.decisions.at(-1) ?? null);
+      this.rounds.push(round);
+    }
+  }
+
+  // How many rounds have ended by then.
+  at(seconds) {
+    return Math.max(0, after(this.seconds, seconds) - 1);
+  }
+
+  // The round that emitted a token, by the token's number among those with text, as marks.js counts; -1: none.
+  ofToken(token) {
+    return token >= 0 && token < this.marks.at(-1) ? after(this.marks, token) - 1 : -1;
+  }
+
+  // The tokens of a round, as marks.js counts: [first, behind the last].
+  tokensOf(round) {
+    return [this.marks[round], this.marks[round + 1]];
+  }
+
+  // Figures after n rounds, by the definitions of engine/stats.py; null where nothing can be said yet.
+  after(n) {
+    const found = Object.fromEntries(SUMS.map((name) => [name, this[name][n]]));
+    const decode = found.seconds - this.lead;
+    return {
+      ...found,
+      rounds: n,
+      speed: decode > 0 ? found.tokens / decode : null,
+      rate: found.drafted ? found.accepted / found.drafted : null,
+      length: n ? 1 + found.accepted / n : null,
+      rest: decode - found.draft - found.verify,
+      depth: n ? this.rounds[n - 1].g : null,
+      why: n ? this.decisions[n - 1]?.[0] ?? null : null,
+    };
+  }
+
+  // How many of the first n rounds accepted 0, 1, ... drafted tokens.
+  lengths(n) {
+    const from = this.counted && this.counted.n <= n ? this.counted : { n: 0, counts: [] };
+    for (let i = from.n; i < n; i += 1) {
+      const accepted = this.accepted[i + 1] - this.accepted[i];
+      while (from.counts.length <= accepted) from.counts.push(0);
+      from.counts[accepted] += 1;
+    }
+    this.counted = { n, counts: from.counts };
+    return [...from.counts];
+  }
+
+  // The share of the first n rounds that accepted the first, second, ... drafted token.
+  positions(n) {
+    const lengths = this.lengths(n);
+    return lengths.slice(1).map((_, position) => lengths.slice(position + 1).reduce((a, b) => a + b, 0) / n);
+  }
+
+  // What the first n rounds said, at most the last `limit` characters of it.
+  text(n, limit = Infinity) {
+    const parts = [];
+    for (let i = n - 1, length = 0; i >= 0 && length < limit; i -= 1) {
+      parts.push(this.rounds[i].s);
+      length += this.rounds[i].s.length;
+    }
+    const text = parts.reverse().join("");
+    return text.length > limit ? text.slice(-limit) : text;
+  }
+}

@@ -1,0 +1,148 @@
+// A long list of which only the rows in view are in the page. Heights may differ; they are estimated until seen.
+
+import { h } from "./dom.js";
+
+const BEYOND = 8; // rows kept above and below those in view
+
+export class VirtualList {
+  // `draw(index)` makes a row's element, `estimate(index)` guesses its height. `scroller` holds nothing but this.
+  constructor(scroller, { draw, estimate }) {
+    this.scroller = scroller;
+    this.draw = draw;
+    this.estimate = estimate;
+    this.node = h("ol", { class: "virtual" });
+    this.shown = new Map(); // index: element
+    this.heights = [];
+    this.tops = [0]; // of each row, and where the last one ends
+    this.frame = null;
+    scroller.append(this.node);
+    scroller.addEventListener("scroll", () => this.later(), { passive: true });
+    this.watcher = new ResizeObserver(() => this.later());
+    this.watcher.observe(scroller);
+  }
+
+  get count() {
+    return this.heights.length;
+  }
+
+  // So many rows from now on; those that stay are drawn again only if `changed` says so.
+  resize(count) {
+    while (this.heights.length < count) {
+      const height = this.estimate(this.heights.length);
+      this.heights.push(height);
+      this.tops.push(this.tops.at(-1) + height);
+    }
+    this.heights.length = count;
+    this.tops.length = count + 1;
+    for (const [index, node] of this.shown) if (index >= count) this.drop(index, node);
+    this.node.style.height = `${this.tops.at(-1)}px`;
+    this.later();
+  }
+
+  // A row looks another way.
+  changed(index) {
+    const old = this.shown.get(index);
+    if (!old) {
+      this.heights[index] = this.estimate(index);
+      return this.settle(index);
+    }
+    const fresh = this.draw(index);
+    old.replaceWith(fresh);
+    this.put(index, fresh);
+    this.measure();
+  }
+
+  // All rows look another way.
+  reset() {
+    for (const [index, node] of this.shown) this.drop(index, node);
+    this.heights = this.heights.map((_, index) => this.estimate(index));
+    this.settle(0);
+    this.render();
+  }
+
+  // Scrolls as little as it takes to bring a row into view, and draws it. Returns its element.
+  reveal(index) {
+    const { scroller } = this;
+    const above = this.tops[index] + this.node.offsetTop;
+    const below = this.tops[index + 1] + this.node.offsetTop;
+    if (above < scroller.scrollTop) scroller.scrollTop = above;
+    else if (below > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = below - scroller.clientHeight;
+    this.render();
+    return this.shown.get(index);
+  }
+
+  later() {
+    this.frame ??= requestAnimationFrame(() => this.render());
+  }
+
+  render() {
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
+    const top = this.scroller.scrollTop - this.node.offsetTop;
+    const first = Math.max(0, this.at(top) - BEYOND);
+    const last = Math.min(this.count, this.at(top + this.scroller.clientHeight) + 1 + BEYOND);
+    for (const [index, node] of this.shown) {
+      const focused = node.contains(document.activeElement);
+      if ((index < first || index >= last) && !focused) this.drop(index, node);
+    }
+    for (let index = last - 1; index >= first; index -= 1) {
+      if (this.shown.has(index)) continue;
+      const node = this.draw(index);
+      this.put(index, node);
+      const next = this.shown.get(index + 1);
+      if (next) next.before(node);
+      else this.node.append(node);
+    }
+    this.measure();
+  }
+
+  put(index, node) {
+    node.style.top = `${this.tops[index]}px`;
+    node.setAttribute("aria-setsize", String(this.count));
+    node.setAttribute("aria-posinset", String(index + 1));
+    this.shown.set(index, node);
+  }
+
+  drop(index, node) {
+    node.remove();
+    this.shown.delete(index);
+  }
+
+  // Takes over the heights that rows turned out to have; what is above the view does not move what is in it.
+  measure() {
+    const top = this.scroller.scrollTop - this.node.offsetTop;
+    let from = Infinity;
+    let moved = 0;
+    for (const [index, node] of this.shown) {
+      const height = node.offsetHeight;
+      const more = height - this.heights[index];
+      if (!height || Math.abs(more) < 0.5) continue;
+      if (this.tops[index + 1] <= top) moved += more;
+      this.heights[index] = height;
+      from = Math.min(from, index);
+    }
+    if (from === Infinity) return;
+    this.settle(from);
+    if (moved) this.scroller.scrollTop += moved;
+  }
+
+  // Places of all rows from this one on.
+  settle(from) {
+    for (let index = from; index < this.count; index += 1) this.tops[index + 1] = this.tops[index] + this.heights[index];
+    this.node.style.height = `${this.tops.at(-1)}px`;
+    for (const [index, node] of this.shown) if (index > from) node.style.top = `${this.tops[index]}px`;
+    this.later();
+  }
+
+  // The row at a height.
+  at(y) {
+    let low = 0;
+    let high = this.count - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.tops[middle] <= y) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+}

@@ -1,0 +1,406 @@
+"""What a reader sees of speed and rounds: dial, figures, meter, rows, tooltips, replay, and its files."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from decimal import ROUND_HALF_UP, Decimal
+
+import pytest
+
+from app.ui import view
+from engine import trace
+from engine.events import Emitted
+from engine.reply import ReplyState
+from tests.app.ui.chatting import DONE, ask, last_trace, send
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+CLEAN = re.compile(r"[·⏎\s]+")
+
+
+@pytest.fixture
+def page(same_page):
+    yield same_page
+    same_page.evaluate("document.querySelector('.replay-drawer').open = false")
+
+
+def kept(app) -> list[Emitted]:
+    """The rounds of the newest reply, as events."""
+    events = trace.read(json.dumps(line) for line in last_trace(app))
+    return [event for event in events if isinstance(event, Emitted)]
+
+
+def figures(events) -> dict:
+    """What the page shows of some rounds."""
+    reply = ReplyState()
+    for event in events:
+        reply.add(event)
+    return view.totals(reply.statistics)
+
+
+def percent(x: float | None) -> str:
+    """As dom.js writes it: halves go up."""
+    if x is None:
+        return "–"
+    place = Decimal("0.1") if 0 < x < 0.1 else Decimal(1)
+    return f"{Decimal(100 * x).quantize(place, ROUND_HALF_UP)} %"
+
+
+def told(text: str) -> str:
+    """Without the signs that stand for spaces."""
+    return CLEAN.sub(" ", text).strip()
+
+
+def test_each_round_is_a_row_and_a_click_shows_its_words(page, app):
+    ask(page, "What is it?")
+    rounds = [event.round for event in kept(app)]
+    page.wait_for_selector(f".lanes[data-rounds='{len(rounds)}']")
+    page.evaluate("document.querySelector('.lanes').scrollTop = 0")
+    for turn in rounds[:8]:
+        row = page.locator(f".lane[data-round='{turn.index}']")
+        accepted, drafted = len(turn.accepted_path), len(turn.tree)
+        label = row.locator(".row-head").get_attribute("aria-label")
+        assert label.startswith(f"Round {turn.index + 1}: {accepted} of {drafted} accepted")
+        assert ("broke at" in label) == (accepted < drafted)
+        assert row.locator(".cell-cap").count() == (accepted < drafted)
+        cells = row.locator(".cell-kept")
+        assert cells.count() == (accepted > 0)
+        if accepted:
+            assert cells.evaluate("node => node.style.getPropertyValue('--n')") == str(accepted)
+    assert page.locator(".lane .chip").count() == 0
+    head = page.locator(".lane .row-head").first
+    head.click()
+    assert head.get_attribute("aria-expanded") == "true"
+    chips = page.locator(".lane .chip")
+    assert chips.count() == len(rounds[0].tree) + 1
+    head.click()
+    assert chips.count() == 0
+    page.locator(".lanes").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+    focused = "document.activeElement.closest('.lane')?.dataset.round"
+    assert page.evaluate(focused) == "1"
+    assert page.evaluate("document.activeElement.matches('.chip')")
+    assert page.locator(".probe:visible").count() == 1
+    page.keyboard.press("Escape")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".lane[data-round='1'] .row-head[aria-expanded=false]").count() == 1
+    for name, value in (("rounds", len(rounds)), ("accepted", figures(kept(app))["accepted"])):
+        assert page.locator(f"[data-total={name}] dd").inner_text() == str(value)
+
+
+def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
+    ask(page, "What is it?")
+    page.click("[data-action=words]")
+    broken = next(event for event in kept(app) if len(event.round.accepted_path) < 4)
+    at = len(broken.round.accepted_path)
+    row = page.locator(f".lane[data-round='{broken.round.index}']")
+    row.locator(".chip.rejected").hover()
+    probe = page.locator(".probe:visible")
+    guess, own = broken.drafted[at].strip(), broken.next_text.strip()
+    assert told(probe.locator("p").inner_text()) == told(
+        f"The draft guessed {guess} ({percent(broken.round.q[at])}). "
+        f"The target gives it 4.0 %, and prefers {own} (90 %)."
+    )
+    ranking = [told(text) for text in probe.locator(".ranking .probe-token").all_inner_texts()]
+    assert ranking == [told(text) for text in broken.likeliest]
+    assert len(ranking) == 3
+    row.locator(".chip.correction").hover()
+    said = told(probe.locator("p").inner_text())
+    assert said == told(f"The target's own {own} (90 %), in place of {guess}.")
+    page.mouse.move(5, 5)
+    page.click("[data-action=words]")
+
+
+def test_a_word_lights_its_round_and_a_round_its_words(page, app):
+    ask(page, "What is it?")
+    events = kept(app)
+    ends, seen = [], 0
+    for event in events:
+        seen += sum(bool(token.text) for token in event.tokens)
+        ends.append(seen)
+    wanted = len(events) // 2
+    token = ends[wanted] - 1
+    page.locator(f".msg.assistant .mark[data-token='{token}']").first.hover()
+    assert page.locator(".lane.lit").get_attribute("data-round") == str(wanted)
+    page.mouse.move(5, 5)
+    page.wait_for_function("!document.querySelector('.lane.lit')")
+    row = page.locator(f".lane[data-round='{wanted}'] .row-head")
+    row.hover()
+    lit = page.locator(".msg.assistant .mark.lit")
+    assert "".join(lit.all_text_contents()) == "".join(t.text for t in events[wanted].tokens)
+    page.mouse.move(5, 5)
+    page.wait_for_function("!document.querySelector('.mark.lit')")
+
+
+def test_a_dial_tells_the_speed_while_it_writes_and_large_figures_afterwards(page, app):
+    app.engine.seconds_a_round = 0.05
+    send(page, "Write 1000 tokens.")
+    dial = page.locator(".msg.assistant .dial")
+    dial.wait_for()
+    assert re.search(r"[\d.]+ tokens/s", dial.locator("[data-dial=speed]").inner_text())
+    assert re.fullmatch(
+        r"[\d.]+× plain \(20.0 tokens/s\)", dial.locator("[data-dial=plain]").inner_text()
+    )
+    assert dial.locator(".dial-face .dial-plain").count() == 1
+    assert dial.get_attribute("aria-live") == "off"  # it stands in a log, which is read out
+    page.wait_for_selector(".latest .chip")
+    page.click(".composer .stop")
+    page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+    assert dial.is_hidden()
+    page.wait_for_selector(".latest", state="hidden")
+    found = figures(kept(app))
+    foot = page.locator(".msg.assistant .figures")
+    assert foot.locator("[data-stat=tokens_per_s]").is_visible()
+    assert foot.locator("[data-stat=speedup]").inner_text() == f"{found['speedup']:.1f}× plain"
+    assert foot.locator("[data-stat=acceptance_rate]").is_hidden()
+    foot.locator("summary").click()
+    rate = f"{percent(found['acceptance_rate'])} accepted"
+    assert foot.locator("[data-stat=acceptance_rate]").inner_text() == rate
+
+
+def test_what_nobody_measured_is_said_to_be_unknown(page):
+    drawn = page.evaluate(
+        """async () => {
+          const { Dial, scaleFor } = await import("/foretoken/app/ui/shared/dial.js");
+          const dial = new Dial();
+          const stats = { tokens_per_s: 40, plain_tokens_per_s: null, speedup: null, needed: null,
+            expected: null, drafted: 8, rounds: 2 };
+          const shown = [];
+          for (const more of [{}, { plain_tokens_per_s: 20, speedup: 2, needed: 0.58, expected: 0.41 }]) {
+            dial.draw({ ...stats, ...more });
+            shown.push([dial.node.innerText, dial.svg.querySelectorAll("line").length]);
+          }
+          return [shown, [0.4, 9, 11, 42, 760].map(scaleFor)];
+        }"""
+    )
+    (unknown, known), scales = drawn
+    assert "was not measured" in unknown[0]
+    assert unknown[1] == 0
+    assert "2.0× plain (20.0 tokens/s)" in known[0]
+    assert "pays from 58 % acceptance, has 41 %" in known[0]
+    assert known[1] == 2
+    assert scales == [1, 10, 15, 50, 1000]
+
+
+def test_the_meter_tells_the_context_and_warns_before_it_is_full(page, app):
+    ask(page, "What is it?")
+    found = figures(kept(app))
+    reply = ReplyState()
+    for event in trace.read(json.dumps(line) for line in last_trace(app)):
+        reply.add(event)
+    used = reply.statistics.prompt_tokens + found["completion_tokens"]
+    meter = page.locator(".context-meter")
+    assert meter.locator(".meter-words").inner_text() == f"{used} of 4,096 tokens of context"
+    assert meter.locator(".meter-warning").inner_text() == ""
+    loaded = app.engine.loaded
+    try:
+        app.engine.loaded = replace(loaded, context=used + 5)
+        page.evaluate("window.Foretoken.refresh()")
+        page.wait_for_function("document.querySelector('.meter-warning').textContent !== ''")
+        assert meter.get_attribute("data-state") == "nearly"
+        assert "Nearly full" in meter.locator(".meter-warning").inner_text()
+    finally:
+        app.engine.loaded = loaded
+    page.evaluate("window.Foretoken.refresh()")
+    page.wait_for_function("document.querySelector('.meter-warning').textContent === ''")
+
+
+def check_replay(page, events, at: int) -> None:
+    """The replay stands behind so many rounds, and says what they add up to."""
+    pane = page.locator(".replay-pane")
+    assert pane.get_attribute("data-round") == str(at)
+    found = figures(events[:at])
+    shown = {
+        node.get_attribute("data-figure"): node.locator("dd").inner_text()
+        for node in pane.locator(".replay-figures > div").all()
+    }
+    assert shown["tokens"] == str(found["completion_tokens"])
+    assert shown["rate"] == percent(found["acceptance_rate"])
+    assert shown["length"] == (f"{found['mean_acceptance_length']:.2f}" if at else "–")
+    said = "".join(event.text for event in events[: max(at - 1, 0)])
+    assert said.endswith(pane.locator(".replay-said").text_content())
+    chips = [told(text) for text in pane.locator(".replay-round .chip").all_inner_texts()]
+    last = events[at - 1] if at else None
+    assert chips == ([told(text) for text in (*last.drafted, last.next_text)] if last else [])
+
+
+def test_a_reply_is_replayed_round_by_round(page, app):
+    ask(page, "What is it?")
+    events = kept(app)
+    page.click(".replay-drawer summary")
+    check_replay(page, events, len(events))
+    scrubber = page.locator(".scrubber")
+    scrubber.focus()
+    page.keyboard.press("Home")
+    check_replay(page, events, 0)
+    for at in (1, 2, 3):
+        page.keyboard.press("ArrowRight")
+        check_replay(page, events, at)
+        assert page.locator(".lane.lit").get_attribute("data-round") == str(at - 1)
+        assert f"round {at} of {len(events)}" in scrubber.get_attribute("aria-valuetext")
+    page.keyboard.press("ArrowLeft")
+    check_replay(page, events, 2)
+    timing = events[0].round.timing
+    parts = page.locator(".parts-names").inner_text()
+    share = round(100 * timing.verify_s / timing.total_s)
+    assert f"verification {1000 * 2 * timing.verify_s:.0f} ms ({share} %)" in parts
+    assert page.locator(".replay-charts svg").count() == 2
+    assert "Accepted by position: 1: " in page.locator(".replay-charts svg").first.get_attribute(
+        "aria-label"
+    )
+    page.locator(".replay-speed").select_option("4")
+    page.click("[data-transport=first]")
+    page.click("[data-transport=play]")
+    page.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
+    page.wait_for_selector("[data-transport=play][aria-label=Play]")
+    check_replay(page, events, len(events))
+
+
+def test_a_reply_is_saved_as_one_file_that_plays_without_a_network(page, app, browser, tmp_path):
+    ask(page, "What is <b>it</b>?")
+    events = kept(app)
+    page.click(".replay-drawer summary")
+    saved = {}
+    for form in ("html", "jsonl"):
+        with page.expect_download() as download:
+            page.click(f"[data-save={form}]")
+        saved[form] = tmp_path / download.value.suggested_filename
+        download.value.save_as(saved[form])
+    lines = saved["jsonl"].read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == last_trace(app)
+
+    context = browser.new_context(offline=True)
+    alone = context.new_page()
+    asked, errors = [], []
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.on("pageerror", lambda error: errors.append(str(error)))
+    alone.on("console", lambda message: errors.append(message.text))
+    alone.goto(saved["html"].as_uri())
+    alone.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
+    alone.focus(".scrubber")
+    alone.keyboard.press("Home")
+    alone.keyboard.press("ArrowRight")
+    check_replay(alone, events, 1)
+    alone.hover(".replay-round .chip")
+    assert "The draft guessed" in alone.locator(".probe:visible").inner_text()
+    alone.click("[data-transport=play]")
+    alone.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
+    assert asked == [saved["html"].as_uri()]
+    assert errors == []
+    context.close()
+
+
+LONG = """async (rounds) => {
+  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/rounds.js");
+  const frame = () => new Promise(requestAnimationFrame);
+  const root = document.createElement("aside");
+  root.className = "rounds";
+  root.style.cssText = "position: fixed; inset: 0 0 0 auto; width: 400px; height: 700px; z-index: 90";
+  document.querySelector(".gradio-container").append(root);
+  const view = new RoundsView(root);
+  let draws = 0;
+  const draw = view.draw.bind(view);
+  view.draw = () => { draws += 1; draw(); };
+  await frame();
+  // Many packets between two frames, as 1,000 tokens a second and more would bring.
+  for (let from = 0; from < rounds.length; from += 10) view.add(rounds.slice(from, from + 10));
+  const before = draws;
+  await frame();
+  await frame();
+  const nodes = () => root.querySelectorAll("*").length;
+  const found = { draws: draws - before, drawn: nodes() };
+  view.finish();
+  await frame();
+  const shown = [...root.querySelectorAll(".lane")].map((lane) => Number(lane.dataset.round));
+  found.atEnd = Math.max(...shown);
+  found.inOrder = shown.every((round, i) => !i || round > shown[i - 1]);
+  view.openAll();
+  await frame();
+  await frame();
+  found.opened = nodes();
+  view.lanes.scrollTop = view.lanes.scrollHeight / 2;
+  await frame();
+  await frame();
+  found.half = nodes();
+  view.lanes.scrollTop = 0;
+  await frame();
+  await frame();
+  found.first = root.querySelector(".lane").dataset.round;
+  view.drawer.open = true;
+  const { clock } = view.replay;
+  for (const share of [0.1, 0.9, 0.5, 1]) clock.seek(share * clock.duration);
+  await frame();
+  found.replay = nodes();
+  found.tokens = root.querySelector("[data-figure=tokens] dd").textContent;
+  found.lit = view.lit;
+  root.remove();
+  return found;
+}"""
+
+
+def long_reply(rounds: int) -> list[dict]:
+    """Synthetic rounds of four tokens each."""
+    return [
+        {
+            "t": "round", "i": i, "g": 4, "o": "draft", "c": [0.01, 0.02, 0.04],
+            "d": [[f" a{i}", "a", 0.9, 0.8], [f" b{i}", "a", 0.9, 0.8], [f" c{i}", "a", 0.9, 0.8],
+                  [f" d{i}", "r", 0.1, 0.6]],
+            "n": [f" e{i}", "c", 0.7, True], "k": "a3 a3 a3 c3", "s": f" a{i} b{i} c{i} e{i}",
+        }
+        for i in range(rounds)
+    ]  # fmt: skip
+
+
+def test_ten_thousand_tokens_stay_few_nodes_and_packets_are_drawn_once_a_frame(page):
+    """What is in the page does not grow with the reply; a frame draws whatever came before it, once."""
+    found = page.evaluate(LONG, long_reply(2500))
+    assert found["draws"] == 1
+    assert found["atEnd"] == 2499  # it follows what is newest
+    assert found["inOrder"]
+    for name in ("drawn", "opened", "half", "replay"):
+        assert found[name] < 1500, name
+    assert found["first"] == "0"
+    assert found["tokens"] == "10000"
+    assert found["lit"] == 2499
+
+
+FOLDED = """async (rounds) => {
+  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/rounds.js");
+  const root = document.createElement("aside");
+  document.querySelector(".gradio-container").append(root);
+  const view = new RoundsView(root);
+  for (const round of rounds) { view.add([round]); view.draw(); }
+  view.list.render();
+  const found = [...root.querySelectorAll(".lane")].map((lane) => [lane.dataset.rounds, lane.innerText]);
+  root.remove();
+  return found;
+}"""
+
+
+def test_rounds_without_a_draft_fold_into_one_row_with_the_reason(page):
+    pause = "drafting paused: needs 58 % acceptance, has 41 %"
+    plain = {"d": [], "n": [" x", "b", 0.9, True], "k": "b2", "s": " x"}
+    rounds = long_reply(1)
+    rounds += [{**rounds[0], **plain, "i": 1, "g": 0, "w": [pause, 0]}]
+    rounds += [{**rounds[0], **plain, "i": i, "g": 0} for i in range(2, 9)]
+    rounds += [{**rounds[0], **plain, "i": 9, "g": 2}]  # a try for which nothing was found
+    rounds += [{**rounds[0], "i": 10, "w": ["drafting 4 tokens a round", 4]}]
+    found = page.evaluate(FOLDED, rounds)
+    assert [count for count, _ in found] == ["1", "8", "1", "1"]
+    assert f"8 rounds without a draft: {pause}" in found[1][1]
+    assert "1 round without a draft: nothing was found to draft" in found[2][1]
+    assert "drafting 4 tokens a round" in found[3][1]
+
+
+def test_a_reply_kept_before_is_replayed_after_a_reload(page, app):
+    ask(page, "What is it?")
+    rounds = len(kept(app))
+    page.reload()
+    page.wait_for_selector(DONE)
+    page.wait_for_selector(f".lanes[data-rounds='{rounds}']")
+    page.click(".replay-drawer summary")
+    page.click("[data-transport=first]")
+    assert page.locator(".replay-pane").get_attribute("data-round") == "0"
