@@ -465,7 +465,8 @@ class ChatPage {
   shortcut(event) {
     if (!this.root.offsetParent) return; // another page is shown
     if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
-      if (!this.drawer.uncover() && this.running) this.stop();
+      if (!this.pair.popover.hidden) this.pair.turn(false);
+      else if (!this.drawer.uncover() && this.running) this.stop();
     }
     const act = event.altKey && !event.ctrlKey && {
       KeyN: () => this.newChat(),
