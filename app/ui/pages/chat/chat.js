@@ -23,9 +23,8 @@ const remembered = "foretoken.chat";
 const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
 
 class ChatPage {
-  constructor({ element, trigger, server }) {
+  constructor({ element, server }) {
     this.server = server;
-    this.trigger = trigger;
     this.chat = null; // id, null for a new one
     this.chats = [];
     this.messages = [];
