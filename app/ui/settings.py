@@ -9,8 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args, get_type_hints
 
-from app.ui.offered import options_of
-from engine.api import Capabilities
+from engine.api import Capabilities, OptionInfo
 from engine.errors import InvalidRequest
 from engine.request import (
     PLAIN,
@@ -114,6 +113,12 @@ def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> 
         read = {each.name: _as(each.kind, values.get(each.name)) for each in own}
         made[proposer] = {name: value for name, value in read.items() if value is not None}
     return made
+
+
+def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
+    """A proposer's own options; none where the loaded pair does not offer it."""
+    found = capabilities.proposer(proposer) if capabilities is not None else None
+    return found.options if found is not None else ()
 
 
 def whole(name: str, value: Any) -> int | None:

@@ -62,8 +62,6 @@ class Words:
     LOAD = "Load"
     LOAD_DOWNLOAD = "Download and load"
     SPECULATION = "Speculation"
-    PROPOSER = "Proposer"
-    NO_PAIR = "No model is loaded: what it offers stands here once one is."
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
     DEPTH = "Depth"
@@ -88,9 +86,6 @@ class Words:
     STOP = "Stop strings"
     STOP_INFO = "One a line"
     SYSTEM = "System prompt"
-    MARK = "Mark origins in the message"
-    MARK_INFO = "Solid line: drafted. Box: correction. Dots: bonus."
-    DEFAULTS = "Back to defaults"
     FAST, BALANCED, EXACT = "Fast", "Balanced", "Exact"
     EXACT_INFO = (
         "Plain decoding at temperature 0: nothing is drafted. Fast writes the same words, sooner; this "
@@ -208,10 +203,6 @@ class Words:
     @staticmethod
     def proposer(info: ProposerInfo) -> str:
         return f"{info.name}: {info.about}" if info.about else info.name
-
-    @staticmethod
-    def not_offered(chosen: str) -> str:
-        return f"{chosen} was chosen, which this pair does not have."
 
     @staticmethod
     def fast(proposer: str) -> str:

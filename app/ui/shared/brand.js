@@ -51,6 +51,7 @@ function pages() {
       const here = link.dataset.page === address.page;
       link.setAttribute("aria-selected", String(here));
       link.href = address.of(link.dataset.page);
+      if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
     document.title = `${window.ForetokenPages[address.page]} · Foretoken`;
   };

@@ -174,7 +174,7 @@ def test_chats_are_listed_renamed_and_deleted(page):
 
 def test_the_panel_is_kept_and_its_values_reach_the_engine(page, app):
     open_settings(page)
-    page.get_by_label("Max tokens").fill("7")
+    page.locator("#max-tokens input").fill("7")
     ask(page, "What is it?", status="length")
     assert "token limit" in page.locator(".msg.assistant .state").inner_text()
     page.reload()
@@ -186,7 +186,7 @@ def test_the_panel_is_kept_and_its_values_reach_the_engine(page, app):
 def test_a_thousand_tokens_stream_in_many_updates_and_are_sent_once(page, app):
     """How many updates a second there are is the machine's affair."""
     open_settings(page)
-    page.get_by_label("Max tokens").fill("2000")
+    page.locator("#max-tokens input").fill("2000")
     page.get_by_role("tab", name="Rounds").click()
     for _ in range(3):  # a conversation that must not travel again
         ask(page, "markdown please")
@@ -284,7 +284,7 @@ def test_the_page_asks_no_other_machine_for_anything(app, browser):
 
 def test_the_same_mistake_is_told_each_time(page):
     open_settings(page)
-    page.get_by_label("Max tokens").fill("0")
+    page.locator("#max-tokens input").fill("0")
     for _ in range(2):
         page.fill(".composer textarea", "What is it?")
         page.keyboard.press("Enter")

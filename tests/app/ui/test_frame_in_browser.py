@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -33,7 +36,7 @@ def test_every_page_and_chat_has_an_address(page, app):
     ask(page, "Second?")
     second = path(page)
     page.get_by_role("tab", name="Models").click()
-    page.wait_for_selector("#models-page .card")
+    page.locator("#models-page").wait_for()
     assert (path(page), page.title()) == ("/models", "Models · Foretoken")
     page.go_back()
     assert path(page) == second
@@ -117,43 +120,60 @@ def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
 
 
-def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, app):
-    app.engine.seconds_to_load = 1.5
-    app.engine.stages = (LoadProgress(Stage.TARGET, 1, 4), LoadProgress(Stage.TARGET, 2, 4))
+@contextmanager
+def held_load(app) -> Iterator[threading.Event]:
+    """A load stays where it is until this is set."""
+    go_on = threading.Event()
+
+    def stages() -> Iterator[LoadProgress]:
+        yield LoadProgress(Stage.TARGET, 1, 4)
+        assert go_on.wait(60)
+        yield LoadProgress(Stage.TARGET, 4, 4)
+
+    app.engine.stages = stages()
     try:
-        open_pair(page)
-        page.click("#load-pair")
-        page.wait_for_selector("#pair-popover .loading progress")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(".badge.opening")
+        yield go_on
+    finally:
+        go_on.set()
+        app.engine.stages = ()
+
+
+def load_again(page) -> None:
+    open_pair(page)
+    page.click("#load-pair")
+    page.wait_for_selector("#pair-popover .loading progress")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".badge.opening")
+
+
+def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, app):
+    with held_load(app) as go_on:
+        load_again(page)
         send(page, "Taken back")
         page.locator(".told").get_by_text("Waits for the model").wait_for()
         page.click(".told button")
         assert page.input_value(".composer textarea") == "Taken back"
         send(page, "What is it?")
         page.locator(".told").get_by_text("Waits for the model").wait_for()
+        assert page.locator(".msg").count() == 0
+        go_on.set()
         page.wait_for_selector(DONE)
-        assert page.locator(".msg.user .body").inner_text() == "What is it?"
-    finally:
-        app.engine.seconds_to_load, app.engine.stages = 0.0, ()
+    assert page.locator(".msg.user .body").inner_text() == "What is it?"
 
 
 def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, app):
     loaded, app.engine.loaded = app.engine.loaded, None
-    app.engine.seconds_to_load = 1.5
     app.engine.load_error = OSError("the disk is gone")
     try:
-        open_pair(page)
-        page.click("#load-pair")
-        page.keyboard.press("Escape")
-        page.wait_for_selector(".badge.opening")
-        send(page, "What is it?")
-        page.locator(".told").get_by_text("Waits for the model").wait_for()
-        page.wait_for_selector(".notice:has-text('the disk is gone')")
-        assert page.input_value(".composer textarea") == "What is it?"
+        with held_load(app) as go_on:
+            load_again(page)
+            send(page, "What is it?")
+            page.locator(".told").get_by_text("Waits for the model").wait_for()
+            go_on.set()
+            page.wait_for_selector(".notice:has-text('the disk is gone')")
+            assert page.input_value(".composer textarea") == "What is it?"
     finally:
-        app.engine.seconds_to_load, app.engine.load_error = 0.0, None
-        app.engine.loaded = loaded
+        app.engine.load_error, app.engine.loaded = None, loaded
         page.evaluate("window.Foretoken.refresh()")
 
 

@@ -23,9 +23,8 @@ const remembered = "foretoken.chat";
 const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
 
 class ChatPage {
-  constructor({ element, trigger, server }) {
+  constructor({ element, server }) {
     this.server = server;
-    this.trigger = trigger;
     this.chat = null; // id, null for a new one
     this.chats = [];
     this.messages = [];
@@ -465,7 +464,8 @@ class ChatPage {
   shortcut(event) {
     if (!this.root.offsetParent) return; // another page is shown
     if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
-      if (!this.drawer.uncover() && this.running) this.stop();
+      if (!this.pair.popover.hidden) this.pair.turn(false);
+      else if (!this.drawer.uncover() && this.running) this.stop();
     }
     const act = event.altKey && !event.ctrlKey && {
       KeyN: () => this.newChat(),

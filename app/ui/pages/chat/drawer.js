@@ -22,7 +22,7 @@ export class Drawer {
     const list = h("div", { class: "drawer-tabs", role: "tablist", "aria-label": say.drawer, on: { keydown: (event) => this.walk(event) } }, ...Object.values(this.tabs));
     const close = h("button", { class: "ft-link drawer-close", type: "button", "aria-label": say.close, title: say.close, on: { click: () => this.hide() } }, "✕");
     this.node = h("aside", { class: "drawer", "aria-label": say.drawer }, h("div", { class: "drawer-head" }, list, close), ...Object.values(panes));
-    this.toggle = h("button", { class: "ft-button small", type: "button", dataset: { toggle: "drawer" }, on: { click: () => (this.shown ? this.hide() : this.open()) } }, say.drawer);
+    this.toggle = h("button", { class: "ft-button small", type: "button", dataset: { toggle: "drawer" }, title: say.drawer, "aria-label": `${say.drawerShort}: ${say.drawer}`, on: { click: () => (this.shown ? this.hide() : this.open()) } }, say.drawerShort);
     this.chats = h("button", { class: "ft-button small", type: "button", dataset: { toggle: "side" }, on: { click: () => this.openChats(!root.classList.contains("side-open")) } }, say.skipChats);
     this.pick("rounds");
     this.set(!narrow.matches);

@@ -11,7 +11,7 @@ export function field(spec, value, changed) {
   for (const input of inputs) if (info) input.setAttribute("aria-describedby", info.id);
   const label = h("label", { for: id }, spec.label);
   const node = h("div", { class: `field ${spec.kind}`, id: spec.id ?? null, dataset: { field: spec.name } },
-    ...(spec.kind === "check" ? [h("span", { class: "row" }, ...inputs, label), info] : [label, info, h("span", { class: "row" }, ...inputs)]));
+    ...(spec.kind === "check" ? [h("span", { class: "field-row" }, ...inputs, label), info] : [label, info, h("span", { class: "field-row" }, ...inputs)]));
   set(value);
   return {
     node,

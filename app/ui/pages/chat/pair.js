@@ -25,7 +25,7 @@ export class PairChip {
     this.methods = h("div", { class: "methods", role: "radiogroup", "aria-labelledby": "methods-head" });
     this.changes = h("p", { class: "hint changes", hidden: true });
     this.popover = h("div", { class: "popover", id: "pair-popover", role: "dialog", "aria-label": say.pair, hidden: true },
-      this.detail, this.loading.node, this.form, h("div", { class: "row" }, this.load), this.note,
+      this.detail, this.loading.node, this.form, h("div", { class: "field-row" }, this.load), this.note,
       h("h3", { id: "methods-head" }, say.methods), this.changes, this.methods);
     this.node = h("div", { class: "pair" }, this.chip, this.popover);
     this.node.addEventListener("keydown", (event) => {

@@ -3,6 +3,7 @@
 export const say = {
   skipChats: "Chats",
   drawer: "Rounds and settings",
+  drawerShort: "Details",
   close: "Close",
   pair: "Model pair",
   pairOf: (title, method) => `${title}, ${method}`,

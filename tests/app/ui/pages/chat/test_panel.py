@@ -11,7 +11,6 @@ import pytest
 from app.defaults import Defaults, Winner
 from app.store import Store
 from app.ui.kept import KeptSettings
-from app.ui.offered import proposer_update
 from app.ui.pages.chat.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.pages.chat.speeds import Speeds
 from app.ui.settings import Settings
@@ -94,12 +93,6 @@ def test_a_measured_speed_stands_beside_what_was_measured(
     methods = named(panel.panel()["methods"])
     assert methods["ngram"]["default"] and "1.80x plain" in methods["ngram"]["speed"]
     assert methods["draft"]["speed"] is None
-
-
-def test_a_race_offers_no_plain_decoding() -> None:
-    update = proposer_update(CAPABILITIES, None, without=("none",))
-    assert [name for _, name in update["choices"]] == ["draft", "ngram"]
-    assert update["value"] == "draft"
 
 
 @pytest.mark.parametrize("chosen", ["ngram", None, ""])
