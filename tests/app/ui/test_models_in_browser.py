@@ -94,6 +94,12 @@ def card(page, name: str):
     return under(page, row(page, name).get_attribute("data-target")).locator(".card")
 
 
+def unfold(opened) -> None:
+    """The drafters that do not fit."""
+    opened.locator(".others").wait_for()
+    opened.locator(".others").evaluate("(node) => (node.open = true)")
+
+
 def names(page) -> list[str]:
     return page.locator("tr.model-row .model-name").all_inner_texts()
 
@@ -164,7 +170,7 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     assert "fits: one vocabulary" in told
     assert "speed-up unknown until tried" in told
     assert re.search(r"pays from \d+ % accepted", told)
-    large.locator(".others summary").click()
+    unfold(large)
     assert "not smaller" in large.locator("li.no", has_text="Pip").first.inner_text()
     fitting.get_by_role("button", name="Load with it").click()
     models.wait_for_selector(".now-name:has-text('large + maker/Tale-GGUF/small')")
@@ -181,8 +187,9 @@ def test_heads_are_offered_for_their_own_target_and_say_why_for_others(models, a
     models.wait_for_function("() => !document.querySelector('.ft-models [data-open]:disabled')")
     assert [Path(each).name for each in app.engine.loaded.request.heads] == ["eagle3"]
     large = card(models, "large")
-    large.locator(".others summary").click()
+    unfold(large)
     reason = large.locator("li.no", has_text="eagle3")
+    reason.wait_for()
     assert len(reason.inner_text()) > 20
 
 

@@ -69,12 +69,13 @@ class ModelsPage {
     const told = opening ? null : failed;
     if (opening || told !== this.failed) this.fail(told ?? "");
     this.failed = told;
-    const settled = this.wasOpening && !opening;
     this.wasOpening = Boolean(opening);
     this.loaded = loaded;
-    if (settled || found !== this.found) this.refresh();
+    // What is loaded and what was found change what can be done; a quick load is never seen opening.
+    const known = JSON.stringify([loaded?.target, loaded?.draft, found, !opening]);
+    if (known !== this.known) this.refresh();
     else this.mark();
-    this.found = found;
+    this.known = known;
   }
 
   // Buttons rest while something is being opened; the loaded target says so.
