@@ -21,7 +21,8 @@ class RacePage {
     this.bar = h("progress", { max: 1, "aria-label": say.start });
     this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
     this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
-    this.verdict = h("p", { class: "verdict", role: "status" });
+    this.verdict = h("p", { class: "verdict" });
+    this.spoken = h("p", { class: "sr-only", role: "status" }); // once a race, where the verdict changes with each pair
     this.certainty = h("p", { class: "hint" });
     this.dots = h("figure", { class: "race-dots" });
     this.more = h("button", { class: "ft-button", type: "button", dataset: { act: "more" }, on: { click: () => this.following.start(this.server.more({}), () => this.begin()) } }, say.five);
@@ -33,7 +34,7 @@ class RacePage {
     this.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(side)]));
     this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
-      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result, this.replies));
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies));
     status.watch((latest) => this.loaded(latest.loaded), server.status);
   }
 
@@ -126,6 +127,7 @@ class RacePage {
     this.result.hidden = true;
     this.replies.hidden = false;
     this.now.textContent = "";
+    this.spoken.textContent = "";
     this.bar.removeAttribute("value");
     for (const side of SIDES) this.lanes[side].reset();
     this.rested();
@@ -200,7 +202,7 @@ class RacePage {
     for (const side of SIDES) this.lanes[side].done();
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
     this.result.hidden = false;
-    this.more.hidden = false;
+    this.spoken.textContent = this.verdict.textContent;
     this.rested();
   }
 
