@@ -173,6 +173,14 @@ def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
     assert all(r.budget.depth > 0 for r in rounds[1:])
 
 
+def test_what_drafts_take_counts_as_soon_as_one_was_timed() -> None:
+    """They seemed to cost nothing until the eighth round after a load."""
+    machine = Machine(draft_step=0.5, acceptance=1.0, noise=0.0)
+    controller = Auto(15, warm(machine), clock=lambda: 0.0)
+    play(machine, controller, 2)  # the first may catch up with the text, and is not timed
+    assert controller.costs()[4] == pytest.approx(1 + 4 * 0.5)
+
+
 def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
     """Under rejection its noise is used again: a depth that knew it would bend the distribution."""
     plans = []

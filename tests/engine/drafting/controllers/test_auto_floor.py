@@ -71,6 +71,15 @@ def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
     assert auto > 1.05 * fixed
 
 
+def test_a_token_that_is_drafted_already_has_only_its_row_to_pay_for() -> None:
+    machine = Telling(lambda rows: 0.95 + 0.05 * rows, 0.25)
+    last = play(machine, Auto(15, warm(machine)), 200)[-1].budget
+    assert 0 < last.row_floor < 0.3 * last.floor
+    free = Telling(lambda rows: 0.95 + 0.05 * rows, 0.0)
+    last = play(free, Auto(15, warm(free)), 200)[-1].budget
+    assert last.row_floor == pytest.approx(last.floor, rel=0.3)
+
+
 def test_who_says_nothing_of_its_tokens_is_asked_for_nothing() -> None:
     rounds = play(machine := Telling(silent=True), Auto(15, warm(machine)), 300)
     assert all(one.budget.floor == 0 for one in rounds)

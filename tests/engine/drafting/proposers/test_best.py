@@ -124,16 +124,28 @@ def test_while_drafting_pauses_past_text_may_still_draft(best: BestProposer) -> 
 
 def test_what_past_text_would_have_been_worth_is_learnt_whoever_drafts(best: BestProposer) -> None:
     budget = Budget(2, 15, proposer="a", needed=NEVER)
+    context = begin(best)
     before = best.foresight.expected(6)
     for _ in range(5):
-        assert best.propose(begin(best), budget).by == "a"
+        assert best.propose(context, budget).by == "a"
         best.observe(stood(next_token=26))
     after = best.foresight.expected(6)
     assert after[5] > before[5]
     for _ in range(15):
-        best.propose(begin(best), budget)
+        best.propose(context, budget)
         best.observe(stood(next_token=99))
     assert best.foresight.expected(6)[5] < 0.5 * after[5]
+    begin(best)
+    assert best.foresight.expected(6) == before  # each text is copied from, or not, in its own way
+
+
+def test_where_short_recollections_come_true_longer_ones_are_believed() -> None:
+    foresight = Foresight()
+    before = foresight.expected(5)
+    for _ in range(5):
+        foresight.learn((1, 2, 3), (1, 2, 3, 4))
+    assert foresight.expected(5)[4] > 1.3 * before[4]
+    assert foresight.expected(1) == Foresight().expected(1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 16)), max_size=60))
