@@ -94,7 +94,9 @@ class _Run:
         self.now, self.replies = 0.0, 0
         self.sums = _Sums()
         # Users who all began at once would end at once, reply after reply: the first replies differ.
-        self.waiting = deque(self._ask(self.random.randint(1, load.reply)) for _ in range(load.users))
+        self.waiting = deque(
+            self._ask(self.random.randint(1, load.reply)) for _ in range(load.users)
+        )
         self.running: list[_Sequence] = []
         self.rounds: dict[tuple[int, int], float] = {}
 
