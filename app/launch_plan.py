@@ -1,22 +1,70 @@
-"""What the command line and pages share of launch plans: models by name, and files in a folder."""
+"""What the command line and the page share of launch plans: from words to a plan, and its folder."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.runtime import read_catalog
 from engine.errors import DiskError
 from engine.loading import hub
+from engine.plan.formats import AUTO
+from engine.plan.gpus import parse_gpus
 from engine.plan.known import find, unknown
+from engine.plan.methods import NONE, Needs, method_named
 from engine.plan.model import ModelFacts, of_path
+from engine.plan.plan import Plan
+from engine.plan.planning import make_plan
 from engine.plan.render import Rendered
+from engine.plan.request import VLLM, PlanRequest
 
 USUAL_CONTEXT = 8192
 """Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A plan as people ask for it, in words and numbers; see ``PlanRequest``."""
+
+    target: str
+    gpus: str
+    engine: str = VLLM
+    method: str = NONE
+    draft: str | None = None
+    depth: int | None = None
+    users: int = 8
+    context: int | None = None
+    quantization: str = AUTO
+    kv_cache_dtype: str = AUTO
+    acceptance: float | None = None
+    backend: str = VLLM
+
+
+def plan_for(asked: Asked, data: Path) -> Plan:
+    """The plan. Raises InvalidRequest, ModelError or OutOfMemory, each with what to do."""
+    whole = method_named(asked.method).needs is Needs.MODEL
+    target = find_model(asked.target, data)
+    draft = find_model(asked.draft, data) if asked.draft and whole else None
+    return make_plan(
+        PlanRequest(
+            engine=asked.engine,
+            target=target,
+            gpus=parse_gpus(asked.gpus),
+            method=asked.method,
+            draft=draft.name if draft else asked.draft and placed(asked.draft),
+            draft_model=draft,
+            depth=asked.depth,
+            users=asked.users,
+            context=context_for(asked.context, target),
+            quantization=asked.quantization,
+            kv_cache_dtype=asked.kv_cache_dtype,
+            acceptance=asked.acceptance,
+            backend=asked.backend,
+        )
+    )
 
 
 def find_model(name: str, data: Path) -> ModelFacts:

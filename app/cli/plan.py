@@ -63,35 +63,25 @@ def plan(
 ) -> None:
     """Plan a launch on vLLM, SGLang, TensorRT-LLM or Dynamo. Starts nothing; speeds are estimates."""
     from app.cli.plan_text import told, told_loads
-    from app.launch_plan import context_for, find_model, placed, write_folder
-    from engine.plan.gpus import parse_gpus
-    from engine.plan.methods import Needs, method_named
-    from engine.plan.planning import make_plan
+    from app.launch_plan import Asked, plan_for, write_folder
     from engine.plan.render import render
     from engine.plan.report import facts
-    from engine.plan.request import PlanRequest
 
-    data = paths.data_folder(data_dir)
-    whole = method_named(method).needs is Needs.MODEL
-    model = find_model(target, data)
-    drafts = find_model(draft, data) if draft and whole else None
-    made = make_plan(
-        PlanRequest(
-            engine=engine,
-            target=model,
-            gpus=parse_gpus(gpus),
-            method=method,
-            draft=drafts.name if drafts else draft and placed(draft),
-            draft_model=drafts,
-            depth=depth,
-            users=users,
-            context=context_for(context, model),
-            quantization=quantization,
-            kv_cache_dtype=kv_cache_dtype,
-            acceptance=acceptance,
-            backend=backend,
-        )
+    asked = Asked(
+        target,
+        gpus,
+        engine,
+        method,
+        draft,
+        depth,
+        users,
+        context,
+        quantization,
+        kv_cache_dtype,
+        acceptance,
+        backend,
     )
+    made = plan_for(asked, paths.data_folder(data_dir))
     rendered = render(made)
     known = facts(made, rendered)
     text = told(made, rendered, known["notes"])

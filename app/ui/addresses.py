@@ -17,6 +17,7 @@ PAGES: Mapping[str, str] = {
     "models": Words.MODELS,
     "train": Words.TRAIN,
     "server": Words.SERVER,
+    "plan": Words.PLAN,
 }
 """By the first part of its address: what a page is called. Its column has the id ``NAME-page``."""
 

@@ -15,6 +15,8 @@ from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import chat_page
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.page import models_page
+from app.ui.pages.plan.backend import PlanBackend
+from app.ui.pages.plan.page import plan_page
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.race.page import race_page
 from app.ui.pages.server.page import server_page
@@ -50,4 +52,5 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
         train_page(TrainBackend(runtime, trainings, pickers), backend.status)
         server_page(runtime, switch)
+        plan_page(PlanBackend(runtime.data_dir))
     return blocks

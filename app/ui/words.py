@@ -18,6 +18,7 @@ class Words:
     TITLE = "Foretoken"
     CHAT, RACE, TUNE = "Chat", "Race", "Tune"
     MODELS, TRAIN, SERVER = "Models", "Train", "Server"
+    PLAN = "Plan"
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."

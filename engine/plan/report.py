@@ -8,6 +8,7 @@ from typing import Any
 from engine.plan import assumptions, support
 from engine.plan.plan import Plan
 from engine.plan.render import Rendered
+from engine.plan.simulation import LOADS
 
 
 def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
             **asdict(estimate),
             "gain": estimate.gain,
             "best_depth_by_users": [list(part) for part in plan.schedule],
+            "by_users": _by_users(plan),
         },
         "assumptions": {
             "acceptance": plan.setup.acceptance,
@@ -63,3 +65,18 @@ def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
         "notes": list(support.notes(plan)),
         "files": dict(rendered.folder),
     }
+
+
+def _by_users(plan: Plan) -> list[dict[str, float]]:
+    """Tokens a second of everybody under other loads, as far as this layout has room for them."""
+    rows = []
+    for users in LOADS:
+        copies = min(plan.layout.replicas, users)
+        here = -(-users // copies)
+        if here > plan.memory.most_users:
+            break
+        plain, drafted = (
+            plan.setup.tokens_a_second(here, depth) / here * users for depth in (0, plan.depth)
+        )
+        rows.append({"users": users, "plain": plain, "drafted": drafted})
+    return rows

@@ -93,7 +93,10 @@ class _Run:
         self.random = random.Random(seed)
         self.now, self.replies = 0.0, 0
         self.sums = _Sums()
-        self.waiting = deque(self._ask() for _ in range(load.users))
+        # Users who all began at once would end at once, reply after reply: the first replies differ.
+        self.waiting = deque(
+            self._ask(self.random.randint(1, load.reply)) for _ in range(load.users)
+        )
         self.running: list[_Sequence] = []
         self.rounds: dict[tuple[int, int], float] = {}
 
@@ -110,8 +113,8 @@ class _Run:
         self.sums.running += len(decoding)
         self.sums.steps += 1
 
-    def _ask(self) -> _Sequence:
-        return _Sequence(self.now, self.load.reply, self.load.prompt)
+    def _ask(self, reply: int) -> _Sequence:
+        return _Sequence(self.now, reply, self.load.prompt)
 
     def _read(self, room: int) -> int:
         """Tokens of prompts that this step takes, in the order of asking."""
@@ -153,7 +156,7 @@ class _Run:
 
     def _end(self, each: _Sequence) -> None:
         assert each.first is not None
-        self.waiting.append(self._ask())
+        self.waiting.append(self._ask(self.load.reply))
         self.replies += 1
         self.sums.replies += 1
         self.sums.after_first += each.since

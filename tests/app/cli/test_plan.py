@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -37,11 +38,24 @@ def test_loads_are_simulated(foretoken: Foretoken) -> None:
     assert [line[0] for line in lines if len(line) == 8][-1] == "1,000"
 
 
-def test_a_folder_is_planned_for_by_its_config(foretoken: Foretoken, model: Path) -> None:
+def test_a_folder_is_planned_for_by_its_config(foretoken: Foretoken, tmp_path: Path) -> None:
+    model = tmp_path / "own model"
+    model.mkdir()
+    sizes = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "vocab_size": 512,
+        "max_position_embeddings": 256,
+    }
+    (model / "config.json").write_text(json.dumps(sizes))
     result = foretoken("plan", model, "--gpus", "1xL4", "--json")
     assert result.status == 0, result.err
     assert result.last_json["target"]["loads"] == str(model)
-    assert str(model) in result.last_json["files"]["start.sh"]
+    assert result.last_json["context"] == 256
+    assert f"vllm serve '{model}'" in result.last_json["files"]["start.sh"]
 
 
 def test_what_does_not_fit_is_told_with_what_would(foretoken: Foretoken) -> None:

@@ -1,0 +1,89 @@
+"""What the plan page asks: what there is to choose from, and the plan for a choice."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from app.launch_plan import Asked, plan_for
+from app.ui.view import View
+from engine.errors import InvalidRequest
+from engine.plan.formats import AUTO, FORMATS, KV_WIDTHS
+from engine.plan.gpus import KINDS
+from engine.plan.known import known_models
+from engine.plan.methods import METHODS
+from engine.plan.render import render
+from engine.plan.report import facts
+from engine.plan.request import DYNAMO, ENGINES
+from engine.plan.support import CAN, NAMES
+
+NUMBERS = {"depth": int, "users": int, "context": int, "acceptance": float}
+"""Fields that are not text; an empty one is left to the plan."""
+
+
+class PlanBackend:
+    """Answers the page with plain values. ``data`` is the folder of the user's own catalog."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def offer(self, data: View | None = None) -> View:
+        """Everything that can be chosen. Dynamo has the methods of what computes for it."""
+        return {
+            "targets": [
+                {"id": model_id, "parameters": known.facts.parameters}
+                for model_id, known in known_models().items()
+            ],
+            "gpus": list(KINDS),
+            "engines": [{"id": engine, "name": NAMES[engine]} for engine in ENGINES],
+            "methods": [
+                {
+                    "id": name,
+                    "title": method.title,
+                    "engines": [engine for engine in ENGINES if _has(engine, name)],
+                }
+                for name, method in METHODS.items()
+            ],
+            "formats": [AUTO, *FORMATS],
+            "kv_cache_dtypes": list(KV_WIDTHS),
+        }
+
+    def make(self, data: View) -> View:
+        """The plan as facts, and the command that makes the same. Raises what ``plan_for`` does."""
+        asked = _asked(data)
+        plan = plan_for(asked, self._data)
+        return {**facts(plan, render(plan)), "command": _command(asked)}
+
+
+def _has(engine: str, method: str) -> bool:
+    if engine == DYNAMO:
+        return any(method in methods for methods in CAN.values()) and "arctic" not in method
+    return method in CAN[engine]
+
+
+def _asked(data: View) -> Asked:
+    """The form's values; empty ones are as the plan has them. Raises InvalidRequest for no number."""
+    values: dict[str, Any] = {}
+    for field in fields(Asked):
+        given = str(data.get(field.name) or "").strip()
+        if not given:
+            continue
+        try:
+            values[field.name] = NUMBERS.get(field.name, str)(given)
+        except ValueError as error:
+            raise InvalidRequest(field.name, f"'{given}' is no number for {field.name}.") from error
+    if "target" not in values or "gpus" not in values:
+        raise InvalidRequest("target", "Name a model and GPUs.")
+    return Asked(**values)
+
+
+def _command(asked: Asked) -> str:
+    """``foretoken plan`` with all that differs from what it would take anyway."""
+    words = ["foretoken", "plan", shlex.quote(asked.target)]
+    for field in fields(Asked):
+        value = getattr(asked, field.name)
+        if field.name != "target" and value != field.default and value is not None:
+            words += [f"--{field.name.replace('_', '-')}", shlex.quote(str(value))]
+    return " ".join(words)
