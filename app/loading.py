@@ -17,7 +17,7 @@ from engine.loading.watching import LoadProgress, Stage
 logger = logging.getLogger(__name__)
 
 LOADING, DOWNLOADING = "Loading", "Downloading"
-WAITING = "Waiting for the reply that is being written, then loading"
+WAITING = "Waiting for the reply, then loading"
 STAGES = {
     Stage.COMPILING: "compiling for this processor, once; it may take minutes",
     Stage.WAITING: "it begins once that reply is written",

@@ -154,21 +154,14 @@ def test_a_preset_sets_what_it_says_and_is_sent(page, app):
     page.wait_for_selector("[data-preset=balanced][aria-pressed=false]")
 
 
-def test_while_nothing_is_loaded_the_panel_says_so_and_fills_once_something_is(page, app):
+def test_while_nothing_is_loaded_the_chip_says_so_and_fills_once_something_is(page, app):
     loaded, app.engine.loaded = app.engine.loaded, None
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("tab", name="Race").click()
-    page.click("#race-start")
-    page.wait_for_selector(".ft-race .ft-error:has-text('No model is loaded')")
-    page.get_by_role("tab", name="Chat").click()
-    open_pair(page).get_by_text("how it can draft stands here").wait_for()
-    page.keyboard.press("Escape")
+    chip_says(page, "No model is loaded")
+    popover = open_pair(page)
+    popover.get_by_text("how it can draft stands here").wait_for()
     app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
-    page.get_by_role("tab", name="Race").click()
-    page.wait_for_selector("#race-proposer input:enabled")
-    assert page.locator("#race-proposer input").input_value() == "draft"
-    page.click("#race-start")
-    page.wait_for_selector("[data-speedup]")
-    page.get_by_role("tab", name="Chat").click()
+    popover.locator("[data-method=draft] input:enabled").wait_for()
+    page.keyboard.press("Escape")

@@ -5,6 +5,7 @@
 import { address } from "../../shared/addresses.js";
 import { Follow, h } from "../../shared/dom.js";
 import { follow } from "../../shared/feed.js";
+import { Loading } from "../../shared/loading.js";
 import { ContextMeter } from "../../shared/meter.js";
 import { register } from "../../shared/pages.js";
 import { answered, away, reason } from "../../shared/server.js";
@@ -60,6 +61,7 @@ class ChatPage {
     this.input.addEventListener("keydown", (event) => this.composerKey(event));
     const rounds = h("div", { class: "rounds" });
     this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view));
+    this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
     this.drawer = new Drawer(root, { rounds, settings: this.settings.node });
     this.log.addEventListener("click", () => this.drawer.openChats(false));
@@ -126,6 +128,7 @@ class ChatPage {
     const changed = this.settings.version !== latest.settings && !this.settings.keeping;
     this.loaded = loaded;
     this.pair.show(latest);
+    this.loading.show(latest);
     this.meter.setLimit(loaded?.context);
     if (other || changed) this.renewing = this.renewSettings(other && !first);
     if (!this.pair.popover.hidden && (other || (this.wasOpening && !opening))) this.pair.refresh();
@@ -135,7 +138,7 @@ class ChatPage {
     if (failed && !opening) this.notice(failed, true);
     if (!this.messages.length) this.showEmpty();
     if (this.held && !latest.waits) this.release();
-    else if (this.held) this.tell(say.held(opening), this.withhold);
+    else if (this.held) this.hold(this.held);
   }
 
   // The settings for what is loaded now; what could not be taken over is said.
@@ -194,10 +197,10 @@ class ChatPage {
 
   showEmpty() {
     const opening = status.latest?.opening;
-    const shown = JSON.stringify([this.loaded, this.loaded ? null : opening]);
+    const shown = JSON.stringify([this.loaded, !this.loaded && Boolean(opening)]);
     if (this.welcomed === shown && this.stack.querySelector(".empty")) return; // people may be choosing in it
     this.welcomed = shown;
-    this.stack.replaceChildren(welcome(this.loaded, opening, (text) => this.act({ action: "send", text })));
+    this.stack.replaceChildren(welcome(this.loaded, opening && this.loading.node, (text) => this.act({ action: "send", text })));
     this.log.scrollTop = 0;
     this.scroll.stuck = false; // it is read from its heading on
   }
@@ -298,7 +301,7 @@ class ChatPage {
   // A message for a model that is still being loaded waits here: what it is drafted with is not known before.
   hold(data) {
     this.held = data;
-    this.tell(say.held(this.opening ?? ""), this.withhold);
+    this.tell(say.held(data.text ?? say.heldAction, this.opening ?? ""), this.withhold);
   }
 
   withhold() {

@@ -1,7 +1,7 @@
 // The chip above the chat: which pair answers, and how it drafts. Behind it: all pairs that can be loaded, and every
 // way to draft with its speed where that is known, or the reason why it cannot.
 
-import { h } from "../../shared/dom.js";
+import { h, percent } from "../../shared/dom.js";
 import { Loading } from "../../shared/loading.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
@@ -120,8 +120,9 @@ export class PairChip {
   }
 
   name() {
-    const { loaded, opening } = this.latest;
-    const text = opening ?? (loaded ? say.pairOf(loaded.title, this.method ?? "auto") : words.noModel);
+    const { loaded, opening, progress } = this.latest;
+    const share = opening && progress?.share;
+    const text = (share ? say.share(opening, percent(share)) : opening) ?? (loaded ? say.pairOf(loaded.title, this.method ?? "auto") : words.noModel);
     if (this.label.textContent === text) return;
     this.label.textContent = text;
     this.chip.setAttribute("aria-label", say.chip(text));

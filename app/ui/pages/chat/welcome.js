@@ -5,12 +5,9 @@ import { words } from "../../shared/words.js";
 import { pipPicture } from "./pip.js";
 import { greetings } from "./words.js";
 
-// `ask` is called with the text of a suggestion.
-export function welcome(loaded, opening, ask) {
-  if (!loaded && opening) {
-    const waiting = h("p", { class: "waiting" }, h("span", { class: "spinner", "aria-hidden": true }), opening);
-    return h("div", { class: "empty" }, pipPicture(), waiting);
-  }
+// `loading` shows how far a load is, while one goes on; `ask` is called with the text of a suggestion.
+export function welcome(loaded, loading, ask) {
+  if (!loaded && loading) return h("div", { class: "empty" }, pipPicture(), loading);
   if (!loaded) return h("div", { class: "empty" }, pipPicture(), h("h1", {}, words.noModel), h("p", {}, words.noModelBody));
   const { title, body, examples } = greetings.find(({ fits }) => fits(loaded));
   const suggestions = examples.map(({ label, text }) =>
