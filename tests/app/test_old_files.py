@@ -29,7 +29,7 @@ from tests.support.places import ROOT
 DATA = ROOT / "tests" / "data"
 
 
-VERSIONS = ("v1", "v2")
+VERSIONS = ("v1", "v2", "v3")
 
 
 @pytest.fixture(params=VERSIONS)
@@ -123,7 +123,7 @@ def old(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, "v3"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
     version: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ def told(page: str) -> list[dict[str, object]]:
     return rounds
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
 def test_each_reply_of_an_old_trace_becomes_a_file_of_its_own(
     foretoken: Foretoken, tmp_path: Path, version: str
 ) -> None:
