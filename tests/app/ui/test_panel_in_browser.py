@@ -159,16 +159,13 @@ def test_while_nothing_is_loaded_the_panel_says_so_and_fills_once_something_is(p
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
     page.get_by_role("tab", name="Race").click()
-    page.click("#race-start")
-    page.wait_for_selector(".ft-race .ft-error:has-text('No model is loaded')")
+    page.wait_for_selector(".race-form:has-text('Load a model first')")
     page.get_by_role("tab", name="Chat").click()
     open_pair(page).get_by_text("how it can draft stands here").wait_for()
     page.keyboard.press("Escape")
     app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
     page.get_by_role("tab", name="Race").click()
-    page.wait_for_selector("#race-proposer input:enabled")
-    assert page.locator("#race-proposer input").input_value() == "draft"
-    page.click("#race-start")
-    page.wait_for_selector("[data-speedup]")
+    page.wait_for_selector(".race-form [data-act=start]:enabled")
+    assert page.locator("[name=rival-method]").input_value() == "draft"
     page.get_by_role("tab", name="Chat").click()
