@@ -110,11 +110,17 @@ def race(
         running = Race(engine, contest)
         with progress("Racing") as on_progress:
             count = pairs or contest.pairs
-            running.run(count, on_pair=lambda _: on_progress(len(running.pairs), count))
-        found = divergence.of_race(engine, running)
+            interrupted = False
+            try:
+                running.run(count, on_pair=lambda _: on_progress(len(running.pairs), count))
+            except KeyboardInterrupt:  # what was measured is told
+                interrupted = True
+        found = None if interrupted else divergence.of_race(engine, running)
     _print(running, found)
     if as_json:
         print(json.dumps(race_report.as_json(running, found)))
+    if interrupted:
+        raise typer.Exit(130)
     if contest.promises_words and not all(each.same_words for each in running.pairs):
         raise typer.Exit(1)
 
@@ -181,6 +187,6 @@ def _print(running: Race, found: Divergence | None) -> None:
     estimate = running.estimate
     if estimate is not None:
         print(f"\n{report.certainty(estimate)}")
-    different = sum(not pair.same_words for pair in running.pairs)
-    print(report.words(running.contest, different, found))
+        different = sum(not pair.same_words for pair in running.pairs)
+        print(report.words(running.contest, different, found))
     print(report.verdict(estimate, running.contest))

@@ -13,6 +13,14 @@ export const select = (name, options, value, more = {}) =>
 export const choice = (type, name, value, title, hint, more = {}) =>
   h("label", { class: "choice" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
 
+// Calls `f` each time the page of `form` comes into sight, until somebody has chosen something in it: what
+// it offers follows the chats and their settings.
+export function followChats(form, f) {
+  let touched = false;
+  form.addEventListener("input", () => (touched = true));
+  new IntersectionObserver((entries) => entries.at(-1).isIntersecting && !touched && f()).observe(form);
+}
+
 // One measurement after another, each followed by its number; a page that was reloaded follows the last.
 export class Following {
   // `onEvents(events, stats, done)`; `onError(text)` says what went wrong.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.cli.race import speculation
+from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule, Control
 from tests.app.cli.conftest import Foretoken
@@ -46,6 +48,26 @@ def test_a_set_is_raced_on_a_pair_a_prompt(
     assert [pair["prompt"] for pair in value["pairs"]] == [0, 1]
     assert not value["promises_words"]
     assert "2 of at least 5 pairs" in value["verdict"]
+
+
+def test_what_was_measured_is_told_when_it_is_interrupted(
+    foretoken: Foretoken, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = Race._pair
+
+    def until_the_third(race: Race, *asked: Any) -> Pair:
+        if len(race.pairs) == 2:
+            raise KeyboardInterrupt
+        return given(race, *asked)
+
+    monkeypatch.setattr(Race, "_pair", until_the_third)
+    result = foretoken(
+        *("race", "Once upon a time", "--pair", model, "--rival", "ngram,3", "--json"),
+        *(*QUICK, "--data-dir", tmp_path),
+    )
+    assert result.status == 130
+    assert len(result.last_json["pairs"]) == 2
+    assert "2 of at least 5 pairs" in result.out
 
 
 @pytest.mark.parametrize(

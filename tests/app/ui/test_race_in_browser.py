@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+
+from tests.app.ui.chatting import ask
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -45,6 +45,18 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     for lane in ("base", "rival"):
         assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
         assert float(page.inner_text(f"[data-lane={lane}-speed]")) > 0
+    panes = page.locator(".replays .replay-pane")
+    assert panes.count() == 2
+    page.locator(".replays .scrubber").focus()
+    page.keyboard.press("End")
+    rounds = [int(pane.get_attribute("data-round")) for pane in panes.all()]
+    assert rounds[0] > rounds[1] > 1, "plain takes more rounds for the same words"
+    assert all("cheap draft" in text for text in panes.all_inner_texts())
+    page.keyboard.press("Home")
+    page.click(".replays [data-transport=play]")
+    page.wait_for_function(
+        "() => document.querySelectorAll('.replays .replay-pane')[1].dataset.round !== '0'"
+    )
     page.click(".race-result summary")
     assert page.locator(".race-result tbody tr").count() == 5
     told = page.inner_text(".verdict")
@@ -86,8 +98,7 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
     for side in ("base", "rival"):
         choose(page, side, rule="rejection", temperature="1")
     race(page, "differ please")
-    page.wait_for_selector("[data-identical=false]")
-    assert "as they may" in page.inner_text(".race-words")
+    page.wait_for_selector("[data-identical=false]:has-text('as they may')")
     assert page.is_hidden(".parting")
     for side in ("base", "rival"):
         choose(page, side, rule="auto", temperature="0")
@@ -116,15 +127,13 @@ def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
 
 
 def test_own_prompts_are_raced_once_there_are_some(page, app):
-    page.locator("#race-page [value=chats][name=source]").wait_for()
-    with app.store() as store:
-        chat = store.new_chat()
-        _, reply = store.begin_turn(chat, "What is it?", keep=None)
-        store.save_reply(reply, text="It is.", marks="", status="done", statistics=json.loads("{}"))
-    page.reload()
-    page.wait_for_selector("body[data-controls=ready]")
+    page.reload()  # its form is untouched then, and follows what the chats hold
+    page.wait_for_selector(".race-form [value=chats]:disabled")
+    page.get_by_role("tab", name="Chat").click()
+    ask(page, "What is it?")
     page.get_by_role("tab", name="Race").click()
-    page.locator("[value=chats][name=source]").check()
+    page.wait_for_selector(".race-form [value=chats]:enabled")
+    page.locator(".race-form [value=chats]").check()
     assert page.is_hidden("[name=prompt]")
-    page.click("[data-act=start]")
+    page.click(".race-form [data-act=start]")
     page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")

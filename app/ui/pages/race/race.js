@@ -1,12 +1,13 @@
 // The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
 import { h, percent, showToken, speed } from "../../shared/dom.js";
-import { choice, field, Following, select } from "../../shared/measuring.js";
+import { choice, field, followChats, Following, select } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
 import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { chart } from "./chart.js";
 import { Lane } from "./lane.js";
+import { replay } from "./replay.js";
 import { say } from "./words.js";
 
 const SIDES = ["base", "rival"];
@@ -33,9 +34,11 @@ class RacePage {
     this.result = h("section", { class: "panel race-result", hidden: true }, this.verdict, this.dots, this.certainty, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting);
     this.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(side)]));
     this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
+    this.replay = h("div", { hidden: true });
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
-      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies));
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies, this.replay));
     status.watch((latest) => this.loaded(latest.loaded), server.status);
+    followChats(this.form, () => this.key !== undefined && this.refresh());
   }
 
   // ---- the form
@@ -52,7 +55,7 @@ class RacePage {
     try {
       offer = await answered(this.server.offer({}));
     } catch {
-      return; // the app is away: once it is back, its status is told again
+      return; // the app is away: once it is back, the next look at the page asks again
     }
     this.draw(offer);
     if (offer.number && offer.number !== this.following.number) {
@@ -126,6 +129,8 @@ class RacePage {
     this.parting.hidden = true;
     this.result.hidden = true;
     this.replies.hidden = false;
+    this.replay.hidden = true;
+    this.played = null;
     this.now.textContent = "";
     this.spoken.textContent = "";
     this.bar.removeAttribute("value");
@@ -150,7 +155,7 @@ class RacePage {
     const kinds = {
       begun: () => this.begun(event),
       run: () => this.run(event),
-      pair: () => this.pairs.push(event),
+      pair: () => this.paired(event),
       standing: () => this.stand(event),
       rest: () => this.end(event),
       words: () => this.words(event),
@@ -179,6 +184,11 @@ class RacePage {
     if (other.state.textContent === say.writes) other.done();
   }
 
+  paired(pair) {
+    this.pairs.push(pair);
+    this.played = SIDES.map((side) => ({ name: this.names[side], rounds: this.lanes[side].rounds }));
+  }
+
   stand(found) {
     if (found.median === null && this.running) return;
     this.result.hidden = false;
@@ -203,6 +213,9 @@ class RacePage {
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
     this.result.hidden = false;
     this.spoken.textContent = this.verdict.textContent;
+    const played = this.played && replay(this.played);
+    this.replay.hidden = !played;
+    this.replay.replaceChildren(played ?? "");
     this.rested();
   }
 

@@ -31,7 +31,7 @@ export const say = {
   waiting: "waits for its turn", warm: "warming up", writes: "writing", done: "done",
   said: "The last pair's replies",
   replay: "Play both on one clock",
-  replayHint: "Both replies as they were written, on one clock: slow it down and see who waits for whom.",
+  replayHint: "The last pair, round by round as it was written, slowed: who has finished which sentence when.",
   parting: "Where the words part",
   partingAt: (n) => `First differing token: number ${n}`,
   end: "the end",

@@ -1,0 +1,26 @@
+// Both replies of a pair as they were written, side by side on one clock, slowed.
+
+import { h } from "../../shared/dom.js";
+import { SPEEDS } from "../../shared/replay/clock.js";
+import { Clock, ReplayPane, Timeline, Transport } from "../../shared/replay/replay.js";
+import { say } from "./words.js";
+
+const LONGEST = 20; // seconds that playing takes, where a speed there is can have it
+
+// `sides`: name and rounds of each. null where an engine shows no rounds.
+export function replay(sides) {
+  if (sides.some(({ rounds }) => !rounds.length)) return null;
+  const clock = new Clock();
+  const timelines = sides.map(({ rounds }) => new Timeline(rounds));
+  const duration = Math.max(...timelines.map((each) => each.duration));
+  clock.setSpeed(SPEEDS.findLast((each) => each < 1 && duration / each >= LONGEST / 4) ?? SPEEDS[0]);
+  const panes = sides.map(({ name }, i) => {
+    const pane = new ReplayPane(clock, { charts: false });
+    pane.show(timelines[i]);
+    return h("section", { class: "race-replay", "aria-label": name }, h("h3", {}, name), pane.node);
+  });
+  const transport = new Transport(clock);
+  clock.load(timelines);
+  return h("section", { class: "panel replays", "aria-label": say.replay },
+    h("h2", {}, say.replay), h("p", { class: "hint" }, say.replayHint), transport.node, h("div", { class: "race-lanes" }, ...panes));
+}
