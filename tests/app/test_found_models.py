@@ -14,7 +14,7 @@ import pytest
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.server.models import Models
-from app.ui.pages.chat.pair import listed
+from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pickers import Pickers
 from app.ui.view import View
@@ -91,7 +91,8 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     assert ModelsBackend(runtime).open({"target": str(path)}) == {"error": None}
     until(lambda: not runtime.loader.working)
     (entry,) = Models(runtime).list()["data"]
-    assert (entry["id"], entry["target"], entry["draft"]) == ("tale:latest", "tale:latest", None)
+    told = (entry["id"], entry["name"], entry["target"], entry["draft"])
+    assert told == ("tale-latest", "tale:latest", "tale:latest", None)
     assert Models(runtime).find("tale:latest").target_id == str(path)
 
 
@@ -108,8 +109,9 @@ def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
     drafts = {each["id"]: each for each in backend.why_not({"target": str(large)})["drafts"]}
     assert drafts[str(small)]["reason"] is None
     assert "not smaller" in drafts["pip"]["reason"]
-    target, draft, _ = listed(pickers, str(large), str(small))
-    assert ("small · llama.cpp", str(small)) in draft["choices"]
+    asked = {"target": str(large), "draft": str(small)}
+    target, draft, *_ = PairBackend(pickers).pair_choices(asked)["fields"]
+    assert {"id": str(small), "label": "small · llama.cpp"} in draft["choices"]
     assert (target["value"], draft["value"]) == (str(large), str(small))
     assert backend.open({"target": str(large), "draft": str(small)}) == {"error": None}
     until(lambda: not runtime.loader.working)
