@@ -4,7 +4,7 @@ Any website can make a browser send requests to localhost. So the ``Host`` heade
 this server goes by (a DNS name that an attacker points here is none), and a request that changes
 something must come from this server's own pages, from no browser at all, or, for the API, from an
 origin that was listed. Where there is a key, the API wants it with every request, and the pages, with
-all that stands behind them, once. Pure ASGI: it buffers nothing, so streams stay streams.
+all that stands behind them, once. Pure ASGI: it buffers nothing but pages, so streams stay streams.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import login
 from app.listen import is_loopback
 from app.login import Login
+from app.page_policy import content_policy, hash_of, opens_page, uncompressed, with_nonce
 from app.switch import ApiSwitch
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -58,22 +59,8 @@ uploads of any size, fetch from other servers, give out files and edit the app."
 GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")
 """More of Gradio's that no page uses."""
 
-# Scripts and styles may be inline, because Gradio's are; but nothing may be fetched from, or sent
-# to, another machine: neither by the page nor by an image in a model's Markdown.
-CONTENT_POLICY = "; ".join(
-    (
-        "default-src 'self' data: blob:",
-        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
-        "style-src 'self' 'unsafe-inline'",
-        "connect-src 'self' data: blob:",
-        "frame-ancestors 'self'",
-        "form-action 'self'",
-        "base-uri 'self'",
-        "object-src 'none'",
-    )
-)
 SECURITY_HEADERS = {
-    "Content-Security-Policy": CONTENT_POLICY,
+    "Content-Security-Policy": content_policy(),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -101,9 +88,11 @@ class Guard:
         switch: ApiSwitch,
         origins: tuple[str, ...] = (),
         pages: bool = True,
+        inline: tuple[str, ...] = (),
     ) -> None:
-        """``pages``: whether there are any, which then want the key too."""
-        self.app = app
+        """``pages``: whether there are any, which then want the key too. ``inline``: their scripts that
+        come into the document after it was sent."""
+        self.app, self.hashes = app, tuple(map(hash_of, inline))
         self.login = Login(switch.api_key) if pages and switch.api_key is not None else None
         self.host = host.strip("[]").lower()
         self.switch = switch
@@ -120,6 +109,9 @@ class Guard:
             await self._refuse(refusal, scope, receive, sending)
         elif self.login is not None and scope["path"] == login.PATH:
             await self.login(scope, receive, sending)
+        elif scope["type"] == "http" and opens_page(scope):
+            whole = sending if scope["method"] == "HEAD" else with_nonce(sending, self.hashes)
+            await self.app(uncompressed(scope), receive, whole)
         else:
             await self.app(scope, receive, sending)
 
@@ -185,7 +177,7 @@ class Guard:
     async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
-        elif self.login is not None and refusal is _PAGES_NEED_KEY and _opens_page(scope):
+        elif self.login is not None and refusal is _PAGES_NEED_KEY and opens_page(scope):
             await self.login.ask(scope)(scope, receive, send)
         else:
             await _answer(scope, refusal, send)
@@ -213,12 +205,6 @@ def is_unused(path: str) -> bool:
     if path.startswith(GRADIO):
         return not path.removeprefix(GRADIO).startswith(GRADIO_USED)
     return any(path == never or path.startswith(f"{never}/") for never in GRADIO_NEVER)
-
-
-def _opens_page(scope: Scope) -> bool:
-    """Whether somebody opens an address in a browser, rather than a script asking for something."""
-    accepts = Headers(scope=scope).get("accept", "")
-    return scope["method"] in ("GET", "HEAD") and "text/html" in accepts
 
 
 def _name_of(host: str) -> str:

@@ -134,8 +134,13 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
     app.include_router(create_api(runtime, switch, app.state.counter))
+    inline: tuple[str, ...] = ()
     if settings.pages:
         app = mount_pages(app, runtime, switch)
+
+        from app.ui import inline_scripts  # with Gradio, which is imported by now
+
+        inline = inline_scripts()
     if settings.origins:
         from starlette.middleware.cors import CORSMiddleware
 
@@ -151,6 +156,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
         switch=switch,
         origins=settings.origins,
         pages=settings.pages,
+        inline=inline,
     )
     return app
 

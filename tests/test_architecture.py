@@ -38,6 +38,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.login",
         "app.model_folders",
         "app.own_catalog",
+        "app.page_policy",
         "app.paths",
         "app.switch",
     ),

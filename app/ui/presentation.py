@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,9 +27,28 @@ SUFFIXES = (".js", ".css")
 
 def presentation() -> dict[str, Any]:
     """The keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
-    assets, version = paths.assets() / "ui", _version()
+    assets = paths.assets() / "ui"
+    routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
+    return {
+        "theme": Foretoken(),
+        "head": _head(),
+        "favicon_path": str(assets / "img" / "favicon.png"),
+        "footer_links": [],
+        "run_history": False,
+        "show_error": False,
+        "app_kwargs": {"routes": routes},
+    }
+
+
+def inline_scripts() -> tuple[str, ...]:
+    """The scripts that stand in the head itself; Gradio puts them into the page when it is there."""
+    return tuple(re.findall(r"<script>(.*?)</script>", _head(), re.DOTALL))
+
+
+def _head() -> str:
+    version = _version()
     styles = [HERE / "shared" / "ui.css", *_of_pages("*.css")]
-    head = "\n".join(
+    return "\n".join(
         (
             '<meta name="color-scheme" content="light dark">',
             addresses.head(),
@@ -40,16 +60,6 @@ def presentation() -> dict[str, Any]:
             ),
         )
     )
-    routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
-    return {
-        "theme": Foretoken(),
-        "head": head,
-        "favicon_path": str(assets / "img" / "favicon.png"),
-        "footer_links": [],
-        "run_history": False,
-        "show_error": False,
-        "app_kwargs": {"routes": routes},
-    }
 
 
 class _Fresh(StaticFiles):

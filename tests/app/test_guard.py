@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -10,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from app.guard import Guard
+from app.page_policy import hash_of
 from app.switch import ApiSwitch
 
 
@@ -139,6 +142,38 @@ async def test_what_no_page_uses_of_gradio_is_not_served(path: str) -> None:
         reply = await send(method, path)
         assert reply.status_code == 404
         assert "There is nothing at" in reply.text
+
+
+async def html(scope: Any, receive: Any, send: Any) -> None:
+    page = b'<SCRIPT>let a = "<script>";</script>\n<script src="x.js"></script><scripture>'
+    headers = [(b"content-type", b"text/html"), (b"content-length", str(len(page)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": page[:20], "more_body": True})
+    await send({"type": "http.response.body", "body": page[20:]})
+
+
+async def test_each_page_has_a_word_by_which_its_scripts_are_known() -> None:
+    app = Guard(html, host="127.0.0.1", switch=ApiSwitch(), inline=("later()",))
+    words = set()
+    for _ in range(2):
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            reply = await http.get("/", headers={"accept": "text/html", "accept-encoding": "br"})
+            asked = await http.get("/")
+        policy = reply.headers["content-security-policy"]
+        word = policy.split("'nonce-")[1].split("'")[0]
+        words.add(word)
+        named = f'nonce="{word}"'
+        assert reply.text == (
+            f'<SCRIPT {named}>let a = "<script>";</script>\n'
+            f'<script {named} src="x.js"></script><scripture>'
+        )
+        assert hash_of("later()") in policy
+        assert int(reply.headers["content-length"]) == len(reply.content)
+        for found in (policy, asked.headers["content-security-policy"]):
+            assert "unsafe-inline" not in found.split("script-src")[1].split(";")[0]
+        assert "nonce" not in asked.headers["content-security-policy"]
+    assert len(words) == 2
 
 
 async def test_every_answer_carries_the_security_headers() -> None:

@@ -16,12 +16,14 @@ from starlette.routing import BaseRoute, Mount, Route
 from app import guard
 from app.store import Store
 from engine.api import LoadRequest
+from tests.app.ui.conftest import browser
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
+__all__ = ["browser"]  # a fixture
 KEY = "secret"
 OPEN = {"/login", "/health"}
-HOSTILE: tuple[Any, ...] = (None, {}, [], 5, "x", {"chat": "x", "run": [], "action": "no"}, [[[]]])
+HOSTILE: tuple[Any, ...] = (None, [[]], {"chat": "x", "run": [], "action": "no"})
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,42 @@ def test_nothing_can_be_uploaded(inside: httpx.Client) -> None:
     reply = inside.post("/gradio_api/upload", files={"files": ("x.txt", b"x" * 100_000)})
     assert reply.status_code == 404
     assert set(Path(tempfile.gettempdir()).glob("gradio/*")) == before
+
+
+@pytest.mark.browser
+def test_in_a_browser_the_pages_open_with_the_key_and_run_nothing_that_came_later(
+    app: Served, browser: Any
+) -> None:
+    """By a policy without 'unsafe-inline': each page's own scripts are known by its word."""
+    page = browser.new_page()
+    page.set_default_timeout(60_000)
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(f"{app.url}/models")
+    page.fill("#key", KEY)
+    page.get_by_role("button").click()
+    page.wait_for_selector("body[data-controls=ready]")
+    assert page.url == f"{app.url}/models"
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    assert page.evaluate("document.cookie") == ""
+    assert complaints == []  # all pages are in this one document
+    page.evaluate(
+        """() => {
+          const image = '<img src="data:," onerror="window.hacked = 1">';
+          document.body.insertAdjacentHTML('beforeend', image);
+          const script = document.createElement('script');
+          script.textContent = 'window.hacked = 2';
+          document.body.append(script);
+        }"""
+    )
+    while len(complaints) < 2:
+        page.wait_for_timeout(20)
+    assert all("Content Security Policy" in said for said in complaints)
+    assert page.evaluate("window.hacked") is None
+    page.close()
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "https://evil.example", "null"])

@@ -12,10 +12,12 @@ from app.defaults import Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
+from app.store_schema import StoreError
 from app.ui.pages.chat.backend import ChatBackend, describe
 from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
+from tests.app.test_store_damage import fill, make_room
 from tests.app.ui.conftest import awaited
 from tests.support.recital import REPLIES, reciting_engine
 
@@ -43,6 +45,19 @@ def test_a_first_message_makes_a_chat(backend):
     first = act(backend, action="send", text="Hi", chat=None)
     assert first["chats"] == [{"id": first["chat"], "title": "Hi"}]
     assert texts(backend, first["chat"]) == ["Hi", REPLIES["plain"]]
+
+
+def test_a_full_disk_is_told_as_such_and_once_there_is_room_the_chat_goes_on(backend):
+    """Before a turn it was called the sender's mistake."""
+    chat = act(backend, action="send", text="Hi", chat=None)["chat"]
+    fill(backend.store)
+    long = "word " * 3000
+    with pytest.raises(StoreError, match="disk is full"):
+        backend.act({"action": "send", "text": long, "chat": chat}, Settings())
+    assert len(texts(backend, chat)) == 2
+    make_room(backend.store)
+    act(backend, action="send", text=long, chat=chat)
+    assert len(texts(backend, chat)) == 4
 
 
 def test_a_retry_keeps_the_question(backend):
