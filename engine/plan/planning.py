@@ -101,8 +101,8 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
     if name is None:
         raise InvalidRequest(
             "draft",
-            f"No draft for {request.target.id} by {request.of_method.title} is known here. Give one with "
-            "--draft.",
+            f"No draft for {request.target.id} by {request.of_method.title} is known here. Name one as "
+            "the draft (--draft).",
         )
     if needs is Needs.HEAD:
         return name, None

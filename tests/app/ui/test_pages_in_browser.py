@@ -1,4 +1,4 @@
-"""Models and Server in a real browser, over a fake engine."""
+"""Models, Server and Plan in a real browser, over a fake engine."""
 
 from __future__ import annotations
 
@@ -37,6 +37,22 @@ def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
     page.wait_for_selector(".address:has-text('--api-key')")
     assert "only this machine" not in page.inner_text(".address")
     app.switch.needs_key = False
+
+
+def test_a_launch_plan_is_made_and_what_does_not_fit_is_told(page):
+    page.get_by_role("tab", name="Plan").click()
+    plan = page.locator("#plan-page")
+    plan.locator("[name=engine]").select_option("trtllm")
+    plan.get_by_role("button", name="Make the plan").click()
+    config = plan.locator("[data-file='extra-llm-api-config.yml']")
+    config.wait_for()
+    assert "decoding_type: Eagle3" in config.inner_text()
+    assert "--engine trtllm" in plan.locator(".snippet").last.inner_text()
+    plan.locator("[name=target]").fill("llama-3.1-405b")
+    plan.locator("[name=method]").select_option("none")
+    plan.get_by_role("button", name="Make the plan").click()
+    plan.locator("[role=alert]:has-text('What would fit')").wait_for()
+    assert plan.locator(".snippet").count() == 0
 
 
 def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):

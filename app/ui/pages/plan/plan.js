@@ -36,13 +36,13 @@ class PlanPage {
     const number = (name, value, hint, more = {}) => h("input", { type: "number", name, min: 1, value, placeholder: hint, ...more });
     this.form.replaceChildren(
       h("datalist", { id: "plan-targets" }, ...offer.targets.map((each) => h("option", { value: each.id }))),
-      h("div", { class: "fields" },
+      h("div", { class: "plan-fields" },
         field(say.target, text("target", say.targetHint, { list: "plan-targets", value: "llama-3.1-8b", required: true }), "wide"),
         field(say.gpuCount, number("count", 1, "")),
         field(say.gpuKind, select("kind", same(offer.gpus), "H100"))),
-      h("div", { class: "fields" }, field(say.engine, engine), this.backend, field(say.method, this.methods), field(say.draft, text("draft", say.draftHint)), field(say.depth, number("depth", "", say.depthHint))),
-      h("div", { class: "fields" }, field(say.users, number("users", 8, "")), field(say.context, number("context", "", say.contextHint))),
-      h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
+      h("div", { class: "plan-fields" }, field(say.engine, engine), this.backend, field(say.method, this.methods), field(say.draft, text("draft", say.draftHint)), field(say.depth, number("depth", "", say.depthHint))),
+      h("div", { class: "plan-fields" }, field(say.users, number("users", 8, "")), field(say.context, number("context", "", say.contextHint))),
+      h("details", {}, h("summary", {}, say.more), h("div", { class: "plan-fields" },
         field(say.quantization, select("quantization", same(offer.formats), "auto")),
         field(say.kv, select("kv_cache_dtype", same(offer.kv_cache_dtypes), "auto")),
         field(say.acceptance, number("acceptance", "", say.acceptanceHint, { min: 0, max: 1, step: "any" })))),
@@ -63,6 +63,7 @@ class PlanPage {
     this.fail("");
     try {
       this.show(await answered(this.server.make({ ...given, gpus: `${given.count || 1}x${given.kind}` })));
+      this.result.scrollIntoView({ block: "nearest" });
     } catch (error) {
       this.result.replaceChildren();
       this.fail(reason(error));

@@ -1,7 +1,7 @@
 // Every word that the plan page's script says.
 
 const count = (x) => x.toLocaleString("en");
-const many = (n, one, more) => (n === 1 ? `one ${one}` : `${count(n)} ${more}`);
+const many = (n, one, more) => (n === 1 ? `One ${one}` : `${count(n)} ${more}`);
 const speed = (x) => (x < 100 ? x.toFixed(1) : count(Math.round(x)));
 const gb = (x) => (x / 1e9).toFixed(1);
 
