@@ -22,7 +22,7 @@ NAMES = [name for name in GOLDEN if name.startswith("vllm-") and "arctic" not in
 PARSE = """
 import dataclasses, json, sys
 from vllm.config import SpeculativeConfig
-from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args
+from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
 known = {field.name for field in dataclasses.fields(SpeculativeConfig)}
