@@ -144,12 +144,13 @@ class FakeEngine:
         pairing = self.catalog().resolve(request)
         if watcher is not None:
             self._download(watcher)
-            if self.busy:
-                watcher.on_loading(LoadProgress(Stage.WAITING))
+        waits = self.busy
+        if watcher is not None and waits:
+            watcher.on_loading(LoadProgress(Stage.WAITING))
 
         def work() -> Loaded:
             if watcher is not None:
-                if watcher.cancelled:  # while it waited
+                if waits and watcher.cancelled:  # meanwhile
                     raise LoadCancelled("Loading was cancelled.")
                 self._report_stages(watcher)
             time.sleep(self.seconds_to_load)

@@ -48,4 +48,4 @@ def fit_command(
     print(room.sentence)
     if as_json:
         facts = {"context": found.context, "longest": found.longest, "held": found.held}
-        print(json.dumps({**facts, "roles": found.roles, **asdict(room)}, ensure_ascii=False))
+        print(json.dumps({**asdict(room), **facts, "roles": found.roles}, ensure_ascii=False))

@@ -189,8 +189,10 @@ class Words:
 
     @staticmethod
     def found(name: str, place: str) -> str:
-        """A model of another program: the last part of a name of several, and the place."""
-        return f"{name.rsplit('/', 1)[-1]} · {Words.place(place)}"
+        """A model of another program: the last part of a name of several, and the place; not of a
+        folder that is the model."""
+        last, where = name.rsplit("/", 1)[-1], Words.place(place)
+        return last if last == where else f"{last} · {where}"
 
     @staticmethod
     def place(place: str) -> str:

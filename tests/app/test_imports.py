@@ -84,7 +84,7 @@ from starlette.testclient import TestClient
 from app.main import Settings, prepare
 from app.switch import ApiSwitch
 switch = ApiSwitch(False, api_key=None, needs_key=False)
-runtime, app = prepare(Path({str(tmp_path)!r}), switch, Settings())
+runtime, app = prepare(Path({str(tmp_path)!r}), switch, Settings(), True)
 with TestClient(app, base_url="http://127.0.0.1:7860") as client:
     assert client.get("/").status_code == 200
 runtime.close()

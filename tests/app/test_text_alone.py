@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.switch import ApiSwitch
+from app.ui.measurements import Measurements
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.pages.race.backend import Race, plan
+from app.ui.pages.race.backend import RaceBackend, side_of
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted, Finished, FinishReason
 from engine.fake import CAPABILITIES, FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.request import Message, Request, Speculation
+from tests.app.ui.following import followed
 from tests.support.recital import REPLIES, reciting_engine
 
 TEXT = REPLIES["plain"]
@@ -77,15 +80,24 @@ def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_
 
 
 @pytest.mark.parametrize("prompt", ["Hi", "differ"])
-def test_a_race_compares_what_it_has(engine: FakeEngine, tokens: bool, prompt: str) -> None:
-    race = Race(engine, plan(prompt, Settings()))
-    race._work()
-    result = race.feed.packet(0)["events"][-1]
-    assert result["t"] == "result"
-    assert result["identical"] is (prompt == "Hi")
-    assert (result["speedup"] is not None) is tokens
-    differs = tokens and prompt == "differ"
-    assert (result["difference"] is not None) is differs
+def test_a_race_compares_what_it_has(
+    engine: FakeEngine, tokens: bool, tmp_path: Path, prompt: str
+) -> None:
+    runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path, tmp_path / "models")
+    measurements, own = Measurements(), Settings(proposer="draft", temperature=0.0)
+    with closing(Store(tmp_path)) as store:
+        backend = RaceBackend(runtime, store, measurements, lambda: own)
+        sides = [side_of(replace(own, proposer="none")), side_of(own)]
+        asked = {"source": "prompt", "prompt": prompt, "sides": sides, "seed": None}
+        number = backend.start({**asked, "max_tokens": 16})["number"]
+        told = followed(measurements, "race", number)
+    if not tokens:  # nor when they came
+        assert told[-1]["t"] == "broken" and "cannot be timed" in told[-1]["message"]
+        return
+    words = next(event for event in told if event["t"] == "words")
+    assert (words["different"] == 0) is (prompt == "Hi")
+    standing = [event for event in told if event["t"] == "standing"][-1]
+    assert standing["median"] > 0
 
 
 @pytest.mark.parametrize("stream", [False, True])

