@@ -23,6 +23,8 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # What Gradio's own client says of its stream when a page is reloaded during a reply.
 RELOADED = ("AbortError", "Connection errored out")
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+PATIENCE = 40_000
+"""Milliseconds that something may take to be seen, on a slow and busy machine."""
 VIEWPORT = {"width": 1280, "height": 800}
 
 
@@ -64,8 +66,9 @@ def browser() -> Iterator[object]:
     path = chromium()
     if path is None:
         pytest.skip("Chromium is not installed, so nothing can look at the pages")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield found
@@ -168,7 +171,7 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
 def open_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
     """A page in a context of its own, and what its scripts complain about: nothing, at the end."""
     context = browser.new_context(viewport=VIEWPORT)
-    context.set_default_timeout(40_000)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

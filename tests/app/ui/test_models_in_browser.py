@@ -278,7 +278,7 @@ def test_a_file_is_browsed_for_or_dropped_opened_and_remembered(models, app, lyi
     shutil.copy(lying_here / "large.gguf", home / "Downloads" / "dropped.gguf")
     models.get_by_role("button", name="Browse for Target").click()
     browser = models.locator(".browser")
-    assert str(home) in browser.inner_text()
+    expect(browser).to_contain_text(str(home))
     browser.get_by_role("button", name="Downloads").click()
     browser.get_by_role("button", name="dropped.gguf").click()
     chosen = models.locator(".folder [name=folder]")
