@@ -44,6 +44,14 @@ class ControlTokens:
         self._renamed = {mark: name for name, mark in self._marks.items()} | self._own_names
         normalized = any(token.normalized for token in added.values() if token.content in control)
         self._normalizer = backend.normalizer if normalized else None
+        # Some vocabularies hold their control tokens as words like others: signs that a tokenizer leaves
+        # out, or merges, can make one of what is not its name.
+        model, unknown = backend.model, getattr(backend.model, "unk_token", None)
+        self._words = frozenset(
+            number
+            for name, number in control.items()
+            if name != unknown and model.token_to_id(name) == number
+        )
         self._copy: Any = None
         self._copying = threading.Lock()
 
@@ -55,10 +63,18 @@ class ControlTokens:
         """Whether ``content``, encoded plainly, would become a control token."""
         if any(found[0] in self._ids for found in self._names.finditer(content)):
             return True
-        if self._normalizer is None:
-            return False
-        normal = self._normalizer.normalize_str(content)
-        return any(found[0] in self._ids for found in self._names.finditer(normal))
+        if self._normalizer is not None:
+            normal = self._normalizer.normalize_str(content)
+            if any(found[0] in self._ids for found in self._names.finditer(normal)):
+                return True
+        return bool(self._words) and not self._words.isdisjoint(self._plainly(content))
+
+    def _plainly(self, content: str) -> list[int]:
+        try:
+            ids: list[int] = self._backend.encode(content, add_special_tokens=False).ids
+        except TypeError:  # no Unicode, which whoever encodes the chat says
+            return []
+        return ids
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """The tokens of a ``text`` in which marks are text and names are control tokens.

@@ -56,8 +56,10 @@ class TextCodec:
         if request.prompt is not None:
             return self._encode_bounded(request.prompt, context, special=True)
         special = not self.has_template
+        plain = self.render(request.messages)
+        self._check_length(plain, context)
         if not any(self._control.forged(message.content) for message in request.messages):
-            return self._encode_bounded(self.render(request.messages), context, special=special)
+            return self.encode(plain, special=special)
         hidden = [Message(each.role, self._control.hide(each.content)) for each in request.messages]
         text = self.render(hidden)
         self._check_length(text, context)
