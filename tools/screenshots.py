@@ -88,7 +88,7 @@ def take(url: str) -> None:
         page.wait_for_selector("tr.model-row")
         keep(page, "models")
         page.get_by_role("tab", name="Train").click()
-        page.wait_for_selector("[data-act=start]")
+        page.wait_for_selector("#train-page [data-act=start]")
         keep(page, "train")
         page.get_by_role("tab", name="Server").click()
         page.get_by_role("switch").click()
