@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-from engine.api import ProposerInfo
 from engine.events import Started
 from engine.request import PLAIN
 from engine.stats import Statistics
@@ -40,7 +39,6 @@ class Words:
     )
 
     # Side panel
-    PAIR = "Model pair"
     TARGET = "Target"
     TARGET_INFO = "Writes the reply"
     DRAFT = "Draft"
@@ -202,10 +200,6 @@ class Words:
     @staticmethod
     def other_vocabulary(name: str) -> str:
         return f"{name}, another vocabulary"
-
-    @staticmethod
-    def proposer(info: ProposerInfo) -> str:
-        return f"{info.name}: {info.about}" if info.about else info.name
 
     @staticmethod
     def fast(proposer: str) -> str:

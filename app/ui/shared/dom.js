@@ -15,19 +15,6 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Calls `f` with the element once it stands in the page.
-export function whenPresent(id, f) {
-  const found = document.getElementById(id);
-  if (found) return void f(found);
-  const observer = new MutationObserver(() => {
-    const node = document.getElementById(id);
-    if (!node) return;
-    observer.disconnect();
-    f(node);
-  });
-  observer.observe(document.body, { childList: true, subtree: true });
-}
-
 // A token as the views show it: leading, trailing and lone whitespace made visible.
 export function showToken(text) {
   const nodes = [];

@@ -19,7 +19,7 @@ export class PairChip {
       this.label, h("span", { class: "caret", "aria-hidden": true }, "▾"));
     this.detail = h("p", { class: "hint detail" });
     this.loading = new Loading(() => this.cancel());
-    this.form = h("div", { class: "fields pair-fields" });
+    this.form = h("div", { class: "pair-fields" });
     this.load = h("button", { class: "ft-button primary", id: "load-pair", type: "button", on: { click: () => this.start() } }, words.loadPair);
     this.note = h("p", { class: "ft-error", id: "pair-note", role: "alert", hidden: true });
     this.methods = h("div", { class: "methods", role: "radiogroup", "aria-labelledby": "methods-head" });

@@ -20,7 +20,6 @@ export const say = {
   start: "Start the race", stop: "Stop", five: "5 more pairs", again: "Start again",
   warming: (name) => `Warming up, not measured: ${name}`,
   running: (pair, of, name) => `Pair ${pair} of ${of}: ${name}`,
-  settled: (n) => (n === 1 ? "1 pair was measured." : `${n} pairs were measured.`),
   stopped: "Stopped; what was measured is kept.",
   empty: "Each side runs once to warm up, then five pairs are measured. Every run starts from an empty cache.",
   tokens: "tokens", speed: "tokens/s", acceptance: "accepted", length: "tokens per round",
