@@ -11,7 +11,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7860
 DEFAULT_PAIR = "pip"
+DEFAULT_LOAD = LoadRequest(target=DEFAULT_PAIR)
 SWITCH_S = 0.001
 """How long a thread may hold the interpreter. A round of a small model takes less than Python's 5 ms, so
 the engine waited for the pages longer than it computed; with less than 1 ms nothing more is won."""
@@ -43,7 +44,7 @@ class Settings:
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
-    load: LoadRequest = field(default_factory=lambda: LoadRequest(target=DEFAULT_PAIR))
+    load: LoadRequest = DEFAULT_LOAD
     data_dir: Path | None = None
     api: bool = False
     api_key: str | None = None

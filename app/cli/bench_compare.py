@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from engine.bench.compare import Row
 
 
+@options.with_load
 def compare(
-    pair: options.PairOption = main.DEFAULT_PAIR,
+    load: LoadRequest = main.DEFAULT_LOAD,
     proposer: Annotated[
         list[str] | None,
         typer.Option(help="A proposer that the pair has; repeatable. Default: all."),
@@ -55,28 +56,13 @@ def compare(
         Path | None,
         typer.Option("--prompts", help="One JSON object a line: prompt or turns, kind."),
     ] = None,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
     as_json: options.JsonOption = False,
-    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
     from engine.bench import compare as bench
     from engine.bench import prompts, verify_cost
 
-    load = LoadRequest.parse(
-        pair,
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
-        device=device,
-        native=native,
-        cuda_graphs=cuda_graphs,
-        threads=threads,
-    )
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = rule_named(acceptance)
     sampling = Sampling(temperature=temperature, seed=seed)

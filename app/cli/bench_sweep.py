@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from engine.bench.sweep import Plan, Result
 
 
+@options.with_load
 def sweep(
-    pair: options.PairOption = main.DEFAULT_PAIR,
+    load: LoadRequest = main.DEFAULT_LOAD,
     methods: Annotated[
         str | None, typer.Option(help="Separated by commas. Default: all that the pair has.")
     ] = None,
@@ -62,13 +63,7 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(help="Write OUT.md, OUT.json and, with matplotlib, OUT.svg.")
     ] = None,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
     as_json: options.JsonOption = False,
-    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Speed-up of every method and depth, for each kind of prompt; status 1 if a word differs."""
@@ -76,15 +71,6 @@ def sweep(
     from engine.bench import prompts as held
     from engine.bench import sweep as bench
 
-    load = LoadRequest.parse(
-        pair,
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
-        device=device,
-        native=native,
-        cuda_graphs=cuda_graphs,
-        threads=threads,
-    )
     folder, rule = paths.data_folder(data_dir), rule_named(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
     temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
@@ -117,7 +103,7 @@ def sweep(
             )
     _print(result)
     if out is not None:
-        _write(out, result, _facts(pair, loaded, names, plan))
+        _write(out, result, _facts(load.text, loaded, names, plan))
     if apply:
         _apply(folder, loaded, result)
     if as_json:

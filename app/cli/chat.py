@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 GREEDY = Sampling()
 
 
+@options.with_load
 @options.with_sampling
 def chat(
     prompt: Annotated[
@@ -41,8 +42,7 @@ def chat(
         Path | None,
         typer.Option("--prompts", help="A file with one JSON object a line: prompt or turns."),
     ] = None,
-    pair: options.PairOption = main.DEFAULT_PAIR,
-    head: options.HeadOption = None,
+    load: LoadRequest = main.DEFAULT_LOAD,
     proposer: Annotated[
         str | None,
         typer.Option(
@@ -72,12 +72,6 @@ def chat(
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
     ] = False,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    threads: options.ThreadsOption = None,
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
     marks: Annotated[
         bool,
         typer.Option(
@@ -91,16 +85,6 @@ def chat(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
-    load = LoadRequest.parse(
-        pair,
-        head or (),
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
-        device=device,
-        native=native,
-        cuda_graphs=cuda_graphs,
-        threads=threads,
-    )
     conversations = prompts.collect(prompt, prompts_file)
     rule = rule_named(acceptance)
     # Mistakes are told before any model is loaded.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from app.main import DEFAULT_PAIR
+from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control, Sampling, controller_named
 
 PairOption = Annotated[
@@ -109,29 +111,66 @@ def control(text: str | None) -> Control | None:
 
 
 def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with an option for each field of ``Sampling`` where it has a parameter ``sampling``.
+    """``command`` with an option for each field of ``Sampling`` in place of its parameter ``sampling``.
 
     The options' values come to it as that parameter. Raises InvalidRequest for one that cannot be.
     """
     kinds = get_type_hints(Sampling)
-    own = {
-        each.name: inspect.Parameter(
+    own = [
+        _option(
             each.name,
-            inspect.Parameter.POSITIONAL_OR_KEYWORD,
-            default=each.default,
-            annotation=Annotated[kinds[each.name], typer.Option(help=each.metadata["help"])],
+            each.default,
+            Annotated[kinds[each.name], typer.Option(help=each.metadata["help"])],
         )
         for each in fields(Sampling)
-    }
+    ]
+    return _gathered(command, "sampling", own, Sampling)
+
+
+def with_load(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with the options of what is loaded, and how, in place of its parameter ``load``.
+
+    They come to it as one LoadRequest. Raises InvalidRequest for one that cannot be.
+    """
+    own = [
+        _option("pair", DEFAULT_PAIR, PairOption),
+        _option("head", None, HeadOption),
+        _option("quantization", "auto", QuantizationOption),
+        _option("kv_cache_dtype", "auto", KVCacheOption),
+        _option("native", True, NativeOption),
+        _option("device", "auto", DeviceOption),
+        _option("cuda_graphs", True, GraphsOption),
+        _option("threads", None, ThreadsOption),
+    ]
+
+    def load(pair: str, head: list[Path] | None, **settings: Any) -> LoadRequest:
+        return LoadRequest.parse(pair, head or (), **settings)
+
+    return _gathered(command, "load", own, load)
+
+
+def _option(name: str, default: object, kind: Any) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
+    )
+
+
+def _gathered(
+    command: Callable[..., None],
+    parameter: str,
+    own: Sequence[inspect.Parameter],
+    make: Callable[..., object],
+) -> Callable[..., None]:
+    """``command`` offering ``own`` in place of ``parameter``, which ``make`` makes of their values."""
 
     @wraps(command)
     def called(**given: Any) -> None:
-        chosen = {name: given.pop(name) for name in own}
-        command(**given, sampling=Sampling(**chosen))
+        chosen = {each.name: given.pop(each.name) for each in own}
+        command(**given, **{parameter: make(**chosen)})
 
     written = inspect.signature(command, eval_str=True)
     offered: list[inspect.Parameter] = []
-    for name, parameter in written.parameters.items():
-        offered += own.values() if name == "sampling" else (parameter,)
+    for name, each in written.parameters.items():
+        offered += own if name == parameter else (each,)
     called.__signature__ = written.replace(parameters=offered)  # type: ignore[attr-defined]
     return called

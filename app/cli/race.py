@@ -29,10 +29,10 @@ METHOD = "METHOD[,DEPTH]"
 RIGHT = frozenset(range(4))
 
 
+@options.with_load
 def race(
     prompt: Annotated[str | None, typer.Argument(help="What to say to both.")] = None,
-    pair: options.PairOption = main.DEFAULT_PAIR,
-    head: options.HeadOption = None,
+    load: LoadRequest = main.DEFAULT_LOAD,
     rival: Annotated[
         str | None,
         typer.Option(
@@ -67,13 +67,7 @@ def race(
     per_kind: Annotated[
         int, typer.Option(min=0, help="Prompts of each kind of a set, the first ones; 0: all.")
     ] = 0,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
     as_json: options.JsonOption = False,
-    threads: options.ThreadsOption = None,
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
@@ -81,16 +75,6 @@ def race(
     from engine.bench.answering import Configuration
     from engine.bench.race import Contest, Race
 
-    load = LoadRequest.parse(
-        pair,
-        head or (),
-        quantization=quantization,
-        kv_cache_dtype=kv_cache_dtype,
-        device=device,
-        native=native,
-        cuda_graphs=cuda_graphs,
-        threads=threads,
-    )
     folder = paths.data_folder(data_dir)
     rules = (rule_named(base_acceptance or acceptance), rule_named(acceptance))
     heat = (temperature if base_temperature is None else base_temperature, temperature)

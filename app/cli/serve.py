@@ -7,18 +7,12 @@ from app.cli import options
 from engine.loading.request import LoadRequest
 
 
+@options.with_load
 def serve(
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
-    pair: options.PairOption = main.DEFAULT_PAIR,
-    head: options.HeadOption = None,
+    load: LoadRequest = main.DEFAULT_LOAD,
     data_dir: options.DataDirOption = None,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    threads: options.ThreadsOption = None,
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:
@@ -27,16 +21,7 @@ def serve(
         main.Settings(
             host=host,
             port=port,
-            load=LoadRequest.parse(
-                pair,
-                head or (),
-                quantization=quantization,
-                kv_cache_dtype=kv_cache_dtype,
-                device=device,
-                native=native,
-                cuda_graphs=cuda_graphs,
-                threads=threads,
-            ),
+            load=load,
             data_dir=data_dir,
             api=True,
             api_key=api_key,

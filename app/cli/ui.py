@@ -11,6 +11,7 @@ from app.cli import options
 from engine.loading.request import LoadRequest
 
 
+@options.with_load
 def ui(
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
@@ -21,14 +22,7 @@ def ui(
     api: Annotated[
         bool, typer.Option("--api", help="Switch the OpenAI-compatible endpoint on.")
     ] = False,
-    pair: options.PairOption = main.DEFAULT_PAIR,
-    head: options.HeadOption = None,
-    quantization: options.QuantizationOption = "auto",
-    kv_cache_dtype: options.KVCacheOption = "auto",
-    threads: options.ThreadsOption = None,
-    native: options.NativeOption = True,
-    device: options.DeviceOption = "auto",
-    cuda_graphs: options.GraphsOption = True,
+    load: LoadRequest = main.DEFAULT_LOAD,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
 ) -> None:
@@ -37,16 +31,7 @@ def ui(
         main.Settings(
             host=host,
             port=port,
-            load=LoadRequest.parse(
-                pair,
-                head or (),
-                quantization=quantization,
-                kv_cache_dtype=kv_cache_dtype,
-                device=device,
-                native=native,
-                cuda_graphs=cuda_graphs,
-                threads=threads,
-            ),
+            load=load,
             data_dir=data_dir,
             api=api,
             api_key=api_key,
