@@ -53,6 +53,9 @@ ROUNDED = (
 )  # fmt: skip
 """Formats that the compiled step rounds again, to int8, as it takes them."""
 
+DRAFTING = "q4_0"
+"""What the compiled step rounds wider weights to, as it takes them, of models that only draft."""
+
 SCALES = {
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
     "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),

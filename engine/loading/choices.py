@@ -9,6 +9,7 @@ import torch
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import decoder as native_step
 from engine.errors import InvalidRequest, ModelError
+from engine.kernels.block_formats import DRAFTING
 from engine.kernels.cpu import int8
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
 from engine.kernels.native import library as native
@@ -27,7 +28,8 @@ from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 
 SMALL = 100_000_000
-"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls."""
+"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls. A
+compiled step finds their weights in the processor's caches."""
 
 
 class Backend(StrEnum):
@@ -123,6 +125,17 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) 
     if quantization in QUANTISED and why_not_quantised(checkpoint, place) is not None:
         return _unquantised(checkpoint, place)
     return quantization
+
+
+def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
+    """What the wider weights of a draft in ``quantization`` are rounded to as the compiled step packs
+    them; None: nothing.
+
+    A step takes as long as its weights take to come from memory, and what only drafts may have any: four
+    bits cost it little of its acceptance and save a quarter to a half of its time (see the log).
+    """
+    large = checkpoint.parameters > SMALL
+    return DRAFTING if large and _compiled(checkpoint, quantization, place) else None
 
 
 def quantization_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:

@@ -59,7 +59,7 @@ class ModelPlan:
     ``quantization`` is what weights are held in: fp32, bf16, int8, nf4, q4 or stored. ``compute`` is
     what is computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is
     computed in, or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the
-    native backend.
+    native backend. ``rounded``: what wider weights are rounded to as they are packed, None as they are.
     """
 
     checkpoint: Checkpoint
@@ -70,6 +70,7 @@ class ModelPlan:
     kv_cache_dtype: str
     context: int
     library: Library | None = None
+    rounded: str | None = None
 
     @property
     def cached(self) -> str:
@@ -225,7 +226,8 @@ def _load_native(
     info = replace(_info(plan, plan.context), compiled=True)
     weights, kind = _native_weights(plan, architecture)
     source = watch.reading(plan.checkpoint, weights)
-    model = NativeDecoder(architecture, names, source, info, library, kind, DTYPES[plan.compute])
+    cached = DTYPES[plan.compute]
+    model = NativeDecoder(architecture, names, source, info, library, kind, cached, plan.rounded)
     if is_row_independent(model):
         return model
     log.warning(

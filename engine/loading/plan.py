@@ -17,6 +17,7 @@ from engine.loading.choices import (
     Backend,
     could_be_compiled,
     draft_quantization,
+    draft_rounding,
     quantization_note,
     quantizations,
     why_no_fp8_cache,
@@ -232,12 +233,7 @@ def plan_loading(
         target=replace(planned, context=context),
         draft=None
         if draft is None
-        else plan_model(
-            draft,
-            sizes.draft_place,
-            draft_quantization(draft, quantization, sizes.draft_place),
-            context=context,
-        ),
+        else _plan_draft(draft, sizes.draft_place, quantization, context),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
         products=sizes.products,
@@ -259,6 +255,13 @@ def plan_after(
     """
     role = DRAFT if failed is plan.draft else TARGET
     return plan_loading(plan.files, request, earlier, plan.interpreted | {role})
+
+
+def _plan_draft(draft: Checkpoint, place: Place, quantization: str, context: int) -> ModelPlan:
+    """Beside a target in ``quantization``."""
+    own = draft_quantization(draft, quantization, place)
+    planned = plan_model(draft, place, own, context=context)
+    return replace(planned, rounded=draft_rounding(draft, own, place))
 
 
 def _plan_target(

@@ -7,9 +7,16 @@ from dataclasses import dataclass, replace
 
 from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.products import Products
+from engine.kernels.block_formats import LAYOUTS
 from engine.kernels.formats import AS_STORED, Q4
 from engine.loading import fit as memory
-from engine.loading.choices import compute_dtype, draft_quantization, packs, quantizations
+from engine.loading.choices import (
+    compute_dtype,
+    draft_quantization,
+    draft_rounding,
+    packs,
+    quantizations,
+)
 from engine.machine.devices import Place
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
@@ -66,7 +73,9 @@ class PairSizes:
         drafting = []
         if draft is not None:
             held = draft_quantization(draft, quantization, self.draft_place)
-            drafting.append(self._size(draft, held))
+            size = self._size(draft, held)
+            rounded = draft_rounding(draft, held, self.draft_place)
+            drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         taps = joined(tap for head in self.heads for tap in head.taps)
         target = replace(
             self._size(self.target, quantization), features=len(taps) * self.target.hidden
@@ -97,3 +106,13 @@ class PairSizes:
         if quantization == Q4:
             return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)
+
+
+def _rounded(size: memory.ModelSize, checkpoint: Checkpoint, format: str) -> memory.ModelSize:
+    """``size`` where all weights but the embedding's take no more than in ``format``."""
+    layout = LAYOUTS[format]
+    others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden
+    held = size.block_bytes or size.weight_bytes("float32")
+    wide = held * others / checkpoint.parameters
+    narrow = others * layout.size / layout.inputs
+    return replace(size, block_bytes=int(held - max(0, wide - narrow)))

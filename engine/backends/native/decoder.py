@@ -105,18 +105,20 @@ class NativeDecoder:
         library: Library,
         kind: str,
         cached: torch.dtype,
+        rounded: str | None = None,
     ) -> None:
         """``tensor`` gives vectors in float32; keys and values are kept in ``cached``.
 
-        Matrices that it gives in blocks stay so; others are held in ``kind``.
+        Matrices that it gives in blocks stay so; others are held in ``kind``. ``rounded``: as
+        ``native.Matrix``, of all but the embedding.
         """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
-        make = partial(native.make_matrix, library, kind)
+        make = partial(native.make_matrix, library, kind, rounded=rounded)
         if kind == "fp32" and not takes_file_dtype(architecture, kind):
             tensor = partial(_with_wide_queries, tensor)
         table = tensor(names.embedding)
-        embedding = make(table)
+        embedding = native.make_matrix(library, kind, table)
         head = embedding if architecture.tied else make(tensor(names.head))
         del table
         kernels = Kernels(make, plain_embedding)

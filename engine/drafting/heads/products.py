@@ -11,11 +11,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.block_formats import DRAFTING
 from engine.kernels.blocks import Stacked, widen
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.machine.devices import Place
+
+CACHED = 2_000_000
+"""Weights of a matrix that a processor's caches keep from one step to the next. Larger ones come from
+memory, which takes its time, so they are rounded further; see ``loading.choices.draft_rounding``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,8 @@ class Products:
 
     def _product(self, weight: Tensor) -> Linear:
         if self.library is not None and native.takes(self.library, self.kind, weight.shape[1:]):
-            return native.make_matrix(self.library, self.kind, weight)
+            rounded = DRAFTING if weight.numel() > CACHED else None
+            return native.make_matrix(self.library, self.kind, weight, rounded)
         if self.kind == "bf16":
             return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))
         return make_linear(weight.to(self.device, torch.float32))

@@ -12,6 +12,7 @@
 #include "blocks.h"
 #include "dot.h"
 #include "part.h"
+#include "rounding.h"
 
 namespace foretoken {
 
@@ -112,11 +113,15 @@ public:
         for (int n = 0; n < panels * LANES; ++n) scales_.as<float>()[n] = 1;
     }
 
-    // `rows`: of whole blocks, one behind the other. `scales`: a float a row that multiplies all of it; null: 1.
-    void pack(const void* rows, const void* scales, int row, int count, int panel) override {
-        const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
-        rearrange(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
-        if (scales) std::memcpy(scales_.as<float>() + panel * LANES, static_cast<const float*>(scales) + row, count * sizeof(float));
+    // `rows`: of whole blocks, one behind the other. `scales`: a float a row that multiplies all of it; null: 1. Those of another
+    // kind, blocks or floats, are rounded to this one, which has a `fold`.
+    void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) override {
+        if (from == kind) return copy(rows, scales, row, count, panel);
+        if (!is_blocks(from))
+            return round(panel, [&](int unit, Floats* to) { gather(static_cast<const float*>(rows) + size_t(row) * inputs, count, unit, to); });
+        BlockPanels wide(from, LANES, inputs);
+        wide.copy(rows, scales, row, count, 0);
+        round(panel, [&](int unit, Floats* to) { wide.widened(unit, to); });
     }
 
     void row(int n, float* to) const override {
@@ -159,6 +164,48 @@ public:
     }
 
 private:
+    void copy(const void* rows, const void* scales, int row, int count, int panel) {
+        const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
+        rearrange(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
+        if (scales) std::memcpy(scales_.as<float>() + panel * LANES, static_cast<const float*>(scales) + row, count * sizeof(float));
+    }
+
+    // `numbers(unit, to)` are those of sixteen outputs.
+    template <class Numbers>
+    void round(int panel, Numbers numbers) {
+        Floats wide[UNIT];
+        for (int unit = 0; unit < units_; ++unit) {
+            numbers(unit, wide);
+            uint8_t* words = at(panel, unit);
+            const int blocks = blocks_of(unit);
+            uint8_t* rest = words + size_t(blocks) * format_.words * 4 * LANES;
+            for (int block = 0; block < blocks; ++block, words += format_.words * 4 * LANES, rest += format_.rest * LANES)
+                round_block(wide + block * ROUNDED, format_, words, rest);
+        }
+    }
+
+    void gather(const float* rows, int count, int unit, Floats* to) const {
+        for (int k = 0; k < blocks_of(unit) * ROUNDED; ++k)
+            for (int lane = 0; lane < LANES; ++lane) to[k][lane] = lane < count ? rows[size_t(lane) * inputs + unit * UNIT + k] : 0;
+    }
+
+    // What the first panel's codes and scales stand for.
+    void widened(int unit, Floats* to) const {
+        Unpacked unpacked;
+        unpack(0, unit, unpacked);
+        const Floats factor = load(scales_.as<float>());
+        const bool is_signed = format_.codes == Codes::WIDE && WIDE_IS_SIGNED;
+        const Floats centre = all(is_signed ? 0.0f : float(format_.centre));
+        for (int k = 0; k < blocks_of(unit) * format_.inputs; ++k) {
+            Unsigned four;
+            std::memcpy(&four, unpacked.codes[k / QUAD], sizeof four);
+            const Floats code = is_signed ? unpacking::signed_byte(four, k % QUAD) : unpacking::byte(four, k % QUAD);
+            Floats value = unpacked.scales[k / format_.group] * (code - centre);
+            if (format_.minimums) value += unpacked.minimums[k / format_.group];
+            to[k] = value * factor;
+        }
+    }
+
     // Every unit begins with a line of the cache.
     size_t bytes_of(int blocks) const { return (size_t(blocks) * format_.bytes * LANES + 63) / 64 * 64; }
     int blocks_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT) / format_.inputs; }

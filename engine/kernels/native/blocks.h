@@ -39,6 +39,7 @@ struct Format {
     int centre;
     int fifth_bits;  // the word that holds them; -1: none
     void (*unpack)(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to);
+    void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, in formats that others are rounded to
 };
 
 namespace unpacking {
@@ -58,6 +59,8 @@ struct Words {
         return word;
     }
 };
+
+inline void keep(Unsigned word, uint8_t* words, int index) { std::memcpy(words + size_t(index) * sizeof word, &word, sizeof word); }
 
 // What one block becomes.
 struct Place {
@@ -96,6 +99,9 @@ struct Q4_0 {
     static void unpack(Words words, const uint8_t* rest, const Place& to) {
         nibbles(words, to, [](Unsigned codes, int) { return codes; });
         to.scales[0] = half(rest);
+    }
+    static void fold(const Unsigned* quads, uint8_t* words) {
+        for (int i = 0; i < 4; ++i) keep(quads[i] | quads[4 + i] << 4, words, i);
     }
 };
 
@@ -265,12 +271,14 @@ void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to)
 template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, int REST_AT, int GROUP>
 constexpr Format format(bool minimums, Codes codes, int centre, int fifth_bits = -1) {
     static_assert(BYTES == WORDS * 4 + REST);
-    return {INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    Format made{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    if constexpr (requires { Kind::fold; }) made.fold = Kind::fold;
+    return made;
 }
 
 }  // namespace unpacking
 
-// In the order of MULTIPLIED of engine/kernels/blocks.py.
+// In the order of MULTIPLIED of engine/kernels/block_formats.py.
 constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, Layout
 from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4
@@ -77,7 +77,7 @@ class Products:
         """By the names of ``--quantization``."""
         self.new_matrix = _typed(found.foretoken_matrix, pointer, pointer, pointer, number, number)
         self.pack = _typed(
-            found.foretoken_pack, None, pointer, pointer, pointer, pointer, number, number
+            found.foretoken_pack, None, pointer, pointer, number, pointer, pointer, number, number
         )
         self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
         self.multiply = _typed(
@@ -145,27 +145,33 @@ def fits(weights: str, inputs: Iterable[int]) -> bool:
     return not any(width % unit for width in inputs)
 
 
-def make_matrix(library: Products, weights: str, weight: Stacked) -> Matrix:
+def make_matrix(
+    library: Products, weights: str, weight: Stacked, rounded: str | None = None
+) -> Matrix:
     """The product with ``weight (out, in)``, or with parts one below the other.
 
     Tensors are held in the format ``weights``, which the library ``takes``; what is in blocks as it is.
+    ``rounded``: see ``Matrix``.
     """
-    return Matrix(library, library.kinds[weights], weight)
+    return Matrix(library, library.kinds[weights], weight, rounded)
 
 
 class Matrix:
     """A weight in panels; ``Linear`` for float32 rows."""
 
-    def __init__(self, library: Products, kind: Kind, weight: Stacked) -> None:
+    def __init__(
+        self, library: Products, kind: Kind, weight: Stacked, rounded: str | None = None
+    ) -> None:
         """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are held in ``kind``; one of 16 bits where that is fp32 stays so:
         half the bytes, the same numbers. Blocks stay as they are; those of ``ROUNDED`` are held in int8.
+        ``rounded``: ``DRAFTING`` for all that takes more bytes than that, None for nothing.
         Raises KeyError for other blocks, and ValueError where a row is not whole groups, or a part but
         the last not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
-        kinds = [_kind(kind, part) for part in parts]
+        kinds = [_kind(kind, part, rounded) for part in parts]
         self.inputs = int(parts[0].shape[1])
         self.outputs = sum(len(part) for part in parts)
         _check_parts(parts, kinds)
@@ -189,8 +195,9 @@ class Matrix:
         weakref.finalize(self, library.free_matrix, self.pointer)
         first = 0
         for key, part in zip(kinds, parts, strict=True):
-            # What is made on the way stays small; blocks that stay as they are need nothing on the way.
-            together = len(part) if key in BLOCKS.values() else int8.CHUNK_ROWS
+            # What is made on the way stays small; blocks need nothing on the way.
+            whole = isinstance(part, Blocks) and key in BLOCKS.values()
+            together = len(part) if whole else int8.CHUNK_ROWS
             for start in range(0, len(part), together):
                 some = slice(start, start + together)
                 rows = part.rows(some) if isinstance(part, Blocks) else part[some]
@@ -199,9 +206,10 @@ class Matrix:
 
     def _pack(self, kind: int, part: Weight, first: int) -> None:
         """``part`` becomes the outputs from ``first`` on."""
-        rows, scales = _held(kind, part)
+        given, rows, scales = _held(kind, part)
         to = None if scales is None else scales.data_ptr()
-        self.library.pack(self.pointer, self.library.pool, rows.data_ptr(), to, first, len(part))
+        pool = self.library.pool
+        self.library.pack(self.pointer, pool, given, rows.data_ptr(), to, first, len(part))
 
     def set_bias(self, bias: Tensor) -> None:
         """Adds ``bias (out,)`` to every result from now on."""
@@ -230,11 +238,20 @@ _NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
 _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 
 
-def _kind(kind: Kind, part: Weight) -> int:
+def _kind(kind: Kind, part: Weight, rounded: str | None) -> int:
     """How ``part`` is held where tensors are held in ``kind``."""
+    if rounded is not None and _takes_more(part, LAYOUTS[rounded]):
+        return BLOCKS[rounded]
     if isinstance(part, Blocks):
         return Kind.INT8 if part.format in ROUNDED else BLOCKS[part.format]
     return _NARROW.get(part.dtype, kind) if kind is Kind.FP32 else kind
+
+
+def _takes_more(part: Weight, layout: Layout) -> bool:
+    """Whether ``part``, whose rows are then whole blocks of ``layout``, takes more bytes than so."""
+    outputs, inputs = part.shape
+    blocks, rest = divmod(inputs, layout.inputs)
+    return not rest and part.nbytes > outputs * blocks * layout.size
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
@@ -248,19 +265,22 @@ def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
         raise ValueError(f"a part of a matrix has no multiple of {LANES} outputs")
 
 
-def _held(kind: int, weight: Weight) -> tuple[Tensor, Tensor | None]:
-    """Some rows of a weight as ``Part::pack`` reads them, and their scales."""
-    if isinstance(weight, Blocks) and kind in BLOCKS.values():
+def _held(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
+    """The kind that some rows of a weight come in, what ``Part::pack`` reads, and their scales."""
+    in_blocks = kind in BLOCKS.values()
+    if isinstance(weight, Blocks) and in_blocks and weight.format in MULTIPLIED:
         scales = None if weight.scale == 1 else torch.full((len(weight),), weight.scale)
-        return weight.data.contiguous(), scales
+        return BLOCKS[weight.format], weight.data.contiguous(), scales
     numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
+    if in_blocks:
+        return Kind.FP32, numbers.float().contiguous(), None
     if kind is Kind.INT8:
         whole = int8.quantise(numbers)
-        return whole.values, whole.scale
+        return kind, whole.values, whole.scale
     if kind is Kind.NF4:
         halves = nf4.quantise(numbers)
-        return halves.packed, halves.absmax
-    return numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
+        return kind, halves.packed, halves.absmax
+    return kind, numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
 
 
 @functools.cache

@@ -20,11 +20,11 @@ public:
     }
 
     // Outputs first .. first + count - 1, which lie in one part and begin a panel: those of some panels, as Part takes them.
-    void pack(const void* rows, const void* scales, int first, int count, Range panels) {
+    void pack(Kind from, const void* rows, const void* scales, int first, int count, Range panels) {
         Part& part = holding(first);
         for (int panel = panels.first; panel < panels.end; ++panel) {
             const int row = panel * LANES;
-            part.pack(rows, scales, row, std::min(LANES, count - row), first / LANES + panel);
+            part.pack(from, rows, scales, row, std::min(LANES, count - row), first / LANES + panel);
         }
     }
 

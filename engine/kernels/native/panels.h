@@ -72,7 +72,7 @@ public:
 
     // `rows` of `inputs` numbers; `scales`: for INT8 a float a row; for NF4, whose rows are bytes of two numbers,
     // the first in the upper half, a bf16 a group.
-    void pack(const void* rows, const void* scales, int row, int count, int panel) override {
+    void pack(Kind, const void* rows, const void* scales, int row, int count, int panel) override {
         for (int lane = 0; lane < count; ++lane) pack_row(rows, scales, row + lane, panel * LANES + lane);
     }
 

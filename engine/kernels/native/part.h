@@ -17,8 +17,9 @@ public:
     }
     virtual ~Part() = default;
 
-    // A panel's outputs become the `count` rows from number `row` on; what rows and scales are is each kind's own affair.
-    virtual void pack(const void* rows, const void* scales, int row, int count, int panel) = 0;
+    // A panel's outputs become the `count` rows from number `row` on; what rows and scales are is the affair of the kind `from`
+    // that they come in, which is this one, or one that this rounds.
+    virtual void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) = 0;
     // The weights of one output, as an embedding is looked up.
     virtual void row(int n, float* to) const = 0;
     // Outputs of panels first .. end - 1 for all rows, to to[row * stride + output].

@@ -40,18 +40,19 @@ EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int part
         return nullptr;
     }
 }
-// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen.
-EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count) {
+// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen; `rows` are in the kind `from`.
+EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count) {
     struct Task {
         Matrix& matrix;
+        Kind from;
         const void *rows, *scales;
         int first, count;
-    } task{*matrix, rows, scales, first, count};
+    } task{*matrix, static_cast<Kind>(from), rows, scales, first, count};
     pool->run(
         [](void* given, int thread, Pool& pool) {
             const Task& task = *static_cast<Task*>(given);
             const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
-            task.matrix.pack(task.rows, task.scales, task.first, task.count, part);
+            task.matrix.pack(task.from, task.rows, task.scales, task.first, task.count, part);
         },
         &task);
 }

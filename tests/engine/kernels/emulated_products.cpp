@@ -17,7 +17,7 @@ using foretoken::Pool;
 extern "C" {
 Pool* foretoken_pool(int threads);
 Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs);
-void foretoken_pack(Matrix* matrix, Pool* pool, const void* rows, const void* scales, int first, int count);
+void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count);
 void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to);
 void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to);
 }
@@ -36,7 +36,7 @@ int main() {
     const auto rows = take<float>(size_t(16) * inputs);
     Pool* pool = foretoken_pool(2);
     Matrix* matrix = foretoken_matrix(&head[0], &outputs, 1, inputs);
-    foretoken_pack(matrix, pool, weight.data(), nullptr, 0, outputs);
+    foretoken_pack(matrix, pool, head[0], weight.data(), nullptr, 0, outputs);
     for (int count = 1; count <= 16; ++count) {
         std::vector<float> result(size_t(count) * outputs);
         foretoken_multiply(matrix, pool, rows.data(), count, result.data());

@@ -12,6 +12,7 @@ import torch
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
+from engine.kernels.block_formats import DRAFTING
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
@@ -130,3 +131,23 @@ def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(
     )
     assert backend(cpu, "fp32", tmp_path) is Backend.TRANSFORMERS
     assert backend(gpu, "bf16", tmp_path) is Backend.TRANSFORMERS
+
+
+def test_a_large_draft_alone_is_rounded_further(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words are proposals; the target keeps the bits that it has alone."""
+    monkeypatch.setattr(native, "ready", lambda *_: library)
+    request = request_for(PIP / "target", PIP / "draft", device="cpu", quantization="fp32")
+    small = planned(request)
+    assert small.draft is not None and small.draft.rounded is None
+    before = small.footprint["draft"]
+    monkeypatch.setattr("engine.loading.choices.SMALL", 0)
+    plan = planned(request)
+    assert plan.target.rounded is None and plan.draft is not None
+    assert plan.draft.rounded == DRAFTING
+    wide, narrow = (load_planned(each) for each in (small.draft, plan.draft))
+    tokens = list(range(8))
+    ours, theirs = (m.forward(tokens, m.new_cache(8), last=8) for m in (narrow, wide))
+    assert 0 < torch.linalg.norm(ours - theirs) < 0.5 * torch.linalg.norm(theirs)
+    assert plan.footprint["draft"] < before
