@@ -24,6 +24,9 @@ FIXED_DEPTH = 4
 MAX_STOPS, LONGEST_STOP = 64, 1024
 """Most stop strings of a request, and most characters of one: each is looked for at every token."""
 
+PREDICTED = "predicted"
+"""By what name rounds go that drafted from ``Request.predicted``."""
+
 PLAIN = "none"
 """The proposer of plain decoding, which every pair has: it drafts nothing."""
 
@@ -211,6 +214,8 @@ class Request:
 
     ``reuse_cache`` False starts from an empty KV cache (races and benchmarks, for equal starts).
     ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
+    ``predicted``: text that the reply will likely follow, drafted from before the proposer drafts; it
+    changes no words. OpenAI's Predicted Outputs.
     """
 
     messages: tuple[Message, ...] = ()
@@ -222,6 +227,7 @@ class Request:
     stop: tuple[str, ...] = ()
     reuse_cache: bool = True
     ignore_eos: bool = False
+    predicted: str = ""
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
@@ -236,6 +242,12 @@ class Request:
             self.max_tokens is None or self.max_tokens >= 1,
             "max_tokens",
             f"is {self.max_tokens}; it must be 1 or more.",
+        )
+        _check(
+            not self.predicted or self.speculation.deepest > 0,
+            "predicted",
+            "is text to draft from, but this request drafts nothing. Leave it out, or choose another "
+            "proposer than 'none' and another controller than 'off'.",
         )
         _check(
             all(self.stop), "stop", "holds an empty string, which would end every reply at once."

@@ -114,6 +114,13 @@ class TextCodec:
             raise _broken() from error
         return ids
 
+    def encode_part(self, text: str, context: int) -> list[int]:
+        """Text from the middle of a chat, as far as it may fit into ``context`` tokens.
+
+        Raises as ``encode``.
+        """
+        return self.encode(text[: max(_PART, _MAY_FIT * context)], special=False)
+
     def decode(self, tokens: Sequence[int]) -> str:
         """Special tokens decode to nothing."""
         text: str = self._backend.decode(list(tokens), skip_special_tokens=True)

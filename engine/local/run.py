@@ -16,6 +16,7 @@ class Run:
     """``prompt`` are its tokens. ``seed`` is the one asked for, or drawn where ``sampling`` has none.
 
     ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply.
+    ``predicted``: text that the reply will likely follow.
     """
 
     prompt: tuple[int, ...]
@@ -26,6 +27,7 @@ class Run:
     ending: Ending
     stop: tuple[str, ...]
     reuse_cache: bool
+    predicted: str
 
     @classmethod
     def resolve(cls, request: Request, prompt: Sequence[int], model: ModelInfo) -> Run:
@@ -42,4 +44,5 @@ class Run:
             ending=Ending(limit, eos),
             stop=request.stop,
             reuse_cache=request.reuse_cache,
+            predicted=request.predicted,
         )

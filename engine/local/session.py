@@ -30,6 +30,7 @@ from engine.decoding.text import TextCodec
 from engine.drafting import proposers
 from engine.drafting.controllers.learning import Learning
 from engine.drafting.controllers.warm_up import warm_up
+from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event, Finished, FinishReason, Prefilled, Started
@@ -103,6 +104,9 @@ class Session:
             run.sampling, run.rule, run.seed, context, info.vocabulary, native_step=self.native
         )
         proposer = self._proposer(wanted)
+        if run.predicted:
+            expected = self.codec.encode_part(run.predicted, info.context)
+            proposer = PredictedProposer(expected, proposer, wanted.proposer)
         if not run.reuse_cache:
             # An empty text shares nothing with what the proposer holds, so all of it is dropped.
             proposer.begin(Context(()), sampler)

@@ -89,8 +89,10 @@ class Copy:
     What it drafts depends on these tokens alone, not on how many of them came at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, follows_itself: bool = True) -> None:
+        """``follows_itself``: whether the copy is its own source too, behind that which was read."""
         self.text: list[int] = []  # with the copy
+        self._follows_itself = follows_itself
         self._latest: dict[tuple[int, ...], int] = {}  # what follows a run, where it last stood
         self.begin()
 
@@ -105,6 +107,11 @@ class Copy:
         self._away = False
         self._returns: dict[int, int] = {}
 
+    def expect(self, tokens: int) -> None:
+        """The copy will begin where its source does; ``tokens`` of it are as good as copied."""
+        self._go_on(Cursor(0))
+        self._trust = tokens
+
     def read(self, tokens: Iterable[int]) -> None:
         """The source goes on with ``tokens``."""
         for token in tokens:
@@ -117,7 +124,10 @@ class Copy:
                 self._follow(self._cursor, token)
             elif self._away:
                 self._look_for(token)
-            self._take(token)
+            if self._follows_itself:
+                self._take(token)
+            else:
+                self.text.append(token)
             if self._cursor is None:
                 self._find()
 

@@ -1,0 +1,100 @@
+"""A text that the reply was said to follow: fewer rounds where it does, the same words wherever."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+
+from engine.decoding.context import Context
+from engine.drafting.predicted import PredictedProposer
+from engine.drafting.proposers.none import NoneProposer
+from engine.drafting.resources import Resources
+from engine.errors import InvalidRequest
+from engine.events import Budget
+from engine.request import PREDICTED, AcceptanceRule, Control, Request, Sampling, Speculation
+from tests.support.lossless import (
+    COUPLED,
+    GREEDY,
+    PLAIN,
+    PROMPTS,
+    Answer,
+    Pair,
+    answer,
+    asked,
+    assert_distribution,
+)
+from tests.support.places import PIP
+
+TOKENS = 60
+
+
+@functools.cache
+def pip() -> Pair:
+    return Pair(PIP / "target", PIP / "draft")
+
+
+def by_prediction(found: Answer) -> tuple[int, int]:
+    """Tokens drafted from the prediction, and those of them that stood."""
+    rounds = [one for one in found.rounds if one.proposer == PREDICTED]
+    return sum(len(one.tree) for one in rounds), sum(len(one.accepted_path) for one in rounds)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, COUPLED[0], COUPLED[11]])
+@pytest.mark.parametrize("proposer", ["draft", "ngram", "best"])
+@pytest.mark.parametrize("control", [Control.FIXED, Control.AUTO])
+def test_words_stay_and_rounds_are_saved(
+    proposer: str, sampling: Sampling, control: Control
+) -> None:
+    """Predictions that are right, wrong, and right but for a word in the middle."""
+    prompt = PROMPTS[0]
+    plain = answer(pip().plain, asked(prompt, sampling, PLAIN, TOKENS))
+    text = pip().plain.codec.decode(plain.tokens)
+    wanted = Speculation(proposer=proposer, depth=8, controller=control)
+    middle = len(text) // 2
+    edited = f"{text[:middle]} something else {text[middle:]}"
+    for predicted, share in ((text, 0.6), (edited, 0.3), ("None of this will be said.", 0.0)):
+        request = replace(asked(prompt, sampling, wanted, TOKENS), predicted=predicted)
+        found = answer(pip().speculative, request)
+        assert found.tokens == plain.tokens
+        drafted, accepted = by_prediction(found)
+        assert drafted
+        if control is Control.FIXED:  # else times decide who drafts
+            assert accepted >= share * TOKENS
+
+
+@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+def test_the_distribution_stays_under_rules_that_weigh_q(rule: AcceptanceRule) -> None:
+    class Predicting:
+        """The session, told the same prediction every time."""
+
+        def __init__(self) -> None:
+            self.session = pip().speculative
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self.session, name)
+
+        def run(self, request: Request, *rest: object) -> object:
+            if request.speculation.deepest:
+                request = replace(request, predicted=" again and then and again")
+            return self.session.run(request, *rest)  # type: ignore[arg-type]
+
+    wanted = Speculation(proposer="draft", depth=3, acceptance=rule)
+    assert_distribution(Predicting(), wanted)  # type: ignore[arg-type]
+
+
+def test_nothing_is_drafted_beyond_its_end_nor_from_the_reply_itself() -> None:
+    none = NoneProposer(NoneProposer.Options(), Resources())
+    proposer, context = PredictedProposer((7, 8, 9), none, "none"), Context((1, 2))
+    proposer.begin(context, None)  # type: ignore[arg-type]  # nothing is drawn
+    assert proposer.propose(context, Budget(8, 8)).tree.tokens == (7, 8, 9)
+    context.tokens += [7, 8, 9, 30, 31, 7, 8, 9]
+    assert not proposer.propose(context, Budget(8, 8)).tree.tokens
+
+
+def test_a_request_that_drafts_nothing_takes_no_prediction() -> None:
+    for wanted in (PLAIN, Speculation(proposer="draft", controller=Control.OFF)):
+        with pytest.raises(InvalidRequest) as caught:
+            Request(prompt="Once", predicted="upon", speculation=wanted)
+        assert caught.value.field == "predicted"
