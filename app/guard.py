@@ -25,6 +25,9 @@ from app.page_policy import content_policy, hash_of, opens_page, uncompressed, w
 from app.switch import ApiSwitch
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+METRICS = "/metrics"
+OLLAMA = "/api/"
+"""Below this path errors have Ollama's form."""
 HEALTH = "/health"
 """Tells that a model is loaded and nothing else, so it needs no key."""
 CREDENTIALS = "access-control-allow-credentials"
@@ -197,7 +200,7 @@ _PAGES_NEED_KEY = Refusal(
 
 
 def _is_api(path: str) -> bool:
-    return path == "/v1" or path.startswith("/v1/")
+    return path in ("/v1", METRICS) or path.startswith(("/v1/", OLLAMA))
 
 
 def is_unused(path: str) -> bool:
@@ -252,7 +255,8 @@ async def _answer(scope: Scope, refusal: Refusal, send: Send) -> None:
             "param": None,
             "code": refusal.code,
         }
-        body, kind = json.dumps({"error": error}).encode(), b"application/json"
+        told = refusal.message if scope["path"].startswith(OLLAMA) else error
+        body, kind = json.dumps({"error": told}).encode(), b"application/json"
     else:
         body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
     start: Message = {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import paths
 from app.gradio_stubs import without_stubs
 from app.listen import Listener, is_loopback, listen
-from app.switch import ApiSwitch
+from app.switch import ApiSwitch, Serving
 from engine.loading.request import LoadRequest
 from engine.machine.interpreter import importing
 
@@ -51,6 +51,7 @@ class Settings:
     origins: tuple[str, ...] = ()
     browser: bool = True
     pages: bool = True
+    serving: Serving = field(default_factory=Serving)
 
 
 def serve(settings: Settings) -> NoReturn:
@@ -95,7 +96,7 @@ def prepare(
     from app.runtime import create_runtime
 
     runtime = create_runtime(data_dir, settings.load)
-    runtime.alone = alone
+    runtime.alone, runtime.serving = alone, settings.serving
     try:
         runtime.catalog.named(settings.load)  # told now, not in the page
         return runtime, create_app(runtime, switch, settings)
@@ -110,7 +111,7 @@ def when_up(
     """The address answers: say so, load the models, open the browser."""
     announce_ready(listener, settings, made_up)
     loading = runtime.loader.start(settings.load)
-    if settings.pages:
+    if settings.pages or settings.serving.on_demand:
 
         def look() -> None:
             loading.join()  # both want the interpreter

@@ -12,6 +12,7 @@ from app import paths
 from app.downloads import Downloads
 from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
+from app.switch import Serving
 from engine.api import Engine
 from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
@@ -30,7 +31,7 @@ class Runtime:
     in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
-    ``alone``: whether no other app uses the data folder.
+    ``alone``: whether no other app uses the data folder. ``serving``: of the API.
     """
 
     engine: Engine
@@ -40,6 +41,7 @@ class Runtime:
     first: LoadRequest = field(default_factory=lambda: LoadRequest(target=""))
     system: System = field(default_factory=System.current)
     alone: bool = True
+    serving: Serving = field(default_factory=Serving)
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from engine.errors import ForetokenError
 
 
 class ApiKeyMissing(ForetokenError):
     """The endpoint would be open to the network without a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the API treats models that are not in memory.
+
+    ``on_demand``: it loads what a request names, if that is on the disk. ``idle_unload``: minutes without
+    a request after which it frees their memory; None: never.
+    """
+
+    on_demand: bool = False
+    idle_unload: float | None = None
 
 
 class ApiSwitch:

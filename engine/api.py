@@ -35,6 +35,7 @@ __all__ = [
     "Watcher",
     "Withheld",
     "check_offered",
+    "slug",
 ]
 
 log = logging.getLogger(__name__)
@@ -84,10 +85,10 @@ class Withheld:
 class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
-    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has.
-    ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known;
-    ``tokens``: whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with
-    the reason.
+    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has;
+    ``logit_bias`` and ``alternatives``: whether it has these of ``Request``. ``rounds``: whether
+    ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known; ``tokens``: whether
+    the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with the reason.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -97,6 +98,8 @@ class Capabilities:
     rounds: bool = True
     probabilities: bool = True
     tokens: bool = True
+    logit_bias: bool = True
+    alternatives: bool = True
     withheld: tuple[Withheld, ...] = ()
 
     @property
@@ -121,6 +124,13 @@ def check_offered(request: Request, capabilities: Capabilities) -> None:
                 each.name,
                 f"{each.name} is {value}, but what is loaded has no such setting. Leave it out"
                 f"{'' if each.default is None else f', or at {each.default}'}.",
+            )
+    for name in ("logit_bias", "alternatives"):
+        if getattr(request, name) and not getattr(capabilities, name):
+            raise InvalidRequest(
+                name,
+                f"{name} cannot be had of what is loaded: it chooses tokens on its device, from logits "
+                "as they are. Leave it out, or load the pair with the device 'cpu'.",
             )
     rule = request.speculation.acceptance
     rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
@@ -164,8 +174,13 @@ class Loaded:
     @property
     def id(self) -> str:
         """``name`` as an id that stands unquoted in a shell, a path and JSON."""
-        spelt = self.name.lower().replace(" + ", "+").replace("'", "")
-        return re.sub(r"[^a-z0-9._+]+", "-", spelt).strip("-")
+        return slug(self.name)
+
+
+def slug(name: str) -> str:
+    """A name of people's as an id: see ``Loaded.id``."""
+    spelt = name.lower().replace(" + ", "+").replace("'", "")
+    return re.sub(r"[^a-z0-9._+]+", "-", spelt).strip("-")
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,8 @@ class Round:
     end-of-sequence token, a stop string or the token limit cuts it.
 
     ``likeliest``: the target's likeliest tokens in the place of ``next_token``, with their
-    probabilities, the likeliest first; none where nobody told.
+    probabilities, the likeliest first; none where nobody told. ``alternatives``: the same for each of
+    ``tokens``, as many as were asked for, until the narrator has put them into words.
     """
 
     index: int
@@ -161,6 +162,7 @@ class Round:
     timing: Timing
     emitted: int
     likeliest: tuple[tuple[int, float], ...] = ()
+    alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -169,12 +171,22 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A token that might have stood in a place, and the target's probability of it there."""
+
+    id: int
+    text: str
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """One token of a reply. ``text`` may be empty while a UTF-8 character is incomplete.
 
     ``start``: where ``text`` begins among the texts of all tokens, joined, in Unicode characters, as
     Python counts them. The reply is where these texts begin: a stop string and what follows it are
-    left out. ``origin`` and ``p`` are None where the engine does not tell them.
+    left out. ``origin`` and ``p`` are None where the engine does not tell them. ``alternatives``: the
+    target's likeliest tokens in its place, itself perhaps among them, where a request asks for them.
     """
 
     id: int
@@ -182,6 +194,7 @@ class Token:
     start: int
     origin: Origin | None = None
     p: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

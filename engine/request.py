@@ -24,6 +24,12 @@ FIXED_DEPTH = 4
 MAX_STOPS, LONGEST_STOP = 64, 1024
 """Most stop strings of a request, and most characters of one: each is looked for at every token."""
 
+MAX_BIASES, MAX_BIAS = 1024, 100
+"""Most tokens with a bias of their own; and how large one may be, as OpenAI has it."""
+
+MAX_ALTERNATIVES = 20
+"""Most likeliest tokens told for each place, as OpenAI has it."""
+
 PREDICTED = "predicted"
 """By what name rounds go that drafted from ``Request.predicted``."""
 
@@ -214,6 +220,8 @@ class Request:
 
     ``reuse_cache`` False starts from an empty KV cache (races and benchmarks, for equal starts).
     ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
+    ``logit_bias``: what is added to the target's logits of some tokens, before penalties.
+    ``alternatives``: how many of the likeliest tokens are told in the place of each token of the reply.
     ``predicted``: text that the reply will likely follow, drafted from before the proposer drafts; it
     changes no words. OpenAI's Predicted Outputs.
     """
@@ -228,6 +236,8 @@ class Request:
     reuse_cache: bool = True
     ignore_eos: bool = False
     predicted: str = ""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    alternatives: int = 0
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
@@ -248,6 +258,22 @@ class Request:
             "predicted",
             "is text to draft from, but this request drafts nothing. Leave it out, or choose another "
             "proposer than 'none' and another controller than 'off'.",
+        )
+        _check(
+            len(self.logit_bias) <= MAX_BIASES,
+            "logit_bias",
+            f"names {len(self.logit_bias)} tokens; {MAX_BIASES} are the most.",
+        )
+        for token, bias in self.logit_bias:
+            _check(
+                -MAX_BIAS <= bias <= MAX_BIAS,
+                "logit_bias",
+                f"is {bias} for token {token}; it must be {-MAX_BIAS} to {MAX_BIAS}.",
+            )
+        _check(
+            0 <= self.alternatives <= MAX_ALTERNATIVES,
+            "alternatives",
+            f"is {self.alternatives}; it must be 0 to {MAX_ALTERNATIVES}.",
         )
         _check(
             all(self.stop), "stop", "holds an empty string, which would end every reply at once."

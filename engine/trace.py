@@ -4,7 +4,7 @@ Traces in files, traces of kept replies and scripts of tests are lines of it; wh
 projection of the same events (app/ui/view.py). A form that was once written can be read for ever: every
 version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
-    3    {"v": 3, "type": ..., and the event's fields}
+    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives only where it has any
     2    nothing of a round's likeliest tokens, nor of what a plain round takes
     1    no "v"; tokens without places, drafted tokens with what their round says of them too
 """
@@ -39,6 +39,7 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in dataclasses.fields(kind))
     for kind in (
         *_KINDS.values(),
+        events.Alternative,
         events.Token,
         events.Round,
         events.Tree,
@@ -54,7 +55,7 @@ def to_json(event: Event) -> Json:
     value = {"v": VERSION, "type": type(event).__name__.lower(), **_shallow(event)}
     if isinstance(event, events.Emitted):
         if event.tokens is not None:
-            value["tokens"] = [_shallow(token) for token in event.tokens]
+            value["tokens"] = [_token_to_json(token) for token in event.tokens]
         if event.round is not None:
             value["round"] = _round_to_json(event.round)
     return value
@@ -143,12 +144,22 @@ def _shallow(value: Any) -> Json:
     return {name: getattr(value, name) for name in _FIELDS[type(value)]}
 
 
+def _token_to_json(token: events.Token) -> Json:
+    value = _shallow(token)
+    alternatives = value.pop("alternatives")
+    if alternatives:  # most replies were asked for none
+        value["alternatives"] = [_shallow(each) for each in alternatives]
+    return value
+
+
 def _round_to_json(round: events.Round) -> Json:
     budget = _shallow(round.budget)
     if round.budget.decision is not None:
         budget["decision"] = _shallow(round.budget.decision)
+    fields = _shallow(round)
+    del fields["alternatives"]  # they are the tokens'
     return {
-        **_shallow(round),
+        **fields,
         "budget": budget,
         "tree": _shallow(round.tree),
         "timing": _shallow(round.timing),
@@ -186,7 +197,14 @@ def _emitted(fields: Json) -> events.Emitted:
 
 def _token(fields: Json) -> events.Token:
     origin = fields["origin"]
-    return events.Token(**{**fields, "origin": None if origin is None else events.Origin(origin)})
+    alternatives = tuple(events.Alternative(**each) for each in fields.get("alternatives", ()))
+    return events.Token(
+        **{
+            **fields,
+            "origin": None if origin is None else events.Origin(origin),
+            "alternatives": alternatives,
+        }
+    )
 
 
 def _round(fields: Json) -> events.Round:

@@ -92,6 +92,17 @@ NativeOption = Annotated[
 ]
 
 
+IdleUnloadOption = Annotated[
+    float | None,
+    typer.Option(
+        "--idle-unload",
+        metavar="MINUTES",
+        min=0.01,
+        help="Free the models' memory after so long without a request; the next one loads them again.",
+    ),
+]
+
+
 DeviceOption = Annotated[
     str, typer.Option(help="auto (a CUDA GPU if there is one that can), cpu or cuda.")
 ]

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from app import main
 from app.cli import options
+from app.switch import Serving
+from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 
 
@@ -15,8 +21,20 @@ def serve(
     data_dir: options.DataDirOption = None,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
+    load_on_demand: Annotated[
+        bool,
+        typer.Option(
+            "--load-on-demand/--no-load-on-demand",
+            help="Load the model that a request names, if it is on this machine's disk.",
+        ),
+    ] = True,
+    idle_unload: options.IdleUnloadOption = None,
 ) -> None:
     """Serve the OpenAI-compatible API, without the pages."""
+    if idle_unload is not None and not load_on_demand:
+        raise InvalidRequest(
+            "idle_unload", "--idle-unload needs --load-on-demand, or nothing would load them again."
+        )
     main.serve(
         main.Settings(
             host=host,
@@ -28,5 +46,6 @@ def serve(
             origins=tuple(allow_origin or ()),
             browser=False,
             pages=False,
+            serving=Serving(load_on_demand, idle_unload),
         )
     )

@@ -8,6 +8,7 @@ import typer
 
 from app import main
 from app.cli import options
+from app.switch import Serving
 from engine.loading.request import LoadRequest
 
 
@@ -25,6 +26,13 @@ def ui(
     load: LoadRequest = main.DEFAULT_LOAD,
     api_key: options.ApiKeyOption = None,
     allow_origin: options.OriginOption = None,
+    load_on_demand: Annotated[
+        bool,
+        typer.Option(
+            "--load-on-demand/--no-load-on-demand",
+            help="Let API requests load the model that they name, in place of the one in the pages.",
+        ),
+    ] = False,
 ) -> None:
     """Open the app in the browser."""
     main.serve(
@@ -37,5 +45,6 @@ def ui(
             api_key=api_key,
             origins=tuple(allow_origin or ()),
             browser=browser,
+            serving=Serving(load_on_demand),
         )
     )

@@ -3,26 +3,41 @@
 from __future__ import annotations
 
 from app.server.errors import closing, engine_failed
-from engine.events import Event, Failed, Finished, FinishReason
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
-from engine.request import Request
+from engine.request import PREDICTED, Request
 
 
 class Answer:
     """A reply and how far its request let rounds draft."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, *, keeps_rounds: bool = False) -> None:
+        """``keeps_rounds``: whether what each round did is to be told."""
+        self.request, self.keeps_rounds = request, keeps_rounds
         self.depth = request.speculation.deepest
         self.control = request.speculation.control
         self.reply = ReplyState()
+        self.predicted_accepted = self.predicted_rejected = 0
+        """Tokens drafted from the request's prediction, by what became of them."""
+        self.rounds: list[Round] = []
 
     def add(self, event: Event) -> None:
         """Takes one event. Raises ApiError for a generation that failed or was cancelled."""
         self.reply.add(event)
         match event:
+            case Emitted(round=Round() as round):
+                self._add_round(round)
             case Finished(reason=FinishReason.CANCELLED):
                 raise closing()
             case Failed():
                 raise engine_failed(event.message)
             case _:
                 pass
+
+    def _add_round(self, round: Round) -> None:
+        if self.keeps_rounds:
+            self.rounds.append(round)
+        if round.proposer == PREDICTED:
+            accepted = len(round.accepted_path)
+            self.predicted_accepted += accepted
+            self.predicted_rejected += len(round.tree) - accepted

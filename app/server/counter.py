@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from app.server.errors import ApiError, closing
+from app.server.errors import closing, queue_full
+from app.server.prometheus import Meter
 from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
 
@@ -68,6 +69,7 @@ class Counter:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.meter = Meter()
         self.tickets: set[Ticket] = set()
         self.ended = False
 
@@ -77,24 +79,22 @@ class Counter:
         for ticket in tuple(self.tickets):
             ticket.end()
 
-    async def admit(self, requests: Sequence[Request]) -> Ticket:
-        """Submits all of ``requests`` or none. Raises ApiError when too many wait, and what the
-        engine raises for a request it cannot serve."""
+    async def admit(self, requests: Sequence[Request], model: str = "") -> Ticket:
+        """Submits all of ``requests`` or none, to be counted as those of ``model``.
+
+        Raises ApiError when too many wait, and what the engine raises for a request it cannot serve.
+        """
         if self.ended:
             raise closing()
         if len(self.tickets) > MAX_WAITING:
-            raise ApiError(
-                429,
-                f"{MAX_WAITING} requests are waiting already. Try again when some are done.",
-                code="queue_full",
-                kind="rate_limit_error",
-                retry=True,
-            )
+            raise queue_full(MAX_WAITING)
         ticket = Ticket(self)
 
         def submit() -> None:
             for request in requests:
-                ticket.generations.append(self.engine.generate(request))
+                generation = self.engine.generate(request)
+                self.meter.watch(generation, model)
+                ticket.generations.append(generation)
 
         try:
             # Tokenizing a long prompt takes a while: not in the event loop's thread.

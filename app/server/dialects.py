@@ -63,16 +63,7 @@ class ChatDialect:
     def _logprobs(self, tokens: Sequence[Token] | None) -> dict[str, Any] | None:
         if not self._wanted or tokens is None:
             return None
-        content = [
-            {
-                "token": token.text,
-                "logprob": logprob(token),
-                "bytes": list(token.text.encode()),
-                "top_logprobs": [],
-            }
-            for token in tokens
-        ]
-        return {"content": content, "refusal": None}
+        return {"content": chat_logprobs(tokens), "refusal": None}
 
 
 class TextDialect:
@@ -80,8 +71,9 @@ class TextDialect:
 
     prefix, whole, part = "cmpl", "text_completion", "text_completion"
 
-    def __init__(self, logprobs: bool) -> None:
-        self._wanted = logprobs
+    def __init__(self, logprobs: int | None) -> None:
+        """``logprobs``: how many of the likeliest tokens are told for each; None: not even its own."""
+        self._wanted, self._top = logprobs is not None, bool(logprobs)
 
     def opening(self) -> dict[str, Any] | None:
         return None
@@ -106,14 +98,42 @@ class TextDialect:
             return None
         return {
             "tokens": [token.text for token in tokens],
-            "token_logprobs": [logprob(token) for token in tokens],
-            "top_logprobs": None,
+            "token_logprobs": [logprob(token.p) for token in tokens],
+            "top_logprobs": [_told(token) for token in tokens] if self._top else None,
             "text_offset": [token.start for token in tokens],
         }
 
 
-def logprob(token: Token) -> float | None:
-    """The target's probability of the token, after penalties, temperature and truncation."""
-    if token.p is None:
+def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
+    """An entry for each token, as ``/v1/chat/completions`` and ``/v1/responses`` have them."""
+    return [
+        {
+            **_entry(token.text, token.p),
+            "top_logprobs": [_entry(other.text, other.p) for other in token.alternatives],
+        }
+        for token in tokens
+    ]
+
+
+def _entry(text: str, p: float | None) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob(p), "bytes": list(text.encode())}
+
+
+def _told(token: Token) -> dict[str, float | None]:
+    """The likeliest tokens in a place, and the one that stands there, by their texts.
+
+    Of several with the same text, as bytes of unfinished characters have, the likeliest.
+    """
+    told: dict[str, float | None] = {}
+    for other in token.alternatives:
+        told.setdefault(other.text, logprob(other.p))
+    if token.id not in {other.id for other in token.alternatives}:
+        told.setdefault(token.text, logprob(token.p))
+    return told
+
+
+def logprob(p: float | None) -> float | None:
+    """Of the target's probability of a token, after penalties, temperature and truncation."""
+    if p is None:
         return None
-    return math.log(token.p) if token.p > 0 else NEVER
+    return math.log(p) if p > 0 else NEVER

@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from app.guard import OLLAMA
 from app.server.payload import JsonReply
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
 
@@ -53,14 +54,31 @@ class ApiError(Exception):
         }
 
     def reply(self) -> Response:
+        return self._reply(self.body())
+
+    def plain(self) -> Response:
+        """In Ollama's form."""
+        return self._reply({"error": self.message})
+
+    def _reply(self, body: dict[str, Any]) -> Response:
         headers = {"Retry-After": str(RETRY_S)} if self.retry else {}
         if self.hang_up:
             headers["Connection"] = "close"
-        return JsonReply(self.body(), status_code=self.status, headers=headers)
+        return JsonReply(body, status_code=self.status, headers=headers)
 
 
 def not_loaded(message: str) -> ApiError:
     return ApiError(503, message, code="model_not_loaded", kind="server_error", retry=True)
+
+
+def queue_full(waiting: int) -> ApiError:
+    return ApiError(
+        429,
+        f"{waiting} requests are waiting already. Try again when some are done.",
+        code="queue_full",
+        kind="rate_limit_error",
+        retry=True,
+    )
 
 
 def engine_failed(message: str) -> ApiError:
@@ -110,6 +128,7 @@ class Route(APIRoute):
             except ClientDisconnect:
                 return Response(status_code=CLIENT_LEFT)
             except Exception as error:
-                return translate(error).reply()
+                told = translate(error)
+                return told.plain() if request.url.path.startswith(OLLAMA) else told.reply()
 
         return answer

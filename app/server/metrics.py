@@ -25,6 +25,10 @@ def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
         "prompt_tokens_details": {
             "cached_tokens": sum(statistics.reused_tokens for statistics in prompts)
         },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": sum(answer.predicted_accepted for answer in answers),
+            "rejected_prediction_tokens": sum(answer.predicted_rejected for answer in answers),
+        },
     }
 
 
@@ -71,7 +75,7 @@ def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
 
 
 def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
-    """vLLM's object, and the rate of each draft position.
+    """vLLM's object, and the rate of each draft position; each round, where that was asked for.
 
     None where nothing was to be drafted, or where the engine shows no rounds.
     """
@@ -90,4 +94,17 @@ def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
         "num_draft_tokens": statistics.drafted,
         "num_spec_steps": statistics.rounds,
         "num_spec_tokens": answer.depth,
+        **(per_step(answer) if answer.keeps_rounds else {}),
+    }
+
+
+def per_step(answer: Answer) -> dict[str, list[Any]]:
+    """vLLM's arrays of its detailed metrics, one entry for each round, and who drafted, and its times."""
+    rounds = answer.rounds
+    return {
+        "per_step_drafted": [len(round.tree) for round in rounds],
+        "per_step_accepted": [len(round.accepted_path) for round in rounds],
+        "per_step_proposer": [round.proposer for round in rounds],
+        "per_step_draft_ms": [round.timing.draft_s * 1000 for round in rounds],
+        "per_step_ms": [round.timing.total_s * 1000 for round in rounds],
     }

@@ -1,45 +1,137 @@
-"""``/v1/models``: what is loaded, and whether a client's ``model`` means it."""
+"""``/v1/models``: what is loaded, what could be, and which of these a client's ``model`` means."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from app.defaults import Defaults
 from app.loading import LoadState
 from app.runtime import Runtime
-from app.server.errors import ApiError, not_loaded
-
-if TYPE_CHECKING:
-    from engine.api import Loaded
+from app.server.errors import ApiError, not_loaded, queue_full
+from app.server.on_demand import Available, IdleUnloading, OnDemand
+from engine.api import Loaded
+from engine.loading.specs import ModelSpec
 
 DEFAULT = "default"
 """Means whatever is loaded, for clients that insist on a name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A model as lists of other protocols show it. ``modified``: when, in seconds since 1970."""
+
+    id: str
+    loaded: bool
+    parameters: int
+    bytes: int
+    context: int
+    quantization: str
+    is_gguf: bool
+    modified: float
+
+
 class Models:
     """The loaded pair as OpenAI's model objects."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, runtime: Runtime, most_waiting: int) -> None:
+        """``most_waiting``: how many requests may wait for a load that another one asked for."""
+        self._runtime, self._most_waiting = runtime, most_waiting
+        self._on_demand = OnDemand(runtime) if runtime.serving.on_demand else None
+        minutes = runtime.serving.idle_unload
+        self._idle = (
+            None
+            if minutes is None or self._on_demand is None
+            else IdleUnloading(runtime, self._on_demand, 60 * minutes)
+        )
+        self._loading = asyncio.Lock()
+        self._waiting = 0
         self._defaults = Defaults(runtime.data_dir)
         self._created = int(time.time())
 
     def list(self) -> dict[str, Any]:
-        """One entry, or none while nothing is loaded."""
+        """What is loaded, and what would be loaded if it were asked for."""
         loaded = self._runtime.engine.loaded
-        return {"object": "list", "data": [self._entry(loaded)] if loaded else []}
+        entries = [self._entry(loaded)] if loaded else []
+        entries += [self._offer(one) for one in self.unloaded()]
+        return {"object": "list", "data": entries}
+
+    def unloaded(self) -> list[Available]:
+        """What is not loaded, and would be if it were asked for."""
+        if self._on_demand is None:
+            return []
+        loaded = self._runtime.engine.loaded
+        return [one for one in self._on_demand.available() if not _is(one, loaded)]
 
     def one(self, name: str) -> dict[str, Any]:
-        """Raises a 404 for a model that is not loaded."""
+        """Raises a 404 for a model that is neither loaded nor would be."""
+        found = None if self._on_demand is None else self._on_demand.named(name)
+        if found is not None and not self._is_loaded(name):
+            return self._offer(found)
         return self._entry(self.find(name))
+
+    def described(self) -> Sequence[Described]:
+        """What is loaded, then what would be if it were asked for."""
+        loaded = self._runtime.engine.loaded
+        first = [self._described(loaded)] if loaded else []
+        return [*first, *(self._offered(one) for one in self.unloaded())]
+
+    def describe(self, name: str | None) -> Described:
+        """Raises a 404 for a model that is neither loaded nor would be."""
+        found = None if self._on_demand is None or not name else self._on_demand.named(name)
+        if found is not None and not self._is_loaded(name):
+            return self._offered(found)
+        return self._described(self.find(name))
+
+    @asynccontextmanager
+    async def using(self, name: str | None) -> AsyncIterator[Loaded]:
+        """What ``name`` means, loaded if need be, and kept until a request for it waits in the engine's
+        queue. Raises as ``find``, a 429 where too many wait, and a 503 where it cannot be loaded."""
+        if self._idle is not None:
+            self._idle.touch()
+        if self._on_demand is None:
+            yield self.find(name)
+            return
+        if self._waiting > self._most_waiting:
+            raise queue_full(self._most_waiting)
+        self._waiting += 1
+        try:
+            async with self._loading:
+                yield await self._need(name, self._on_demand)
+        finally:
+            self._waiting -= 1
+
+    async def _need(self, name: str | None, on_demand: OnDemand) -> Loaded:
+        await on_demand.settled()
+        if self._is_loaded(name):
+            return self.find(name)
+        anything = name in (None, "", DEFAULT)
+        loaded = await on_demand.load(None if anything else name)
+        if loaded is None and not anything:
+            await on_demand.looked()
+            loaded = await on_demand.load(name)
+        return self.find(name) if loaded is None else loaded
+
+    def _is_loaded(self, name: str | None) -> bool:
+        """Whether ``name`` means what is in memory."""
+        loaded = self._runtime.engine.loaded
+        if loaded is None:
+            return False
+        if name in (None, "", DEFAULT, loaded.id, loaded.name, loaded.target_name):
+            return True
+        found = None if self._on_demand is None or name is None else self._on_demand.named(name)
+        return found is not None and _is(found, loaded)
 
     def find(self, name: str | None) -> Loaded:
         """What ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
         loaded = self._runtime.engine.loaded
         if loaded is None:
             raise not_loaded(self._why_not())
-        if name in (None, "", DEFAULT, loaded.id, loaded.name, loaded.target_name):
+        if self._is_loaded(name):
             return loaded
         raise ApiError(
             404,
@@ -57,6 +149,51 @@ class Models:
         if status.state is LoadState.FAILED:
             return f"No model is loaded. {status.message}"
         return "No model is loaded. Choose a pair on the Models page, or start with --pair."
+
+    def _offer(self, one: Available) -> dict[str, Any]:
+        return {
+            "id": one.id,
+            "name": one.spec.name,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "foretoken",
+            "loaded": False,
+            "max_model_len": one.spec.context or None,
+            "target": one.spec.called,
+        }
+
+    def _described(self, loaded: Loaded) -> Described:
+        spec = self._runtime.known().spec(loaded.target_id)
+        return Described(
+            id=loaded.id,
+            loaded=True,
+            parameters=loaded.parameters,
+            bytes=spec.bytes,
+            context=loaded.context,
+            quantization=loaded.quantization,
+            is_gguf=spec.is_gguf,
+            modified=self._modified(spec),
+        )
+
+    def _offered(self, one: Available) -> Described:
+        spec = one.spec
+        return Described(
+            id=one.id,
+            loaded=False,
+            parameters=spec.parameters,
+            bytes=spec.bytes,
+            context=spec.context,
+            quantization=spec.quantization,
+            is_gguf=spec.is_gguf,
+            modified=self._modified(spec),
+        )
+
+    def _modified(self, spec: ModelSpec) -> float:
+        place = self._runtime.locate(spec)
+        try:
+            return self._created if place is None else place.stat().st_mtime
+        except OSError:  # it was moved meanwhile
+            return self._created
 
     def _default(self, loaded: Loaded) -> dict[str, Any]:
         """How a request that says nothing of speculation is drafted for, and who says so."""
@@ -76,6 +213,7 @@ class Models:
             "object": "model",
             "created": self._created,
             "owned_by": "foretoken",
+            "loaded": True,
             "max_model_len": loaded.context,
             "target": loaded.target_name,
             "draft": loaded.draft_name,
@@ -86,3 +224,8 @@ class Models:
             "proposers": list(loaded.capabilities.names),
             "default": self._default(loaded),
         }
+
+
+def _is(one: Available, loaded: Loaded | None) -> bool:
+    """Whether asking for ``one`` asks for what is loaded."""
+    return loaded is not None and loaded.target_id == one.spec.id

@@ -25,7 +25,8 @@ from engine.events import Emitted, Event, Finished, Queued, Started
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """How an answer is to look. ``n`` choices belong to each prompt."""
+    """How an answer is to look. ``n`` choices belong to each prompt; ``detailed``: what each round did is
+    told."""
 
     dialect: Dialect
     model: str
@@ -33,6 +34,7 @@ class Job:
     stream: bool
     include_usage: bool
     logprobs: bool
+    detailed: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
     token: str = field(default_factory=lambda: secrets.token_hex(12))
 
@@ -60,7 +62,7 @@ async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
 async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
     answers = []
     for generation in ticket.generations:
-        answer = Answer(generation.request)
+        answer = Answer(generation.request, keeps_rounds=job.detailed)
         async for event in ticket.events_of(generation):
             answer.add(event)
         answers.append(answer)
@@ -79,7 +81,7 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
     head = job.head(job.dialect.part)
     no_usage = {"usage": None} if job.include_usage else {}
     for index, generation in enumerate(ticket.generations):
-        answers.append(Answer(generation.request))
+        answers.append(Answer(generation.request, keeps_rounds=job.detailed))
         async with aclosing(ticket.events_of(generation)) as events:
             async for event in events:
                 if isinstance(event, Queued):

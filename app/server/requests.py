@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import ApiError
+from app.server.response_schemas import ResponseBody
 from app.server.schemas import (
     MAX_CHOICES,
     ChatBody,
@@ -15,6 +16,7 @@ from app.server.schemas import (
     GenerationBody,
     MessageBody,
     SpeculationBody,
+    TextPart,
 )
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
@@ -39,26 +41,39 @@ class Drafting:
     default: Speculation
 
 
-_TOP = "the probabilities of tokens that were not chosen"
+COMPLETION_TOKENS = 16
+"""Of a completion whose length nobody said, as OpenAI and vLLM have it."""
 _ANY = -1
 """What local servers' clients send for "a random seed", "no limit" and "no top-k"."""
 
 
 def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     """``n`` requests for the same messages."""
-    if body.top_logprobs:
-        raise unsupported("top_logprobs", _TOP)
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidRequest(
+            "top_logprobs", "top_logprobs needs logprobs: send true with it, or leave it out."
+        )
     limit = body.max_tokens
     if body.max_completion_tokens is not None:
         limit = body.max_completion_tokens
-    request = Request(messages=_messages(body.messages), **_common(body, pair, limit))
+    request = Request(
+        messages=_messages(body.messages), **_common(body, pair, limit, body.top_logprobs)
+    )
     return _choices(request, body.n or 1)
+
+
+def response_requests(
+    body: ResponseBody, pair: Drafting, conversation: tuple[Message, ...]
+) -> tuple[Request, ...]:
+    """The one request for ``conversation``, under the body's instructions."""
+    if body.instructions:
+        conversation = (Message("system", body.instructions), *conversation)
+    limit = body.max_tokens if body.max_output_tokens is None else body.max_output_tokens
+    return (Request(messages=conversation, **_common(body, pair, limit, body.top_logprobs)),)
 
 
 def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, ...]:
     """``n`` requests for each prompt."""
-    if body.logprobs:
-        raise unsupported("logprobs", f"{_TOP}; 0 gives those of the chosen ones")
     n = body.n or 1
     if len(body.prompt) * n > MAX_CHOICES:
         raise InvalidRequest(
@@ -66,7 +81,8 @@ def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, 
             f"{len(body.prompt)} prompts with n = {n} are more than {MAX_CHOICES} replies; "
             "send several requests.",
         )
-    common = _common(body, pair, body.max_tokens)
+    limit = COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+    common = _common(body, pair, limit, body.logprobs)
     requests: list[Request] = []
     for prompt in body.prompt:
         if isinstance(prompt, str):
@@ -80,9 +96,17 @@ def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, 
 @contextmanager
 def named_as_in(body: GenerationBody) -> Iterator[None]:
     """Errors of the engine name the field as the client spelt it."""
-    names = {"options": "speculation.options"}
+    names = {"options": "speculation.options", "predicted": "prediction"}
+    names["alternatives"] = "logprobs" if isinstance(body, CompletionBody) else "top_logprobs"
     if body.speculation is not None:
         names |= {name: f"speculation.{name}" for name in body.speculation.model_fields_set}
+    elif body.speculative is not None:
+        given = {"proposer" if n == "method" else n: n for n in body.speculative.model_fields_set}
+        names |= {name: f"speculative.{spelt}" for name, spelt in given.items()}
+    if isinstance(body, ResponseBody):
+        names["messages"] = "input"
+        if body.max_output_tokens is not None:
+            names["max_tokens"] = "max_output_tokens"
     if isinstance(body, ChatBody) and body.max_completion_tokens is not None:
         names["max_tokens"] = "max_completion_tokens"
     if isinstance(body, CompletionBody):
@@ -98,10 +122,16 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
         raise
 
 
-def _common(body: GenerationBody, pair: Drafting, limit: int | None) -> dict[str, Any]:
+def _common(
+    body: GenerationBody, pair: Drafting, limit: int | None, alternatives: int | None
+) -> dict[str, Any]:
+    predicted = _predicted(body)
     return {
         "sampling": _sampling(body),
-        "speculation": _speculation(body, pair),
+        "speculation": _speculation(body, pair, bool(predicted)),
+        "predicted": predicted,
+        "logit_bias": _logit_bias(body),
+        "alternatives": alternatives or 0,
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),
@@ -116,13 +146,32 @@ def _sampling(body: GenerationBody) -> Sampling:
     return Sampling(**{name: value for name, value in given.items() if value is not None})
 
 
-def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:
+def _predicted(body: GenerationBody) -> str:
+    if body.prediction is None:
+        return ""
+    return _text(body.prediction.content, "prediction")
+
+
+def _logit_bias(body: GenerationBody) -> tuple[tuple[int, float], ...]:
+    found = []
+    for name, bias in (body.logit_bias or {}).items():
+        if not (name.isascii() and name.isdecimal()) or len(name) > 10:
+            raise InvalidRequest(
+                "logit_bias", f"logit_bias has the key {name[:20]!r}; keys are ids of tokens."
+            )
+        found.append((int(name), bias))
+    return tuple(found)
+
+
+def _speculation(body: GenerationBody, pair: Drafting, predicts: bool) -> Speculation:
     """From ``speculation``, from the flat fields, or the loaded pair's default.
 
-    A measured default is a whole: where anything of it is chosen otherwise, none of it counts.
+    A measured default is a whole: where anything of it is chosen otherwise, none of it counts. One that
+    drafts nothing does not count where there is a prediction to draft from.
     """
     given = _given_speculation(body)
-    if given.keys() & {"proposer", "depth", "controller", "options"}:
+    plain = predicts and not pair.default.deepest
+    if plain or given.keys() & {"proposer", "depth", "controller", "options"}:
         given.setdefault("proposer", pair.loaded.capabilities.preferred)
     else:
         default = pair.default
@@ -136,6 +185,15 @@ def _speculation(body: GenerationBody, pair: Drafting) -> Speculation:
 
 def _given_speculation(body: GenerationBody) -> dict[str, Any]:
     nested = body.speculation or SpeculationBody()
+    if body.speculative is not None:
+        if body.speculation is not None:
+            raise InvalidRequest(
+                "speculative", "speculation and speculative say the same; leave one out."
+            )
+        other = body.speculative
+        nested = SpeculationBody(
+            proposer=other.method, depth=other.depth, acceptance=other.acceptance
+        )
     given = {name: value for name, value in nested.model_dump().items() if value is not None}
     for name in ("proposer", "depth", "controller", "acceptance"):
         flat = getattr(body, name)
@@ -150,22 +208,28 @@ def _given_speculation(body: GenerationBody) -> dict[str, Any]:
 
 
 def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:
-    return tuple(_message(message, f"messages[{at}]") for at, message in enumerate(messages))
+    return tuple(message_of(message, f"messages[{at}]") for at, message in enumerate(messages))
 
 
-def _message(message: MessageBody, path: str) -> Message:
+def message_of(message: MessageBody, path: str) -> Message:
+    """Raises ApiError for what is no text."""
     if message.tool_calls:
         raise unsupported(f"{path}.tool_calls", "tool calls")
+    role = "system" if message.role == "developer" else message.role
+    return Message(role, _text(message.content, path))
+
+
+def _text(parts: Sequence[TextPart], path: str) -> str:
+    """Raises ApiError for a part that is no text."""
     texts = []
-    for at, part in enumerate(message.content):
-        if part.type != "text":
+    for at, part in enumerate(parts):
+        if part.type not in ("text", "input_text", "output_text"):
             raise unsupported(f"{path}.content[{at}].type", f"content of type {part.type!r}")
         if part.text is None:
             param = f"{path}.content[{at}].text"
             raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
         texts.append(part.text)
-    role = "system" if message.role == "developer" else message.role
-    return Message(role, "\n".join(texts))
+    return "\n".join(texts)
 
 
 def _choices(request: Request, n: int) -> tuple[Request, ...]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from app.server.errors import ApiError
-from engine.request import MAX_STOPS, Sampling
+from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS, Sampling
 
 MAX_MESSAGES = 4096
 """Of a chat, and most parts of one message: each takes memory however short it is."""
@@ -74,6 +74,16 @@ class SpeculationBody(BaseModel):
     options: dict[str, Any] | None = None
 
 
+class SpeculativeBody(BaseModel):
+    """The same in the words of most papers; a method is what vLLM calls a proposer."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    method: str | None = None
+    depth: int | None = None
+    acceptance: str | None = None
+
+
 class StreamOptions(_Body):
     include_usage: bool | None = None
 
@@ -84,6 +94,25 @@ _SAMPLING: Mapping[str, Any] = {
 _SamplingBody = create_model("_SamplingBody", __base__=_Body, **_SAMPLING)
 
 
+class TextPart(_Body):
+    type: str
+    text: str | None = None
+
+
+_Content = Annotated[
+    list[TextPart],
+    Field(max_length=MAX_MESSAGES),
+    BeforeValidator(_parts, json_schema_input_type=str | list[TextPart]),
+]
+
+
+class PredictionBody(_Body):
+    """What the reply will likely be: OpenAI's Predicted Outputs."""
+
+    type: Literal["content"]
+    content: _Content
+
+
 class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  # made of fields
     """What both kinds of completion have in common."""
 
@@ -91,24 +120,25 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
-    stop: Annotated[list[str] | None, BeforeValidator(_stops)] = None
+    stop: Annotated[
+        list[str] | None, BeforeValidator(_stops, json_schema_input_type=str | list[str] | None)
+    ] = None
     max_tokens: int | None = None
     ignore_eos: bool | None = None
+    prediction: PredictionBody | None = None
+    logit_bias: Annotated[dict[str, float], Field(max_length=MAX_BIASES)] | None = None
     speculation: SpeculationBody | None = None
+    speculative: SpeculativeBody | None = None
+    spec_decode_metrics: Literal["summary", "detailed"] | None = None
     proposer: str | None = None
     depth: int | None = None
     controller: str | None = None
     acceptance: str | None = None
 
 
-class TextPart(_Body):
-    type: str
-    text: str | None = None
-
-
 class MessageBody(_Body):
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[list[TextPart], Field(max_length=MAX_MESSAGES), BeforeValidator(_parts)]
+    content: _Content
     tool_calls: list[Any] | None = None
 
 
@@ -116,21 +146,35 @@ class ChatBody(GenerationBody):
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
 
 
 class CompletionBody(GenerationBody):
-    prompt: Annotated[list[str | list[int]], BeforeValidator(_prompts)]
-    logprobs: int | None = None
+    prompt: Annotated[
+        list[str | list[int]],
+        BeforeValidator(
+            _prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
+        ),
+    ]
+    logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
 
 
 Body = TypeVar("Body", bound=_Body)
+Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
-def parse(kind: type[Body], raw: bytes) -> Body:
+def parse(kind: type[Parsed], raw: bytes) -> Parsed:
     """The request's body; a 400 that names the first field that is wrong."""
     try:
         return kind.model_validate_json(raw)
+    except ValidationError as error:
+        raise _explained(error) from error
+
+
+def checked(kind: type[Body], given: dict[str, Any]) -> Body:
+    """The same of fields that were read already."""
+    try:
+        return kind.model_validate(given)
     except ValidationError as error:
         raise _explained(error) from error
 

@@ -19,6 +19,11 @@ def data(value: Any) -> bytes:
     return b"data: " + encode(value) + b"\n\n"
 
 
+def named(event: str, value: Any) -> bytes:
+    """An event that says what it is."""
+    return f"event: {event}\n".encode() + data(value)
+
+
 def comment(text: str) -> bytes:
     """A line that parsers skip; it tells people, and keeps the connection awake."""
     return f": {text}\n\n".encode()
@@ -34,6 +39,9 @@ async def framed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
     yield DONE
 
 
+Framed = Callable[[AsyncGenerator[bytes, None]], AsyncGenerator[bytes, None]]
+
+
 class EventStream(StreamingResponse):
     """Sends chunks as they come; ``close`` is called once, however the stream ends.
 
@@ -41,9 +49,16 @@ class EventStream(StreamingResponse):
     servers; here the generation ends at once, also while it waits for its turn.
     """
 
-    def __init__(self, chunks: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        chunks: AsyncGenerator[bytes, None],
+        close: Callable[[], None],
+        framed: Framed = framed,
+        media_type: str = "text/event-stream",
+    ) -> None:
+        """``framed``: how the stream ends, and what an error in it becomes."""
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(framed(chunks), headers=headers, media_type="text/event-stream")
+        super().__init__(framed(chunks), headers=headers, media_type=media_type)
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

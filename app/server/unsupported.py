@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.server.errors import ApiError
@@ -12,7 +12,8 @@ Harmless = Callable[[Any], bool]
 """Whether this value asks for nothing beyond what happens anyway."""
 
 
-def _nothing(value: Any) -> bool:
+def is_nothing(value: Any) -> bool:
+    """Whether a field with this value asks for nothing."""
     return not value
 
 
@@ -24,34 +25,38 @@ _TOOLS = "tool calls"
 _GRAMMAR = "output that follows a schema or grammar"
 
 _REFUSED: dict[str, tuple[str, Harmless]] = {
-    "tools": (_TOOLS, _nothing),
-    "functions": (_TOOLS, _nothing),
+    "tools": (_TOOLS, is_nothing),
+    "functions": (_TOOLS, is_nothing),
     "tool_choice": (_TOOLS, lambda value: value in (None, "none", "auto")),
     "function_call": (_TOOLS, lambda value: value in (None, "none", "auto")),
     "response_format": ("response formats other than text", _is_text),
-    "json_schema": (_GRAMMAR, _nothing),
-    "grammar": (_GRAMMAR, _nothing),
-    "guided_json": (_GRAMMAR, _nothing),
-    "guided_regex": (_GRAMMAR, _nothing),
-    "guided_choice": (_GRAMMAR, _nothing),
-    "guided_grammar": (_GRAMMAR, _nothing),
-    "structured_outputs": (_GRAMMAR, _nothing),
-    "logit_bias": ("biased logits", _nothing),
+    "json_schema": (_GRAMMAR, is_nothing),
+    "grammar": (_GRAMMAR, is_nothing),
+    "guided_json": (_GRAMMAR, is_nothing),
+    "guided_regex": (_GRAMMAR, is_nothing),
+    "guided_choice": (_GRAMMAR, is_nothing),
+    "guided_grammar": (_GRAMMAR, is_nothing),
+    "structured_outputs": (_GRAMMAR, is_nothing),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
-    "audio": ("audio", _nothing),
-    "echo": ("repeating the prompt in the reply", _nothing),
-    "suffix": ("text behind the completion", _nothing),
+    "audio": ("audio", is_nothing),
+    "echo": ("repeating the prompt in the reply", is_nothing),
+    "suffix": ("text behind the completion", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
 
 
 def refuse(raw: bytes) -> None:
     """Raises a 400 for the first field that asks for something this version does not have."""
+    refuse_fields(raw, {})
+
+
+def refuse_fields(raw: bytes, more: Mapping[str, tuple[str, Harmless]]) -> None:
+    """The same where a dialect lacks ``more``, which goes before what all lack."""
     try:
         given = json.loads(raw)
     except (ValueError, RecursionError) as error:  # in a field that nothing else reads
         raise ApiError(400, f"The body cannot be read: {error}.", code="invalid_json") from error
-    for field, (what, harmless) in _REFUSED.items():
+    for field, (what, harmless) in (_REFUSED | dict(more)).items():
         if field in given and not harmless(given[field]):
             raise unsupported(field, what)
 

@@ -22,17 +22,22 @@ LIKELIEST = 3
 """How many of the target's likeliest tokens are told where its own token stands."""
 
 
+Likely = tuple[tuple[int, float], ...]
+"""Tokens with their probabilities, the likeliest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """What is accepted, with the target's probabilities of what was drafted and of its own token.
 
-    ``likeliest``: see ``Round``.
+    ``likeliest`` and ``alternatives``: see ``Round``.
     """
 
     acceptance: Acceptance
     p: tuple[float | None, ...]
     next_p: float
-    likeliest: tuple[tuple[int, float], ...] = ()
+    likeliest: Likely = ()
+    alternatives: tuple[Likely, ...] = ()
 
 
 _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
@@ -47,12 +52,15 @@ _FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
 class Judge:
     """Applies the request's rule to each round."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        """Raises ValueError for a rule that it does not have, as ``auto``, which must be resolved."""
+    def __init__(self, sampler: Sampler, alternatives: int = 0) -> None:
+        """``alternatives``: how many of the likeliest tokens are told for each token.
+
+        Raises ValueError for a rule that it does not have, as ``auto``, which must be resolved.
+        """
         rule = sampler.rule
         if rule not in _FOLLOWING and rule not in _WEIGHING:
             raise ValueError(f"there is no way to judge by the acceptance rule {rule!r}")
-        self.sampler = sampler
+        self.sampler, self.alternatives = sampler, alternatives
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
         """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
@@ -62,8 +70,7 @@ class Judge:
         found = self.sampler.read(logits, positions, Stream.CHOICE)
         if found is not None:
             acceptance = follow(found.tokens, tree)
-            likeliest = found.likeliest(_row_after(acceptance), LIKELIEST)
-            return _judgement(acceptance, found.chances, tree, likeliest)
+            return self._judgement(acceptance, found.chances, tree, found.likeliest)
         adjusted = self.sampler.adjusted(logits, _ancestries(tree))
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
@@ -71,8 +78,37 @@ class Judge:
             acceptance = follow(choices, tree)
         else:
             acceptance = self._weigh(p, proposal, position)
-        likeliest = self.sampler.likeliest(p[_row_after(acceptance)], LIKELIEST)
-        return _judgement(acceptance, partial(_read_off, p), tree, likeliest)
+
+        def likeliest(row: int, count: int) -> Likely:
+            return self.sampler.likeliest(p[row], count)
+
+        return self._judgement(acceptance, partial(_read_off, p), tree, likeliest)
+
+    def _judgement(
+        self,
+        acceptance: Acceptance,
+        chances: Callable[[Iterable[tuple[int, int]]], list[float]],
+        tree: Tree,
+        likeliest: Callable[[int, int], Likely],
+    ) -> Judgement:
+        """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises
+        ModelError for logits that are no numbers."""
+        reached = {-1, *acceptance.path}
+        nodes = zip(tree.parents, tree.tokens, strict=True)
+        places = [(parent + 1, token) for parent, token in nodes]
+        rows = [0, *(node + 1 for node in acceptance.path)]  # where each token of the round stands
+        *shown, next_p = chances([*places, (rows[-1], acceptance.next_token)])
+        # One logit that is no number makes all of its row such, or, where sums skip it, leaves nothing.
+        if not 0 < next_p < math.inf:
+            raise ModelError(BROKEN_LOGITS)
+        kept = zip(tree.parents, shown, strict=True)
+        return Judgement(
+            acceptance,
+            tuple(value if parent in reached else None for parent, value in kept),
+            next_p,
+            likeliest(rows[-1], LIKELIEST),
+            tuple(likeliest(row, self.alternatives) for row in rows) if self.alternatives else (),
+        )
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:
         seed = self.sampler.seed
@@ -101,32 +137,3 @@ def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
     rows, tokens = zip(*places, strict=True)
     found: list[float] = p[list(rows), list(tokens)].tolist()
     return found
-
-
-def _row_after(acceptance: Acceptance) -> int:
-    """The row of the target's own token: the one after the last accepted node."""
-    return acceptance.path[-1] + 1 if acceptance.path else 0
-
-
-def _judgement(
-    acceptance: Acceptance,
-    chances: Callable[[Iterable[tuple[int, int]]], list[float]],
-    tree: Tree,
-    likeliest: tuple[tuple[int, float], ...],
-) -> Judgement:
-    """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises ModelError
-    for logits that are no numbers."""
-    reached = {-1, *acceptance.path}
-    places = [(parent + 1, token) for parent, token in zip(tree.parents, tree.tokens, strict=True)]
-    *shown, next_p = chances([*places, (_row_after(acceptance), acceptance.next_token)])
-    if not math.isfinite(next_p):  # one logit that is no number makes all of its row such
-        raise ModelError(BROKEN_LOGITS)
-    return Judgement(
-        acceptance,
-        tuple(
-            value if parent in reached else None
-            for parent, value in zip(tree.parents, shown, strict=True)
-        ),
-        next_p,
-        likeliest,
-    )

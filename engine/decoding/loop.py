@@ -100,6 +100,7 @@ def decode(
                 timing=timing,
                 emitted=emitted,
                 likeliest=judgement.likeliest,
+                alternatives=judgement.alternatives,
             )
             controller.observe(round)
             yield round

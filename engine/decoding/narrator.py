@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
-from engine.events import Emitted, Event, Finished, FinishReason, Origin, Round, Token
+from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
 
 
 class Narrator:
@@ -41,9 +41,11 @@ class Narrator:
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
-        for token, origin, p in zip(round.tokens[: round.emitted], origins, shown_p, strict=False):
+        told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
+        for at, (token, origin, p) in enumerate(told):
             text = self.detokenizer.push(token)
-            tokens.append(Token(token, text, self.end, origin, p))
+            others = self._alternatives(round.alternatives[at]) if round.alternatives else ()
+            tokens.append(Token(token, text, self.end, origin, p, others))
             self.end += len(text)
             visible.append(self.stops.push(text))
             if self.stops.stopped:
@@ -53,11 +55,14 @@ class Narrator:
         return Emitted(
             text="".join(visible),
             tokens=tuple(tokens),
-            round=replace(round, emitted=len(tokens)),
+            round=replace(round, emitted=len(tokens), alternatives=()),
             drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
             next_text=self.codec.token_text(round.next_token),
             likeliest=tuple(self.codec.token_text(token) for token, _ in round.likeliest),
         )
+
+    def _alternatives(self, likely: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
+        return tuple(Alternative(token, self.codec.token_text(token), p) for token, p in likely)
 
     def _finished(self, reason: FinishReason) -> Finished:
         tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()

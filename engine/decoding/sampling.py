@@ -1,4 +1,4 @@
-"""Logits to probabilities: penalties, temperature, top-k, top-p, min-p, in this order.
+"""Logits to probabilities: biases, penalties, temperature, top-k, top-p, min-p, in this order.
 
 Everything works row by row, so a position's distribution does not depend on the rows beside it.
 """
@@ -34,14 +34,21 @@ class Sampler:
         context: Context,
         vocabulary: int,
         *,
+        bias: Sequence[tuple[int, float]] = (),
         native_step: bool = True,
     ) -> None:
-        """``native_step``: whether tokens may be chosen by the library compiled for this processor."""
+        """``bias``: what is added to the logits of some tokens.
+
+        ``native_step``: whether tokens may be chosen by the library compiled for this processor.
+        """
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary = context, vocabulary
         self._seen = _Seen(context)
+        self._biased = torch.tensor([token for token, _ in bias], dtype=torch.long)
+        self._bias = torch.tensor([value for _, value in bias])
         self._library = native.ready() if native_step else None
-        self.reads = not rule.weighs_q and not (_penalises(sampling) or self._truncates)
+        self._as_it_is = not (_penalises(sampling) or bias)
+        self.reads = not rule.weighs_q and self._as_it_is and not self._truncates
         """Whether a token can be chosen from a model's logits as they are."""
 
     @property
@@ -57,7 +64,7 @@ class Sampler:
     @property
     def takes_likeliest(self) -> bool:
         """Whether every token is the likeliest by the model's own logits."""
-        return self.rule is AcceptanceRule.GREEDY and not _penalises(self.sampling)
+        return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
     @property
     def penalises(self) -> bool:
@@ -67,7 +74,7 @@ class Sampler:
     def read(self, logits: Tensor, positions: Sequence[int], stream: Stream) -> Choices | None:
         """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
 
-        None where it takes more: penalties, truncation, a rule that weighs q, or no compiled step.
+        None where it takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
         """
         if self._library is None or not self.reads or not choices.reads(logits):
             return None
@@ -84,7 +91,7 @@ class Sampler:
         return Draws(self.sampling.temperature, self._keys(positions, stream))
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
-        """Logits after penalties: float32 (rows, vocabulary of the target).
+        """Logits after biases, then penalties: float32 (rows, vocabulary of the target).
 
         ``drafted[row]`` are the tokens between the context and that row's next token.
         """
@@ -94,6 +101,9 @@ class Sampler:
         elif width < self.vocabulary:
             missing = logits.new_full((len(logits), self.vocabulary - width), float("-inf"))
             logits = torch.cat([logits, missing], dim=1)
+        if len(self._biased):
+            logits = logits.clone()
+            logits[:, self._biased.to(logits.device)] += self._bias.to(logits.device)
         if not _penalises(self.sampling):
             return logits
         return torch.stack(

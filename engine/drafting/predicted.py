@@ -75,7 +75,12 @@ class PredictedProposer:
         return DraftProposal(chain, None, (None,) * len(chain), PREDICTED)
 
     def observe(self, acceptance: Acceptance) -> None:
-        if self._asked:
+        if (
+            self._asked and self._drafted
+        ):  # nothing was drafted by it: the first token is all there is
+            first = self._drafted[0] if acceptance.path else acceptance.next_token
+            self._other.observe(Acceptance((), first, acceptance.origin))
+        elif self._asked:
             self._other.observe(acceptance)
         if self._drafted:
             stood = len(acceptance.path)

@@ -11,14 +11,19 @@ from engine.drafting.resources import Resources
 from engine.request import AcceptanceRule, Sampling
 
 
-def capabilities(resources: Resources) -> Capabilities:
-    """Of a target with ``resources``: every acceptance rule and sampling parameter, and rounds."""
+def capabilities(resources: Resources, *, judged_here: bool = True) -> Capabilities:
+    """Of a target with ``resources``: every acceptance rule and sampling parameter, and rounds.
+
+    ``judged_here``: whether the host sees the logits that tokens are chosen from.
+    """
     names = proposers.available(resources)
     return Capabilities(
         proposers=tuple(map(proposer_info, names)),
         preferred=proposers.preferred(names),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
+        logit_bias=judged_here,
+        alternatives=judged_here,
         withheld=tuple(
             Withheld(name, why, proposers.entry_of(name).about)
             for name in proposers.names()

@@ -60,7 +60,7 @@ def load_pair(
     if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
-    return LoadedPair(plan, session, _describe(plan, request, codec, model, resources))
+    return LoadedPair(plan, session, _describe(plan, request, codec, session, resources))
 
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
@@ -76,10 +76,10 @@ def _describe(
     plan: LoadPlan,
     request: LoadRequest,
     codec: TextCodec,
-    model: Model,
+    session: Session,
     resources: Resources,
 ) -> Loaded:
-    pairing, info, draft = plan.files.pairing, model.info, resources.draft
+    pairing, info, draft = plan.files.pairing, session.target.model.info, resources.draft
     return Loaded(
         request=request,
         name=pairing.name,
@@ -96,7 +96,7 @@ def _describe(
         quantization=info.quantization,
         kv_cache_dtype=plan.target.cached,
         device=info.device,
-        capabilities=capabilities(resources),
+        capabilities=capabilities(resources, judged_here=not session.target.runs_rounds),
         notes=tuple(_notes(plan, codec, draft)),
         compiled=info.compiled,
     )

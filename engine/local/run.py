@@ -16,7 +16,7 @@ class Run:
     """``prompt`` are its tokens. ``seed`` is the one asked for, or drawn where ``sampling`` has none.
 
     ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply.
-    ``predicted``: text that the reply will likely follow.
+    ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
     """
 
     prompt: tuple[int, ...]
@@ -28,6 +28,8 @@ class Run:
     stop: tuple[str, ...]
     reuse_cache: bool
     predicted: str
+    logit_bias: tuple[tuple[int, float], ...]
+    alternatives: int
 
     @classmethod
     def resolve(cls, request: Request, prompt: Sequence[int], model: ModelInfo) -> Run:
@@ -45,4 +47,6 @@ class Run:
             stop=request.stop,
             reuse_cache=request.reuse_cache,
             predicted=request.predicted,
+            logit_bias=request.logit_bias,
+            alternatives=request.alternatives,
         )

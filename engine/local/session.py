@@ -58,11 +58,12 @@ class Session:
         self.codec = codec
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
+        self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
         self.learning = Learning(stops_early=not self.target.runs_rounds)
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
-        tokens = self.codec.encode_request(request, self.target.context)
+        tokens = self._encode(request)
         if not tokens:
             raise InvalidRequest("messages", "The prompt is empty: write something first.")
         if len(tokens) + 1 > self.target.context:
@@ -73,9 +74,22 @@ class Session:
             raise InvalidRequest(
                 "prompt", f"Token id {strange} is outside this model's vocabulary of {vocabulary}."
             )
+        unknown = [token for token, _ in request.logit_bias if not 0 <= token < vocabulary]
+        if unknown:
+            raise InvalidRequest(
+                "logit_bias",
+                f"logit_bias names token {unknown[0]}, outside this model's vocabulary of {vocabulary}.",
+            )
         wanted = request.speculation
         proposers.check(wanted.proposer, wanted.options, self.resources)
         return tokens
+
+    def _encode(self, request: Request) -> list[int]:
+        """The prompt's tokens; of several requests for the same, as of choices, found out once."""
+        asked, known = (request.messages, request.prompt, request.token_ids), self._encoded
+        if known is None or known[0] != asked:
+            known = self._encoded = asked, self.codec.encode_request(request, self.target.context)
+        return list(known[1])
 
     def run(
         self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
@@ -100,9 +114,7 @@ class Session:
         yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed)
 
         context = Context(run.prompt)
-        sampler = Sampler(
-            run.sampling, run.rule, run.seed, context, info.vocabulary, native_step=self.native
-        )
+        sampler = self._sampler(run, context)
         proposer = self._proposer(wanted)
         if run.predicted:
             expected = self.codec.encode_part(run.predicted, info.context)
@@ -115,7 +127,7 @@ class Session:
         if cancelled():
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
-        launcher = self._launcher(context, proposer, sampler)
+        launcher = self._launcher(context, proposer, sampler, run.alternatives)
         controller = self.learning.controller(wanted, proposer, sampler)
         rounds = decode(context, launcher, controller, run.ending, wanted.proposer)
         with contextlib.closing(rounds):
@@ -134,9 +146,7 @@ class Session:
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:
             raise ContextExceeded(len(context.tokens), self.target.context)
-        sampler = Sampler(
-            run.sampling, run.rule, run.seed, context, info.vocabulary, native_step=self.native
-        )
+        sampler = self._sampler(run, context)
         with device_errors(torch.device(info.device)):
             self.target.clear()
             found = likeliest(self.target, sampler, context, count)
@@ -144,12 +154,25 @@ class Session:
             Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
         )
 
-    def _launcher(self, context: Context, proposer: Proposer, sampler: Sampler) -> Launcher:
+    def _sampler(self, run: Run, context: Context) -> Sampler:
+        return Sampler(
+            run.sampling,
+            run.rule,
+            run.seed,
+            context,
+            self.target.model.info.vocabulary,
+            bias=run.logit_bias,
+            native_step=self.native,
+        )
+
+    def _launcher(
+        self, context: Context, proposer: Proposer, sampler: Sampler, alternatives: int
+    ) -> Launcher:
         # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
         # noise and the host's differ in their last bits, and a seed's words must not depend on that.
         if self.target.runs_rounds:
             return DeviceLauncher(context, self.target, proposer, sampler)
-        return HostLauncher(context, self.target, proposer, Judge(sampler))
+        return HostLauncher(context, self.target, proposer, Judge(sampler, alternatives))
 
     def close(self) -> None:
         """Releases the proposers' memory."""

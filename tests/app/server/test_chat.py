@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletion
 
 from app.defaults import Defaults, Winner
 from app.server.counter import Counter
-from engine.events import Emitted, Finished, Started
+from engine.events import Emitted, Finished, Prefilled, Started
 from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Tally
 
@@ -214,12 +214,125 @@ def test_logprobs_are_the_targets_one_for_each_token(server, client: OpenAI) -> 
     )
 
 
-def test_probabilities_of_tokens_not_chosen_are_refused(server, client: OpenAI) -> None:
+def test_the_likeliest_tokens_are_told_in_streams_too(server, client: OpenAI) -> None:
+    ask = {
+        "model": server.model,
+        "messages": ASK,
+        "max_tokens": 20,
+        "temperature": 0.8,
+        "seed": 3,
+        "logprobs": True,
+        "top_logprobs": 4,
+    }
+    entries = client.chat.completions.create(**ask).choices[0].logprobs.content
+    assert all(1 <= len(entry.top_logprobs) <= 4 for entry in entries)
+    for entry in entries:
+        told = [other.logprob for other in entry.top_logprobs]
+        assert told == sorted(told, reverse=True)
+        assert sum(map(math.exp, told)) <= 1 + 1e-5
+        chosen = [other.logprob for other in entry.top_logprobs if other.token == entry.token]
+        assert entry.logprob in chosen or entry.logprob <= told[-1]
+    streamed = [
+        entry
+        for chunk in client.chat.completions.create(**ask, stream=True)
+        for choice in chunk.choices
+        if choice.logprobs is not None
+        for entry in choice.logprobs.content
+    ]
+    assert streamed == entries
+    plain = client.chat.completions.create(**ask, extra_body={"proposer": "none"})
+    told = [[other.token for other in entry.top_logprobs] for entry in entries]
+    plainly = plain.choices[0].logprobs.content
+    assert told == [[other.token for other in entry.top_logprobs] for entry in plainly]
+
+
+def test_a_bias_bans_tokens_whoever_drafts(server, client: OpenAI) -> None:
+    """The same words by every proposer, and others than without."""
+    ask = {"model": server.model, "messages": ASK, "max_tokens": 24, "temperature": 0.7, "seed": 5}
+    free = client.chat.completions.create(**ask, logprobs=True)
+    own = own_request(max_tokens=24, sampling=Sampling(temperature=0.7, seed=5))
+    banned = {str(token): -100 for token in finished(server.direct(own)).token_ids[::3]}
+    texts = set()
+    for proposer in ("none", "draft", "ngram"):
+        server.recorder.clear()
+        reply = client.chat.completions.create(
+            **ask, logit_bias=banned, extra_body={"proposer": proposer}
+        )
+        texts.add(reply.choices[0].message.content)
+        said = finished(server.recorder.traces[0]).token_ids
+        assert not {str(token) for token in said} & set(banned)
+    assert len(texts) == 1
+    assert texts != {free.choices[0].message.content}
+    for wrong in ({"x": 1}, {"99999999": 1}, {"5": 101}):
+        with pytest.raises(BadRequestError) as caught:
+            client.chat.completions.create(**ask, logit_bias=wrong)
+        assert caught.value.param == "logit_bias"
+
+
+def test_a_prediction_is_drafted_from_and_counted(server, client: OpenAI) -> None:
+    ask = {"model": server.model, "messages": ASK, "max_tokens": 40}
+    plain = client.chat.completions.create(**ask)
+    text = plain.choices[0].message.content
+    none = plain.usage.completion_tokens_details
+    assert (none.accepted_prediction_tokens, none.rejected_prediction_tokens) == (0, 0)
+    parts = [{"type": "text", "text": text}]
+    for content, right in ((text, True), (parts, True), ("It will say nothing like it.", False)):
+        server.recorder.clear()
+        reply = client.chat.completions.create(
+            **ask,
+            prediction={"type": "content", "content": content},
+            extra_body={"depth": 8, "spec_decode_metrics": "detailed"},
+        )
+        assert reply.choices[0].message.content == text
+        rounds = [e.round for e in server.recorder.traces[0] if isinstance(e, Emitted)]
+        ours = [one for one in rounds if one.proposer == "predicted"]
+        told = reply.usage.completion_tokens_details
+        accepted = sum(len(one.accepted_path) for one in ours)
+        assert told.accepted_prediction_tokens == accepted
+        assert told.rejected_prediction_tokens == sum(len(one.tree) for one in ours) - accepted
+        assert (accepted >= 20) is right
+        steps = reply.model_extra["metrics"]["speculative_decoding"]
+        assert steps["per_step_accepted"] == [len(one.accepted_path) for one in rounds]
+        assert steps["per_step_drafted"] == [len(one.tree) for one in rounds]
+        assert steps["per_step_proposer"] == [one.proposer for one in rounds]
     with pytest.raises(BadRequestError) as caught:
         client.chat.completions.create(
-            model=server.model, messages=ASK, logprobs=True, top_logprobs=3
+            **ask,
+            prediction={"type": "content", "content": text},
+            extra_body={"proposer": "none"},
         )
-    assert caught.value.param == "top_logprobs"
+    assert caught.value.param == "prediction"
+
+
+def test_speculation_may_be_said_in_the_words_of_papers(server, client: OpenAI) -> None:
+    ask = {"model": server.model, "messages": ASK, "max_tokens": 8}
+    given = {"speculative": {"method": "ngram", "depth": 2, "acceptance": "greedy"}}
+    client.chat.completions.create(**ask, extra_body=given)
+    (trace,) = server.recorder.traces
+    started = next(event for event in trace if isinstance(event, Started))
+    assert (started.proposer, started.acceptance) == ("ngram", "greedy")
+    with pytest.raises(BadRequestError) as caught:
+        client.chat.completions.create(**ask, extra_body={"speculative": {"depth": 99}})
+    assert caught.value.param == "speculative.depth"
+
+
+def test_the_choices_of_a_prompt_are_tokenized_and_prefilled_once(
+    server, client: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = server.runtime.engine._pair.session
+    encode, encoded = session.codec.encode_request, []
+
+    def counting(request: Request, context: int | None = None) -> list[int]:
+        encoded.append(request)
+        return encode(request, context)
+
+    monkeypatch.setattr(session.codec, "encode_request", counting)
+    ask = {"messages": [{"role": "user", "content": "Another tale, of four bears."}], "n": 4}
+    reply = client.chat.completions.create(model=server.model, max_tokens=3, **ask)
+    assert len(encoded) == 1
+    assert len({choice.message.content for choice in reply.choices}) == 1
+    prefilled = [e for t in server.recorder.traces for e in t if isinstance(e, Prefilled)]
+    assert [one.tokens - one.reused for one in prefilled[1:]] == [1, 1, 1]
 
 
 def test_unknown_fields_are_ignored_and_nulls_mean_left_out(server, http: httpx.Client) -> None:

@@ -44,6 +44,27 @@ def test_token_ids_are_continued_too(server, client: OpenAI) -> None:
     assert two.usage.prompt_tokens == 6
 
 
+def test_a_completion_has_16_tokens_unless_more_are_asked_for(server, http: httpx.Client) -> None:
+    ask = {"prompt": "Once upon", "ignore_eos": True}
+    assert http.post("/v1/completions", json=ask).json()["usage"]["completion_tokens"] == 16
+    endless = http.post("/v1/completions", json={**ask, "max_tokens": -1, "stop": ["e"]}).json()
+    assert endless["choices"][0]["finish_reason"] == "stop"
+
+
+def test_logprobs_name_the_likeliest_tokens_and_where_texts_begin(server, client: OpenAI) -> None:
+    ask = {"model": server.model, "prompt": "Once upon", "max_tokens": 12}
+    (choice,) = client.completions.create(**ask, logprobs=3).choices
+    told = choice.logprobs
+    assert "".join(told.tokens) == choice.text
+    for token, offset, logprob, top in zip(
+        told.tokens, told.text_offset, told.token_logprobs, told.top_logprobs, strict=True
+    ):
+        assert choice.text[offset:].startswith(token)
+        assert 1 <= len(top) <= 4
+        assert max(top.values()) == pytest.approx(logprob, abs=1e-6)  # greedy: the likeliest
+    assert client.completions.create(**ask, logprobs=0).choices[0].logprobs.top_logprobs is None
+
+
 def test_the_loaded_pair_is_the_one_model(server, client: OpenAI) -> None:
     (model,) = client.models.list().data
     assert model.id == server.model

@@ -1,0 +1,155 @@
+"""``/metrics``: what the API's requests did, under vLLM's names, in the text format of Prometheus.
+
+What pages ask is not counted: it is one person's, and the pages show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round, Started
+
+if TYPE_CHECKING:
+    from engine.api import Generation
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+LABELS = ("model_name", "engine")
+ENGINE = "0"
+"""vLLM numbers its engines; here there is one."""
+
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+         20.0, 40.0, 80.0, 160.0, 640.0)  # fmt: skip
+_PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75,
+              1.0, 2.5, 5.0)  # fmt: skip
+_WHOLE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0,
+          240.0, 480.0, 960.0)  # fmt: skip
+
+_REASONS = {
+    FinishReason.STOP: "stop",
+    FinishReason.LENGTH: "length",
+    FinishReason.CANCELLED: "abort",
+}
+
+
+class Meter:
+    """All series of one server. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.running = self._gauge("num_requests_running", "Replies that are being written.")
+        self.waiting = self._gauge("num_requests_waiting", "Replies that wait for their turn.")
+        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
+        self.generation_tokens = self._counter("generation_tokens", "Tokens of replies.")
+        self.success = self._counter("request_success", "Replies that ended.", "finished_reason")
+        self.drafts = self._counter("spec_decode_num_drafts", "Rounds that drafted.")
+        self.drafted = self._counter("spec_decode_num_draft_tokens", "Tokens drafted.")
+        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Drafted tokens accepted.")
+        self.accepted_at = self._counter(
+            "spec_decode_num_accepted_tokens_per_pos",
+            "Drafted tokens accepted, by their position in the draft.",
+            "position",
+        )
+        self.first = self._histogram(
+            "time_to_first_token_seconds",
+            "From the request's arrival on, queueing included.",
+            _TTFT,
+        )
+        self.per_token = self._histogram(
+            "request_time_per_output_token_seconds",
+            "A reply's time behind its first tokens, for each token that came then.",
+            _PER_TOKEN,
+        )
+        self.whole = self._histogram(
+            "e2e_request_latency_seconds", "From the request's arrival to its last token.", _WHOLE
+        )
+
+    def watch(self, generation: Generation, model: str) -> None:
+        """Counts what becomes of a generation; to be called when it was just asked for."""
+        generation.listen(_Watch(self, (model, ENGINE)).hear)
+
+    def page(self) -> bytes:
+        """What ``/metrics`` answers."""
+        return generate_latest(self._registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"vllm:{name}", text, (*LABELS, *labels), registry=self._registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(f"vllm:{name}", text, LABELS, registry=self._registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
+        return Histogram(
+            f"vllm:{name}", text, LABELS, buckets=tuple(buckets), registry=self._registry
+        )
+
+
+class _Watch:
+    """One generation, from its arrival on."""
+
+    def __init__(self, meter: Meter, labels: tuple[str, str]) -> None:
+        self._meter, self._labels = meter, labels
+        self._arrived = perf_counter()
+        self._started = False
+        self._first: float | None = None  # when the first tokens came
+        self._later = 0  # tokens that came behind those
+        meter.waiting.labels(*labels).inc()
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case Started():
+                self._start(len(event.prompt_tokens or ()))
+            case Emitted():
+                self._emitted(event)
+            case Finished():
+                self._end(_REASONS[event.reason])
+            case Failed():
+                self._end("error")
+            case _:
+                pass
+
+    def _start(self, prompt: int) -> None:
+        self._started = True
+        self._meter.waiting.labels(*self._labels).dec()
+        self._meter.running.labels(*self._labels).inc()
+        self._meter.prompt_tokens.labels(*self._labels).inc(prompt)
+
+    def _emitted(self, event: Emitted) -> None:
+        count = len(event.tokens or ())
+        self._meter.generation_tokens.labels(*self._labels).inc(count)
+        if self._first is None:
+            self._first = perf_counter()
+            self._meter.first.labels(*self._labels).observe(self._first - self._arrived)
+        else:
+            self._later += count
+        if event.round is not None and len(event.round.tree):
+            self._drafted(event.round)
+
+    def _drafted(self, round: Round) -> None:
+        accepted = len(round.accepted_path)
+        self._meter.drafts.labels(*self._labels).inc()
+        self._meter.drafted.labels(*self._labels).inc(len(round.tree))
+        self._meter.accepted.labels(*self._labels).inc(accepted)
+        for position in range(accepted):
+            self._meter.accepted_at.labels(*self._labels, str(position)).inc()
+
+    def _end(self, reason: str) -> None:
+        now, meter = perf_counter(), self._meter
+        gauge = meter.running if self._started else meter.waiting
+        gauge.labels(*self._labels).dec()
+        meter.success.labels(*self._labels, reason).inc()
+        meter.whole.labels(*self._labels).observe(now - self._arrived)
+        if self._first is not None and self._later:
+            seconds = (now - self._first) / self._later
+            meter.per_token.labels(*self._labels).observe(seconds)

@@ -1,0 +1,95 @@
+"""Ollama's protocol on the wire: lines of JSON, durations in nanoseconds, errors as one string."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.events import Finished
+from engine.request import Message, Request, Sampling
+
+ASK = {"role": "user", "content": "Tell me a tale of a fox."}
+
+
+def text_of(server, **request: Any) -> str:
+    last = server.direct(Request(**request))[-1]
+    assert isinstance(last, Finished)
+    return last.text
+
+
+def lines_of(http: httpx.Client, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    reply = http.post(path, json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    return [json.loads(line) for line in reply.text.splitlines()]
+
+
+def test_a_chat_streams_lines_and_ends_with_what_it_took(server, http: httpx.Client) -> None:
+    options = {"temperature": 0.8, "seed": 4, "num_predict": 15, "repeat_penalty": 1.1}
+    body = {"model": f"{server.model}:latest", "messages": [ASK], "options": options}
+    *parts, last = lines_of(http, "/api/chat", body)
+    sampling = Sampling(temperature=0.8, seed=4, repetition_penalty=1.1)
+    own = text_of(
+        server, messages=(Message("user", ASK["content"]),), max_tokens=15, sampling=sampling
+    )
+    assert "".join(part["message"]["content"] for part in parts) == own
+    assert not any(part["done"] for part in parts)
+    assert (last["done"], last["done_reason"], last["eval_count"]) == (True, "length", 15)
+    assert last["message"] == {"role": "assistant", "content": ""}
+    spent = last["prompt_eval_duration"] + last["eval_duration"]
+    assert 0 < spent < last["total_duration"] < 600 * 10**9
+    assert last["prompt_eval_count"] > 0 <= last["load_duration"]
+    whole = http.post("/api/chat", json={**body, "stream": False}).json()
+    assert whole["message"]["content"] == own
+    assert whole["done"]
+
+
+def test_text_is_generated_as_a_chat_or_raw(server, http: httpx.Client) -> None:
+    body = {"prompt": "Once upon", "stream": False, "options": {"num_predict": 8}}
+    asked = http.post("/api/generate", json={**body, "system": "Be brief."}).json()
+    chat = (Message("system", "Be brief."), Message("user", "Once upon"))
+    assert asked["response"] == text_of(server, messages=chat, max_tokens=8)
+    raw = http.post("/api/generate", json={**body, "raw": True}).json()
+    assert raw["response"] == text_of(server, prompt="Once upon", max_tokens=8)
+    loaded = http.post("/api/generate", json={"model": server.model}).json()
+    assert (loaded["response"], loaded["done"], loaded["done_reason"]) == ("", True, "load")
+
+
+def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
+    (tag,) = http.get("/api/tags").json()["models"]
+    loaded = server.runtime.engine.loaded
+    assert tag["name"] == tag["model"] == loaded.id
+    assert tag["size"] > 0
+    assert http.get("/api/ps").json()["models"] == [tag]
+    shown = http.post("/api/show", json={"model": tag["name"]}).json()
+    family = shown["model_info"]["general.architecture"]
+    assert shown["model_info"][f"{family}.context_length"] == loaded.context
+    assert shown["capabilities"] == ["completion"]
+    assert http.get("/api/version").json()["version"]
+    assert http.head("/api/version").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/api/chat", {"model": "other", "messages": [ASK]}, 404),
+        ("/api/chat", {"messages": [ASK], "tools": [{"type": "function"}]}, 400),
+        ("/api/chat", {"messages": [ASK], "format": "json"}, 400),
+        ("/api/chat", {"messages": [{**ASK, "images": ["x"]}]}, 400),
+        ("/api/chat", {"messages": [{"role": "oracle", "content": "x"}]}, 400),
+        ("/api/chat", {"messages": [ASK], "options": {"temperature": "hot"}}, 400),
+        ("/api/generate", {"prompt": "x", "options": {"num_predict": 0}}, 400),
+        ("/api/show", {"model": "other"}, 404),
+        ("/api/pull", {"model": "x"}, 404),
+    ],
+)
+def test_errors_are_one_string(
+    server, http: httpx.Client, path: str, body: dict[str, Any], status: int
+) -> None:
+    reply = http.post(path, json=body)
+    assert reply.status_code == status, reply.text
+    assert set(reply.json()) == {"error"}
+    assert len(reply.json()["error"]) > 10

@@ -1,0 +1,119 @@
+"""/v1/responses, asked by the openai package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai import APIStatusError, OpenAI
+
+from engine.events import Finished, Started
+from engine.request import Message, Request
+
+ASK = "Tell me a tale of a fox."
+
+
+def said(server, *messages: Message, max_tokens: int) -> str:
+    last = server.direct(Request(messages=messages, max_tokens=max_tokens))[-1]
+    assert isinstance(last, Finished)
+    return last.text
+
+
+def test_a_response_is_the_chats_reply_and_another_goes_on_from_it(server, client: OpenAI) -> None:
+    first = client.responses.create(model=server.model, input=ASK, max_output_tokens=12)
+    assert first.output_text == said(server, Message("user", ASK), max_tokens=12)
+    assert (first.status, first.object) == ("incomplete", "response")
+    assert first.incomplete_details.reason == "max_output_tokens"
+    assert (
+        first.usage.total_tokens
+        == first.usage.input_tokens + first.usage.output_tokens
+        == (first.usage.input_tokens + 12)
+    )
+    server.recorder.clear()
+    parts: Any = [{"role": "user", "content": [{"type": "input_text", "text": "And then?"}]}]
+    second = client.responses.create(
+        model=server.model,
+        input=parts,
+        instructions="Be brief.",
+        previous_response_id=first.id,
+        max_output_tokens=5,
+    )
+    whole = (
+        Message("system", "Be brief."),
+        Message("user", ASK),
+        Message("assistant", first.output_text),
+        Message("user", "And then?"),
+    )
+    assert second.output_text == said(server, *whole, max_tokens=5)
+    assert client.responses.retrieve(second.id).output_text == second.output_text
+    (item,) = client.responses.input_items.list(second.id).data
+    assert item.content[0].text == "And then?"
+    client.responses.delete(second.id)
+    unkept = client.responses.create(
+        model=server.model, input=ASK, max_output_tokens=1, store=False
+    )
+    for gone in (second.id, unkept.id, "resp_none"):
+        with pytest.raises(APIStatusError) as caught:
+            client.responses.create(model=server.model, input="Hi", previous_response_id=gone)
+        assert (caught.value.status_code, caught.value.param) == (404, "previous_response_id")
+        with pytest.raises(APIStatusError):
+            client.responses.retrieve(gone)
+
+
+def test_a_stream_has_openais_events_in_their_order(server, client: OpenAI) -> None:
+    with client.responses.stream(
+        model=server.model,
+        input=ASK,
+        max_output_tokens=20,
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+    ) as stream:
+        events = list(stream)
+    final = events[-1].response
+    kinds = [event.type for event in events]
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    assert kinds == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        *["response.output_text.delta"] * len(deltas),
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        f"response.{final.status}",
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    text = "".join(event.delta for event in deltas)
+    assert text == final.output_text == said(server, Message("user", ASK), max_tokens=20)
+    logprobs = final.output[0].content[0].logprobs
+    assert [len(entry.top_logprobs) for entry in logprobs] == [2] * 20
+    assert client.responses.retrieve(final.id).output_text == text
+
+
+def test_what_it_lacks_is_refused_by_name(server, client: OpenAI) -> None:
+    tool: Any = {"type": "function", "name": "f", "parameters": {}, "strict": True}
+    for field, value in (
+        ("tools", [tool]),
+        ("background", True),
+        ("truncation", "auto"),
+        ("input", []),
+        ("input", [{"type": "function_call_output", "call_id": "1", "output": "2"}]),
+        ("max_output_tokens", 0),
+    ):
+        given: dict[str, Any] = {"model": server.model, "input": ASK, field: value}
+        with pytest.raises(APIStatusError) as caught:
+            client.responses.create(**given)
+        assert (caught.value.status_code, caught.value.param) == (400, field)
+
+
+def test_who_leaves_a_stream_ends_its_reply(server, client: OpenAI) -> None:
+    server.recorder.hold()
+    stream = client.responses.create(
+        model=server.model, input=ASK, stream=True, extra_body={"ignore_eos": True}
+    )
+    while not any(isinstance(e, Started) for t in server.recorder.traces for e in t):
+        next(iter(stream))
+    stream.close()
+    server.recorder.release()
+    assert server.idle()
