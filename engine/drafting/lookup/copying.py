@@ -93,6 +93,7 @@ class Copy:
         """``follows_itself``: whether the copy is its own source too, behind that which was read."""
         self.text: list[int] = []  # with the copy
         self._follows_itself = follows_itself
+        self._source = 0  # tokens that were read
         self._latest: dict[tuple[int, ...], int] = {}  # what follows a run, where it last stood
         self.begin()
 
@@ -116,6 +117,7 @@ class Copy:
         """The source goes on with ``tokens``."""
         for token in tokens:
             self._take(token)
+        self._source = len(self.text)
 
     def extend(self, tokens: Iterable[int]) -> None:
         """The copy goes on with ``tokens``."""
@@ -198,7 +200,8 @@ class Copy:
     def _look_for(self, token: int) -> None:
         """Notes where the copy may have come back with ``token``."""
         text, left = self.text, self._left
-        window = text[left : min(left + WINDOW, self._began)]
+        end = self._began if self._follows_itself else self._source
+        window = text[left : min(left + WINDOW, end)]
         # Most tokens are new ones; asking so is much faster than looking at each place.
         places = (
             [at for at, other in enumerate(window, left) if other == token]
