@@ -79,7 +79,9 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     async def anything_else(http: HttpRequest) -> Response:
         raise ApiError(
             404,
-            f"There is no {http.method} {http.url.path}. GET /v1/openapi.json lists what there is.",
+            f"There is no {http.method} {http.url.path}. There are GET /v1/models, "
+            "POST /v1/chat/completions, POST /v1/completions and POST /v1/responses; "
+            "GET /v1/openapi.json has all of it.",
             code="unknown_endpoint",
         )
 

@@ -60,7 +60,7 @@ class Models:
         entries += [self._offer(one) for one in self.unloaded()]
         return {"object": "list", "data": entries}
 
-    def unloaded(self) -> list[Available]:
+    def unloaded(self) -> Sequence[Available]:
         """What is not loaded, and would be if it were asked for."""
         if self._on_demand is None:
             return []

@@ -99,7 +99,7 @@ class Judge:
         rows = [0, *(node + 1 for node in acceptance.path)]  # where each token of the round stands
         *shown, next_p = chances([*places, (rows[-1], acceptance.next_token)])
         # One logit that is no number makes all of its row such, or, where sums skip it, leaves nothing.
-        if not 0 < next_p < math.inf:
+        if not all(0 < p < math.inf for p in (next_p, *(shown[node] for node in acceptance.path))):
             raise ModelError(BROKEN_LOGITS)
         kept = zip(tree.parents, shown, strict=True)
         return Judgement(

@@ -9,7 +9,7 @@ changes made. What is drafted is verified as ever, so a wrong prediction costs t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, repeat, takewhile
 from operator import mul
 from typing import ClassVar
@@ -19,6 +19,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.copying import Copy
+from engine.drafting.proposers.none import NoneProposer
 from engine.events import Budget, Tree
 from engine.request import MAX_DEPTH, PREDICTED
 
@@ -37,10 +38,7 @@ class PredictedProposer:
     be, ``hybrid`` says. The other reads what it missed when its turn comes.
     """
 
-    @dataclass(frozen=True, slots=True)
-    class Options:
-        """Nothing to choose."""
-
+    Options: ClassVar[type] = NoneProposer.Options
     needs: ClassVar[frozenset[str]] = frozenset()
     recalls_as = PREDICTED
 
@@ -48,11 +46,19 @@ class PredictedProposer:
         """``name`` is the other's, by which a controller knows it."""
         self.members = {name: other}
         self._other, self._predicted = other, tuple(predicted)
-        self._begin(Context(()))
+        self._copy, self._read = Copy(follows_itself=False), 0
+        self._right = self._judged = 0.0
+        self._drafted: tuple[int, ...] = ()  # of the prediction, in this round
+        self._asked = False  # whether the other was, in this round
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._other.begin(context, sampler)
-        self._begin(context)
+        self._copy = Copy(follows_itself=False)
+        self._copy.read((*self._predicted, _END))
+        self._copy.expect(MAX_DEPTH)
+        self._read = len(context.tokens)
+        self._right = self._judged = 0.0
+        self._drafted, self._asked = (), False
 
     def prepare(self, context: Context) -> Iterator[None]:
         return self._other.prepare(context)
@@ -89,15 +95,6 @@ class PredictedProposer:
 
     def close(self) -> None:
         """The other is the session's, and stays."""
-
-    def _begin(self, context: Context) -> None:
-        self._copy = Copy(follows_itself=False)
-        self._copy.read((*self._predicted, _END))
-        self._copy.expect(MAX_DEPTH)
-        self._read = len(context.tokens)
-        self._right = self._judged = 0.0
-        self._drafted: tuple[int, ...] = ()  # of the prediction, in this round
-        self._asked = False  # whether the other was, in this round
 
     def _worth(self, length: int, budget: Budget) -> int:
         """How many of the ``length`` tokens found are worth drafting in place of the other's."""

@@ -48,6 +48,10 @@ def error_of(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
         ("stop", "x" * 1025),
         ("messages", [{"role": "user", "content": "Hi"}] * 4097),
         ("stream", "yes"),
+        ("logit_bias", {"5": 101}),
+        ("logit_bias", {"-1": 1}),
+        ("top_logprobs", 3),
+        ("prediction", "Once"),
         ("stream_options", True),
         ("proposer", "psychic"),
         ("depth", 0),
@@ -116,7 +120,6 @@ def test_a_mistake_further_inside_is_named_by_its_place(
         ("tool_choice", "required"),
         ("functions", [{"name": "f"}]),
         ("response_format", {"type": "json_object"}),
-        ("logit_bias", {"5": 100}),
         ("modalities", ["text", "audio"]),
         ("grammar", "root ::= [0-9]+"),
     ],
@@ -193,7 +196,7 @@ def test_a_prompt_longer_than_the_context_says_by_how_much(server, http: httpx.C
         ({"prompt": 5}, "prompt"),
         ({"prompt": None}, "prompt"),
         ({"prompt": ["a"] * 65, "n": 2}, "n"),
-        ({"prompt": "a", "logprobs": 2}, "logprobs"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs"),
         ({"prompt": "a", "echo": True}, "echo"),
         ({"prompt": "a", "suffix": "z"}, "suffix"),
         ({"prompt": "a", "best_of": 2}, "best_of"),
@@ -248,7 +251,9 @@ def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(
             ("POST", TEXT),
             ("GET", "/v1"),
             ("GET", "/v1/anything"),
+            ("POST", "/v1/responses"),
             ("GET", "/health"),
+            ("GET", "/metrics"),
         ):
             error = error_of(http.request(method, path, content=b"{"), 404)
             assert error["code"] == "api_off"

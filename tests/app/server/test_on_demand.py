@@ -16,7 +16,6 @@ from engine.fake import FakeEngine
 from tests.support.places import beside
 from tests.support.serving import fake_runtime, served
 
-
 IDLE_MINUTES = 0.02
 
 

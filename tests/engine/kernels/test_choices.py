@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from engine.decoding.context import Context
 from engine.decoding.judge import Judge, Judgement
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.errors import ModelError
 from engine.events import Tree
 from engine.kernels.native import choices
 from engine.kernels.native.library import Library
@@ -150,6 +153,18 @@ def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> 
         sampler._library = None
     tree = Tree.chain(tokens)
     return judge(logits, DraftProposal(tree, None, (None,) * len(tokens)), context)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_a_row_without_numbers_fails_by_name(library: Library, compiled: bool, row: int) -> None:
+    """The compiled step took the first token of such a row, at a probability of 0."""
+    logits = torch.full((3, 40), -1.0)
+    logits[:, 0] = 1.0
+    assert judged((0, 0), logits, compiled=compiled).acceptance.path == (0, 1)
+    logits[row] = math.nan
+    with pytest.raises(ModelError, match="NaN"):
+        judged((0, 0), logits, compiled=compiled)
 
 
 @given(seed=st.integers(0, 999), right=st.integers(0, 5))
