@@ -72,6 +72,8 @@ CAPABILITIES = Capabilities(
     preferred=DRAFT,
     rules=tuple(AcceptanceRule),
     sampling=frozenset(each.name for each in fields(Sampling)),
+    logit_bias=False,  # what is recited has no logits
+    alternatives=False,
     withheld=(
         Withheld(
             "eagle3",

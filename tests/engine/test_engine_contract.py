@@ -351,13 +351,15 @@ def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "sampling", "rule"),
+    ("field", "given", "rule"),
     [
-        ("top_p", Sampling(temperature=0.7, top_p=0.5), AcceptanceRule.AUTO),
-        ("seed", Sampling(seed=0), AcceptanceRule.AUTO),
-        ("acceptance", Sampling(temperature=0.7), AcceptanceRule.BLOCK),
-        (None, Sampling(temperature=0.7), AcceptanceRule.AUTO),
-        (None, Sampling(), AcceptanceRule.GREEDY),
+        ("top_p", {"sampling": Sampling(temperature=0.7, top_p=0.5)}, AcceptanceRule.AUTO),
+        ("seed", {"sampling": Sampling(seed=0)}, AcceptanceRule.AUTO),
+        ("acceptance", {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.BLOCK),
+        ("logit_bias", {"logit_bias": ((5, -100.0),)}, AcceptanceRule.AUTO),
+        ("alternatives", {"alternatives": 3}, AcceptanceRule.AUTO),
+        (None, {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.AUTO),
+        (None, {}, AcceptanceRule.GREEDY),
     ],
 )
 def test_sampling_and_rules_that_are_not_offered_are_refused(
@@ -365,22 +367,26 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
     pair: tuple[Path, Path],
     monkeypatch: pytest.MonkeyPatch,
     field: str | None,
-    sampling: Sampling,
+    given: dict[str, Any],
     rule: AcceptanceRule,
 ) -> None:
     less = replace(
-        CAPABILITIES, rules=(AcceptanceRule.GREEDY,), sampling=frozenset({"temperature"})
+        CAPABILITIES,
+        rules=(AcceptanceRule.GREEDY,),
+        sampling=frozenset({"temperature"}),
+        logit_bias=False,
+        alternatives=False,
     )
     if isinstance(unloaded, FakeEngine):
         unloaded.capabilities = less
     else:
-        monkeypatch.setattr("engine.local.pair.capabilities", lambda _: less)
+        monkeypatch.setattr("engine.local.pair.capabilities", lambda *_, **__: less)
     unloaded.load(request_for(*pair))
-    request = replace(asked(tokens=2), sampling=sampling, speculation=Speculation(acceptance=rule))
+    request = replace(asked(tokens=2), speculation=Speculation(acceptance=rule), **given)
     if field is None:
         assert finish(unloaded.generate(request))
         return
-    with pytest.raises(InvalidRequest, match=f"^{field} is ") as caught:
+    with pytest.raises(InvalidRequest, match=f"^{field} (is|cannot be had)") as caught:
         unloaded.generate(request)
     assert caught.value.field == field
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from engine import trace
 from engine.errors import InvalidRequest
 from engine.events import (
+    Alternative,
     Budget,
     Decision,
     Emitted,
@@ -68,7 +69,15 @@ rounds = st.builds(
     likeliest=st.lists(st.tuples(counts, st.floats(0, 1)), max_size=3).map(tuple),
 )
 tokens = st.builds(
-    Token, id=counts, text=st.text(), start=counts, origin=st.none() | origins, p=chances
+    Token,
+    id=counts,
+    text=st.text(),
+    start=counts,
+    origin=st.none() | origins,
+    p=chances,
+    alternatives=st.lists(
+        st.builds(Alternative, id=counts, text=st.text(), p=st.floats(0, 1)), max_size=2
+    ).map(tuple),
 )
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Queued, ahead=counts),

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 from app import connections
-from app.server import api
+from app.server import reading
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory
 from engine.fake import FakeEngine, Script
@@ -140,7 +140,7 @@ def test_a_client_that_leaves_in_mid_upload_is_no_error(
 def test_half_a_body_is_not_waited_for_without_end(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "BODY_S", 0.2)
+    monkeypatch.setattr(reading, "BODY_S", 0.2)
     with connected(server) as client:
         client.sendall(head(b"{", 5000))
         answer = rest(client)
@@ -153,7 +153,7 @@ def test_half_a_body_of_any_other_path_is_not_waited_for_either(
 ) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.1)
     monkeypatch.setattr(connections, "BODY_S", 0.3)
-    monkeypatch.setattr(api, "BODY_S", 3600.0)
+    monkeypatch.setattr(reading, "BODY_S", 3600.0)
     with connected(server) as client:
         client.sendall(head(b"{", 5000))
         assert rest(client) == b""
