@@ -255,7 +255,7 @@ async def _answer(scope: Scope, refusal: Refusal, send: Send) -> None:
             "param": None,
             "code": refusal.code,
         }
-        told = refusal.message if scope["path"].startswith(OLLAMA) else error
+        told: object = refusal.message if scope["path"].startswith(OLLAMA) else error
         body, kind = json.dumps({"error": told}).encode(), b"application/json"
     else:
         body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"

@@ -24,6 +24,9 @@ FIXED_DEPTH = 4
 MAX_STOPS, LONGEST_STOP = 64, 1024
 """Most stop strings of a request, and most characters of one: each is looked for at every token."""
 
+LEAST_PENALTY = 1e-3
+"""Of repetition: logits are divided by it, and must stay numbers."""
+
 MAX_BIASES, MAX_BIAS = 1024, 100
 """Most tokens with a bias of their own; and how large one may be, as OpenAI has it."""
 
@@ -139,9 +142,9 @@ class Sampling(SamplingValues):
         )
         _check(0 <= self.min_p < 1, "min_p", f"is {self.min_p}; it must be 0 (off) to below 1.")
         _check(
-            0 < self.repetition_penalty <= 10,
+            LEAST_PENALTY <= self.repetition_penalty <= 10,
             "repetition_penalty",
-            f"is {self.repetition_penalty}; it must be above 0 and at most 10 (1 is off).",
+            f"is {self.repetition_penalty}; it must be {LEAST_PENALTY} to 10 (1 is off).",
         )
         for name in ("presence_penalty", "frequency_penalty"):
             value = getattr(self, name)

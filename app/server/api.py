@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from app.runtime import Runtime
 from app.server import document, ollama, responses
 from app.server.counter import MAX_WAITING, Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
-from app.server.errors import ApiError, Route
+from app.server.errors import METHODS, READING, ApiError, Route
 from app.server.models import Models
 from app.server.payload import JsonReply
 from app.server.prometheus import CONTENT_TYPE
@@ -25,9 +26,6 @@ from app.server.service import Ask, Body, Service
 from app.server.unsupported import refuse
 from app.switch import ApiSwitch
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
-READING = ["GET", "HEAD"]
-
 
 def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRouter:
     """The API as a router, to be included before anything that is mounted at the root."""
@@ -37,11 +35,11 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
 
     @router.api_route("/v1/models", methods=READING)
     async def list_models() -> Response:
-        return JsonReply(models.list())
+        return JsonReply(await to_thread.run_sync(models.list))  # it looks at the disk
 
     @router.api_route("/v1/models/{name:path}", methods=READING)
     async def one_model(name: str) -> Response:
-        return JsonReply(models.one(name))
+        return JsonReply(await to_thread.run_sync(models.one, name))
 
     @router.post("/v1/chat/completions")
     async def chat_completions(http: HttpRequest) -> Response:

@@ -19,6 +19,10 @@ log = logging.getLogger(__name__)
 RETRY_S = 2
 """When a client may try again: most waits are about one short reply long."""
 
+METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
+"""Those that a path without an answer is told in the API's form."""
+READING = ["GET", "HEAD"]
+
 CLIENT_LEFT = 499
 """What nginx logs for it; nobody is there to read the answer."""
 

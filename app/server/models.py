@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
 from app.server.on_demand import Available, IdleUnloading, OnDemand
 from engine.api import Loaded
+from engine.errors import ForetokenError
 from engine.loading.specs import ModelSpec
 
 DEFAULT = "default"
@@ -163,16 +164,18 @@ class Models:
         }
 
     def _described(self, loaded: Loaded) -> Described:
-        spec = self._runtime.known().spec(loaded.target_id)
+        spec: ModelSpec | None = None
+        with suppress(ForetokenError):  # its files may have been moved since
+            spec = self._runtime.known().spec(loaded.target_id)
         return Described(
             id=loaded.id,
             loaded=True,
             parameters=loaded.parameters,
-            bytes=spec.bytes,
+            bytes=spec.bytes if spec else 0,
             context=loaded.context,
             quantization=loaded.quantization,
-            is_gguf=spec.is_gguf,
-            modified=self._modified(spec),
+            is_gguf=bool(spec and spec.is_gguf),
+            modified=self._modified(spec) if spec else self._created,
         )
 
     def _offered(self, one: Available) -> Described:

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from time import perf_counter_ns
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request as HttpRequest
@@ -22,7 +23,7 @@ from starlette.responses import Response
 from app.server.answer import Answer
 from app.server.counter import Ticket
 from app.server.disconnect import unless_disconnected
-from app.server.errors import CLIENT_LEFT, ApiError, translate
+from app.server.errors import CLIENT_LEFT, METHODS, READING, ApiError, translate
 from app.server.models import Described
 from app.server.payload import JsonReply, encode
 from app.server.reading import read
@@ -146,19 +147,21 @@ def add_routes(router: APIRouter, service: Service) -> None:
             asked = checked(ChatBody, {**_fields(body), "messages": messages})
         return await _answer(service, http, body, job, asked)
 
-    @router.api_route("/api/tags", methods=["GET", "HEAD"])
+    @router.api_route("/api/tags", methods=READING)
     async def tags() -> Response:
-        return JsonReply({"models": [_entry(one) for one in models.described()]})
+        found = await to_thread.run_sync(models.described)  # it looks at the disk
+        return JsonReply({"models": [_entry(one) for one in found]})
 
-    @router.api_route("/api/ps", methods=["GET", "HEAD"])
+    @router.api_route("/api/ps", methods=READING)
     async def running() -> Response:
-        loaded = [one for one in models.described() if one.loaded]
-        return JsonReply({"models": [_entry(one) for one in loaded]})
+        found = await to_thread.run_sync(models.described)
+        return JsonReply({"models": [_entry(one) for one in found if one.loaded]})
 
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
         body, _ = await read(http, OllamaShowBody)
-        found = models.describe(_untagged(body.model or body.name))
+        name = _untagged(body.model or body.name)
+        found = await to_thread.run_sync(models.describe, name)
         info = {
             "general.architecture": "foretoken",
             "general.parameter_count": found.parameters,
@@ -177,11 +180,11 @@ def add_routes(router: APIRouter, service: Service) -> None:
             }
         )
 
-    @router.api_route("/api/version", methods=["GET", "HEAD"])
+    @router.api_route("/api/version", methods=READING)
     async def program_version() -> Response:
         return JsonReply({"version": version("foretoken")})
 
-    @router.api_route("/api/{path:path}", methods=["GET", "POST", "DELETE", "HEAD"])
+    @router.api_route("/api/{path:path}", methods=METHODS)
     async def anything_else(http: HttpRequest) -> Response:
         raise ApiError(
             404,

@@ -22,7 +22,7 @@ from app.server.answer import Answer
 from app.server.counter import Ticket
 from app.server.dialects import chat_logprobs
 from app.server.disconnect import unless_disconnected
-from app.server.errors import CLIENT_LEFT, ApiError, translate
+from app.server.errors import CLIENT_LEFT, READING, ApiError, translate
 from app.server.payload import JsonReply
 from app.server.reading import read
 from app.server.requests import Drafting, message_of, response_requests
@@ -118,11 +118,11 @@ def add_routes(router: APIRouter, service: Service) -> None:
             ticket.close()
         return Response(status_code=CLIENT_LEFT) if whole is None else JsonReply(whole)
 
-    @router.api_route("/v1/responses/{name}", methods=["GET", "HEAD"])
+    @router.api_route("/v1/responses/{name}", methods=READING)
     async def retrieve(name: str) -> Response:
         return JsonReply(shelf.get(name).response)
 
-    @router.api_route("/v1/responses/{name}/input_items", methods=["GET", "HEAD"])
+    @router.api_route("/v1/responses/{name}/input_items", methods=READING)
     async def input_items(name: str) -> Response:
         items = list(shelf.get(name).input)
         ends = (items[0]["id"], items[-1]["id"]) if items else (None, None)

@@ -113,6 +113,10 @@ async def test_the_api_asks_for_its_key(scheme: str) -> None:
         headers = {"authorization": f"{scheme} {wrong}".encode()}
         reply = await send("GET", "/v1/models", key="secret", headers=headers)  # type: ignore[arg-type]
         assert reply.status_code == 401
+    for path in ("/v1/responses/x", "/api/tags", "/metrics"):
+        assert (await send("GET", path, key="secret")).status_code == 401
+    told = (await send("GET", "/api/tags", key="secret")).json()["error"]
+    assert "--api-key" in told  # one string, as Ollama's clients read it
     right = {"authorization": f"{scheme} secret"}
     assert (await send("GET", "/v1/models", key="secret", headers=right)).status_code == 200
 
