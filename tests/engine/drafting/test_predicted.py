@@ -66,9 +66,8 @@ def test_words_stay_and_rounds_are_saved(
         found = answer(pip().speculative, request)
         assert found.tokens == plain.tokens
         drafted, accepted = by_prediction(found)
-        assert drafted
         if control is Control.FIXED:  # else times decide who drafts
-            assert accepted >= share * TOKENS
+            assert drafted and accepted >= share * TOKENS
 
 
 @pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
