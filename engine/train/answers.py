@@ -27,6 +27,7 @@ from engine.train.recording import RecordedReply, Recording, batched
 from engine.train.seeds import subseed
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
+_OVER = "recipe key replies.minutes, {:g}, are over: these are all"
 SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
@@ -49,45 +50,67 @@ def record(
     seed: int,
     progress: ProgressFile | None = None,
     place: Place | None = None,
+    draft: Model | None = None,
 ) -> None:
-    """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
+    """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
 
-    Prompts that the context has no room for are left out. ``place`` as of ``Session``. Raises
-    RecordingError when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``draft``: a model
+    that drafts for the replies; without one, past text does. Raises RecordingError when the disk is full.
     """
-    if recording.bytes > stage.gigabytes * 1e9:
-        return report(_FULL.format(stage.gigabytes))
+    if (reason := _enough(stage, recording)) is not None:
+        return report(reason)
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
-    session = Session(model, codec, Resources(heads=heads), place)
-    fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
-    answers = _answers(session, recording, fitting, progress)
+    session = Session(model, codec, Resources(draft=draft, heads=heads), place)
+    drafter = "ngram" if draft is None else "best"
+    fitting = [one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one)]
+    answers = _answers(session, recording, fitting, stage, progress)
+    start = time.monotonic()
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
-        recording.add(shard)
+        recording.add(shard, time.monotonic() - start)
+        start = time.monotonic()
         report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
-        if recording.bytes > stage.gigabytes * 1e9:
-            report(_FULL.format(stage.gigabytes))
+        if (reason := _enough(stage, recording)) is not None:
+            report(reason)
             break
     session.close()
+
+
+def _enough(stage: RepliesStage, recording: Recording) -> str | None:
+    """Why nothing more is recorded; None where more is."""
+    if recording.bytes > stage.gigabytes * 1e9:
+        return _FULL.format(stage.gigabytes)
+    if stage.minutes is not None and recording.seconds >= 60 * stage.minutes:
+        return _OVER.format(stage.minutes)
+    return None
 
 
 def _answers(
     session: Session,
     recording: Recording,
     requests: Sequence[Request],
+    stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """Those that the recording lacks, one by one."""
+    """Those that the recording lacks, one by one, as long as there is time."""
     before, start = len(recording.replies), time.monotonic()
+    allowed = None if stage.minutes is None else 60 * stage.minutes - recording.seconds
     for number, request in enumerate(requests[before:], 1):
         yield _answer(session, recording.taps, request)
-        done = before + number
-        if progress is None:
-            continue
-        left = (time.monotonic() - start) / number * (len(requests) - done)
-        progress.write(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
+        done, passed = before + number, time.monotonic() - start
+        left = passed / number * (len(requests) - done)
+        if allowed is not None:
+            left = min(left, allowed - passed)
+        if progress is not None:
+            progress.write(
+                Phase.RECORDING, done=done, of=len(requests), seconds_left=round(max(0.0, left), 1)
+            )
+        if left <= 0:
+            return
 
 
-def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:
+def _requests(
+    prompts: Sequence[Prompt], stage: RepliesStage, seed: int, drafter: str
+) -> Iterator[Request]:
     """The temperatures take turns."""
     for number, (prompt, warmth) in enumerate(
         zip(prompts, cycle(stage.temperatures), strict=False)
@@ -95,7 +118,7 @@ def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iter
         yield Request(
             messages=prompt,
             sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
-            speculation=Speculation(proposer="ngram"),
+            speculation=Speculation(proposer=drafter),
             max_tokens=stage.tokens,
         )
 

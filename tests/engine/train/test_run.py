@@ -95,7 +95,10 @@ def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
     assert isinstance(model, TappableModel)
     origin = Origin.of(model, torch.device("cpu"), 0.1)
     assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
-    assert torch.allclose(origin.embedding, origin.head, atol=1e-5)  # tied
+    tokens = torch.tensor([[5, 7], [9, 5]])
+    named = origin.tables.head(tokens.flatten()).unflatten(0, (2, 2))
+    assert torch.equal(origin.head[tokens], named)
+    assert torch.allclose(origin.tables.embedded(tokens), named, atol=1e-5)  # tied
 
 
 def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
