@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.train.recipe import Recipe, RepliesStage
 
 CHATS, PIP, GENERAL = "chats", "pip", "general"
+SHIPPED = frozenset({PIP, GENERAL})
 Entry = tuple[str, dict[str, object]]
 """A section of the catalog, and what stands there."""
 

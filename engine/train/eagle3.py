@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Eagle3Shape:
     """``steps`` of the unrolled layer; ``layers`` of the target whose input is read.
 
     ``draft_vocabulary``: how many tokens the head can name. No ``layers`` are 2, L / 2 and L - 3.
+    Sizes of 0 follow from the target's width, see ``sized``.
     ``learn_head``: whether the output matrix learns too, or stays the target's own rows.
     ``hidden_weight``: share of the distance from the target's own states (EAGLE's regression, arXiv
     2401.15077) that is added to the loss: it teaches more from little text.
@@ -47,15 +48,34 @@ class Eagle3Shape:
 
     steps: int = 4
     draft_vocabulary: int = 1024
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 64
-    intermediate_size: int = 256
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    intermediate_size: int = 0
     rope_theta: float = 10000.0
     layers: tuple[int, ...] = ()
     learn_head: bool = True
     hidden_weight: float = 0.0
     fitted: bool = False
+
+
+def sized(shape: Eagle3Shape, width: int) -> Eagle3Shape:
+    """With what is left out for a target of ``width``: as many heads as fill it, half as many of keys,
+    and a third more in the feed-forward layer, in steps of 64.
+
+    Keys and values are more than usual: through them alone comes the last token's embedding.
+    """
+    dim = shape.head_dim or (128 if width >= 1024 else 64)
+    heads = shape.heads or max(2, width // dim)
+    shared = max(count for count in range(1, heads // 2 + 1) if heads % count == 0)
+    inner = max(1, width * 4 // 3 // 64) * 64
+    return replace(
+        shape,
+        head_dim=dim,
+        heads=heads,
+        kv_heads=shape.kv_heads or shared,
+        intermediate_size=shape.intermediate_size or inner,
+    )
 
 
 class Eagle3(nn.Module):
@@ -108,6 +128,7 @@ class Eagle3Trainer:
     Shape = Eagle3Shape
 
     def __init__(self, shape: Eagle3Shape, origin: Origin) -> None:
+        shape = sized(shape, origin.hidden)
         self._shape, self._origin = shape, origin
         last = origin.info.layers
         self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
