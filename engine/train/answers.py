@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle, islice
 from typing import Any, ClassVar
 
 import torch
@@ -57,55 +57,44 @@ def record(
     Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``draft``: a model
     that drafts for the replies; without one, past text does. Raises RecordingError when the disk is full.
     """
-    if (reason := _enough(stage, recording)) is not None:
-        return report(reason)
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     session = Session(model, codec, Resources(draft=draft, heads=heads), place)
     drafter = "ngram" if draft is None else "best"
-    fitting = [one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one)]
-    answers = _answers(session, recording, fitting, stage, progress)
+    # One by one: to encode thousands takes longer than most wait for the first reply.
+    fitting = (one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one))
+    lacking = islice(fitting, len(recording.replies), None)
+    answers = _answers(session, recording, lacking, len(prompts), stage, progress)
     start = time.monotonic()
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
         recording.add(shard, time.monotonic() - start)
         start = time.monotonic()
-        report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
-        if (reason := _enough(stage, recording)) is not None:
-            report(reason)
-            break
+        report(f"replies {len(recording.replies)} of {len(prompts)}, {recording.bytes >> 20} MB")
     session.close()
-
-
-def _enough(stage: RepliesStage, recording: Recording) -> str | None:
-    """Why nothing more is recorded; None where more is."""
-    if recording.bytes > stage.gigabytes * 1e9:
-        return _FULL.format(stage.gigabytes)
-    if stage.minutes is not None and recording.seconds >= 60 * stage.minutes:
-        return _OVER.format(stage.minutes)
-    return None
 
 
 def _answers(
     session: Session,
     recording: Recording,
-    requests: Sequence[Request],
+    lacking: Iterable[Request],
+    of: int,
     stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """Those that the recording lacks, one by one, as long as there is time."""
-    before, start = len(recording.replies), time.monotonic()
-    allowed = None if stage.minutes is None else 60 * stage.minutes - recording.seconds
-    for number, request in enumerate(requests[before:], 1):
+    """One by one, as long as there is room and time; ``of`` are to be there at the end."""
+    before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
+    allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
+    for number, request in enumerate(lacking, 1):
+        passed = time.monotonic() - start
+        if recording.bytes > stage.gigabytes * 1e9:
+            return report(_FULL.format(stage.gigabytes))
+        if spent + passed >= allowed:
+            return report(_OVER.format(stage.minutes))
         yield _answer(session, recording.taps, request)
+        if progress is None:
+            continue
         done, passed = before + number, time.monotonic() - start
-        left = passed / number * (len(requests) - done)
-        if allowed is not None:
-            left = min(left, allowed - passed)
-        if progress is not None:
-            progress.write(
-                Phase.RECORDING, done=done, of=len(requests), seconds_left=round(max(0.0, left), 1)
-            )
-        if left <= 0:
-            return
+        left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
+        progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
 
 
 def _requests(

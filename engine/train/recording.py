@@ -140,13 +140,21 @@ def with_normed(taps: Sequence[Tap]) -> tuple[Tap, ...]:
 
 
 def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Iterator[list[Any]]:
-    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left."""
+    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left.
+
+    So it has when Ctrl-C comes, which is raised again behind it.
+    """
     held: list[Any] = []
-    for reply in replies:
-        held.append(reply)
-        if len(held) == size or due():
+    try:
+        for reply in replies:
+            held.append(reply)
+            if len(held) == size or due():
+                yield held
+                held = []
+    except KeyboardInterrupt:
+        if held:
             yield held
-            held = []
+        raise
     if held:
         yield held
 
