@@ -64,7 +64,8 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
         prompts = prompts_of(stage, recipe.seed, data_dir)
         models = hub.models_folder(data_dir)
         target = fetch(pair.target, models)
-        draft = None if pair.draft is None else fetch(pair.draft, models)
+        # Nothing is downloaded for it: it only makes the recording quicker.
+        draft = None if pair.draft is None else hub.locate(pair.draft, models)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(
             recipe, target, prompts, wanted.out, resume=wanted.resume, draft=draft
@@ -127,7 +128,7 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
     Where another drafter has that id, as of a run in another folder, the id is numbered.
     """
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
-    first = slug(f"{Path(pair.target.id).name}-{recipe.name}")
+    first = slug(f"{pair.target.name}-{recipe.name}")
     for number in count(1):
         identity = first if number == 1 else f"{first}-{number}"
         entries = _entries(identity, pair, recipe, folder)

@@ -111,10 +111,10 @@ class Trainings:
                     f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
                 )
             catalog = read_catalog(self._data_dir)
-            target = catalog.resolve(LoadRequest(target=order.target)).target
+            target = catalog.resolve(LoadRequest.parse(order.pair)).target
             if hub.locate(target, self._models) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
-            number, model = 1, slug(Path(target.id).name)
+            number, model = 1, slug(target.name)
             taken = {pair.id for pair in catalog.pairs}
             while (name := f"{model}-{order.kind}-{number}") in taken or (
                 self._folder / name

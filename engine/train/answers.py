@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.decoding.text import TextCodec
-from engine.drafting.resources import Resources
+from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
 from engine.machine.devices import Place
@@ -50,16 +51,17 @@ def record(
     seed: int,
     progress: ProgressFile | None = None,
     place: Place | None = None,
-    draft: Model | None = None,
+    drafting: Resources | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
 
-    Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``draft``: a model
-    that drafts for the replies; without one, past text does. Raises RecordingError when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``drafting``
+    may hold a model that drafts for the replies; without one, past text does. Raises RecordingError when the disk is full.
     """
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
-    session = Session(model, codec, Resources(draft=draft, heads=heads), place)
-    drafter = "ngram" if draft is None else "best"
+    resources = replace(drafting or Resources(), heads=heads)
+    session = Session(model, codec, resources, place)
+    drafter = "best" if resources.has(DRAFT) else "ngram"
     # One by one: to encode thousands takes longer than most wait for the first reply.
     fitting = (one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one))
     lacking = islice(fitting, len(recording.replies), None)

@@ -16,6 +16,7 @@ from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.kernels.native import build, compilers
 from engine.loading.loader import load_alone, plan_model
+from engine.loading.pairing import vocabularies
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.models.base import Model, TappableModel
@@ -78,7 +79,7 @@ def distil(
     with answering(model):
         record(
             model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place,
-            draft=None if draft is None else _load(draft, place),
+            drafting=None if draft is None else _drafting(draft, target, place),
         )  # fmt: skip
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
@@ -121,6 +122,12 @@ def _compile_first(target: Path, place: Place) -> None:
 
 def _load(folder: Path, place: Place) -> Model:
     return load_alone(plan_model(inspect(folder), place))
+
+
+def _drafting(draft: Path, target: Path, place: Place) -> Resources:
+    """What writes replies sooner than the target alone."""
+    shared = vocabularies(inspect(target), inspect(draft))
+    return Resources(draft=_load(draft, place), vocabularies=shared)
 
 
 def _resources(kind: str, folder: Path, target: Path, place: Place) -> Resources:
