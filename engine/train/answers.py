@@ -56,7 +56,8 @@ def record(
     """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
 
     Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``drafting``
-    may hold a model that drafts for the replies; without one, past text does. Raises RecordingError when the disk is full.
+    may hold a model that drafts for the replies; without one, past text does. Raises RecordingError
+    when the disk is full.
     """
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     resources = replace(drafting or Resources(), heads=heads)
