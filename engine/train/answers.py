@@ -83,14 +83,14 @@ def _answers(
     stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """One by one, as long as there is room and time; ``of`` are to be there at the end."""
+    """One by one, as long as there is room and time, but one in any case; ``of`` are to be there."""
     before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
     allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
     for number, request in enumerate(lacking, 1):
         passed = time.monotonic() - start
         if recording.bytes > stage.gigabytes * 1e9:
             return report(_FULL.format(stage.gigabytes))
-        if spent + passed >= allowed:
+        if before + number > 1 and spent + passed >= allowed:
             return report(_OVER.format(stage.minutes))
         yield _answer(session, recording.taps, request)
         if progress is None:

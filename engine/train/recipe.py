@@ -75,6 +75,7 @@ def _check(recipe: Recipe) -> None:
         replies.count > 0, "replies.count", "must be 1 or more: nothing is learned from no replies"
     )
     need(replies.held_out > 0, "replies.held_out", "must be 1 or more, to measure acceptance")
+    need(replies.minutes != 0, "replies.minutes", "must be more than 0")
     need(bool(replies.temperatures), "replies.temperatures", "needs at least one temperature")
     need(16 <= recipe.window <= recipe.batch_tokens, "window", "must be 16 to batch_tokens")
     need(recipe.micro_batches > 0, "micro_batches", "must be 1 or more")
