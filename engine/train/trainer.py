@@ -115,7 +115,7 @@ class _ModelTables:
 
     def embedded(self, tokens: Tensor) -> Tensor:
         found = self.model.embed(tokens.flatten().tolist())
-        return found.to(self.device).unflatten(0, tokens.shape)
+        return found.to(self.device).view(*tokens.shape, -1)
 
     def head(self, tokens: Tensor | None = None) -> Tensor:
         """Column by column: the head's product with the unit vectors.
