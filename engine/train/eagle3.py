@@ -170,7 +170,7 @@ class Eagle3Trainer:
         read = []
         for tap in entering(*self._layers):
             rows = torch.cat([recording.features(tap, kept)[:-1].float() for kept in replies])
-            # Not the mean: of a text's first token many models make states a thousand times as large.
+            # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
             read.append(float(rows.square().mean(1).median().sqrt()))
         put = torch.cat([recording.features(NORMED, kept)[:-1].float() for kept in replies])
         self._network.fit_sizes(read, put.square().mean(0).sqrt())
