@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from engine.train.prompts import Prompt, Prompts
     from engine.train.recipe import Recipe, RepliesStage
 
-CHATS, PIP = "chats", "pip"
+CHATS, PIP, GENERAL = "chats", "pip", "general"
+SHIPPED = frozenset({PIP, GENERAL})
 Entry = tuple[str, dict[str, object]]
 """A section of the catalog, and what stands there."""
 
@@ -58,13 +59,17 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
     recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
     with _end_written(progress, wanted.out):
-        request = LoadRequest(target=wanted.target or recipe.target)
-        pair = read_catalog(data_dir).resolve(request)
+        pair = read_catalog(data_dir).resolve(LoadRequest.parse(wanted.target or recipe.target))
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
-        target = fetch(pair.target, hub.models_folder(data_dir))
+        models = hub.models_folder(data_dir)
+        target = fetch(pair.target, models)
+        # Nothing is downloaded for it: it only makes the recording quicker.
+        draft = None if pair.draft is None else hub.locate(pair.draft, models)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
-        folder = distil(recipe, target, prompts, wanted.out, resume=wanted.resume).resolve()
+        folder = distil(
+            recipe, target, prompts, wanted.out, resume=wanted.resume, draft=draft
+        ).resolve()
         identity = _enter(pair, recipe, folder, data_dir)
         progress.write(Phase.DONE, folder=str(folder), pair=identity)
     return folder
@@ -93,8 +98,11 @@ def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
 
 def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
     """What the target will be asked. Raises PromptsError where that is too little."""
+    from engine.train.general_prompts import general
     from engine.train.prompts import from_file, split
 
+    if stage.prompts == GENERAL:
+        return split(general(seed), stage.count, stage.held_out, seed, "The general prompts")
     if stage.prompts == CHATS:
         return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
     file = paths.pip_prompts() if stage.prompts == PIP else Path(stage.prompts).expanduser()
@@ -120,7 +128,7 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
     Where another drafter has that id, as of a run in another folder, the id is numbered.
     """
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
-    first = slug(f"{Path(pair.target.id).name}-{recipe.name}")
+    first = slug(f"{pair.target.name}-{recipe.name}")
     for number in count(1):
         identity = first if number == 1 else f"{first}-{number}"
         entries = _entries(identity, pair, recipe, folder)
@@ -134,17 +142,20 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
 
 def _entries(identity: str, pair: Pairing, recipe: Recipe, folder: Path) -> list[Entry]:
     """What the catalog is to hold of a drafter in ``folder``: the models it lacks, then the pair."""
-    target, models = pair.target, []
-    name = f"{target.name} + {recipe.name}"
-    entry: dict[str, object] = {"id": identity, "name": name, "target": target.id}
-    if target.path is not None and Path(target.id).is_absolute():  # a folder outside the catalog
-        entry["target"] = identity + "-target"
-        models.append(_model(identity + "-target", target.name, target.id, "unknown"))
+    name = f"{pair.target.name} + {recipe.name}"
+    entry: dict[str, object] = {"id": identity, "name": name}
+    parts = [("target", pair.target)]
     if recipe.kind in heads.kinds():
         entry["heads"] = [str(folder)]
         if pair.draft is not None:
-            entry["draft"] = pair.draft.id
-    else:
+            parts.append(("draft", pair.draft))
+    models = []
+    for part, spec in parts:
+        entry[part] = spec.id
+        if spec.path is not None and Path(spec.id).is_absolute():  # outside the catalog
+            entry[part] = f"{identity}-{part}"
+            models.append(_model(f"{identity}-{part}", spec.name, spec.id, "unknown"))
+    if recipe.kind not in heads.kinds():
         entry["draft"] = identity + "-draft"
         models.append(_model(identity + "-draft", recipe.name, str(folder), "apache-2.0"))
     return [*(("models", model) for model in models), ("pairs", entry)]

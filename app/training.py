@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from app import training_process
-from app.drafters import PIP, from_chats, prompts_of, slug
+from app.drafters import SHIPPED, from_chats, prompts_of, slug
 from app.runtime import read_catalog
 from app.training_order import Order, derived
 from app.training_process import Process
@@ -111,10 +111,10 @@ class Trainings:
                     f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
                 )
             catalog = read_catalog(self._data_dir)
-            target = catalog.resolve(LoadRequest(target=order.target)).target
+            target = catalog.resolve(LoadRequest.parse(order.pair)).target
             if hub.locate(target, self._models) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
-            number, model = 1, slug(Path(target.id).name)
+            number, model = 1, slug(target.name)
             taken = {pair.id for pair in catalog.pairs}
             while (name := f"{model}-{order.kind}-{number}") in taken or (
                 self._folder / name
@@ -283,7 +283,7 @@ class Trainings:
             folder.mkdir(mode=0o700, parents=True)  # it holds the chats it learns from
             text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
             (folder / RECIPE).write_text(text, encoding="utf-8")
-            if run.order.prompts != PIP:  # which never are too few
+            if run.order.prompts not in SHIPPED:  # which never are too few
                 stage = read(RepliesStage, content["replies"], "replies")
                 prompts_of(stage, content["seed"], self._data_dir)
         except OSError as error:
@@ -295,7 +295,7 @@ class Trainings:
 
     def _launch(self, run: Run) -> None:
         folder, order = self._folder_of(run), run.order
-        words = ["train", folder / RECIPE, "--target", order.target, "--prompts", order.prompts]
+        words = ["train", folder / RECIPE, "--target", order.pair, "--prompts", order.prompts]
         words += ["--out", folder, "--data-dir", self._data_dir]
         self._stopping, self._own = False, None
         try:

@@ -20,17 +20,20 @@ from engine.errors import InvalidRequest
 def train(
     recipe: Annotated[
         str,
-        typer.Argument(help="A recipe file, or the name of a shipped one: pip-medusa, ..."),
+        typer.Argument(help="A recipe file, or the name of a shipped one: eagle3, pip-medusa, ..."),
     ],
     target: Annotated[
         str | None,
-        typer.Option(help="The model to draft for, instead of the recipe's own."),
+        typer.Option(
+            help="The model to draft for, instead of the recipe's own: an id, a folder or a GGUF file. "
+            "TARGET::DRAFT has that draft help to record it."
+        ),
     ] = None,
     prompts: Annotated[
         str | None,
         typer.Option(
-            help="What the model is asked: pip (shipped prompts), chats (your own, which stay here) "
-            "or a file of JSON lines."
+            help="What the model is asked: general (code, chat, JSON, rewriting), pip (of the kinds that "
+            "Pip knows), chats (your own, which stay here) or a file of JSON lines."
         ),
     ] = None,
     out: Annotated[

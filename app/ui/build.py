@@ -50,7 +50,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         race_page(race, backend.status)
         tune_page(TuneBackend(runtime, store, measurements), backend.status)
         models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
-        train_page(TrainBackend(runtime, trainings, pickers), backend.status)
+        train_page(TrainBackend(runtime, trainings, pickers, backend.speed), backend.status)
         server_page(runtime, switch)
         plan_page(PlanBackend(runtime.data_dir))
     return blocks

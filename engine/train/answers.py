@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from itertools import cycle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, islice
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from engine.decoding.text import TextCodec
-from engine.drafting.resources import Resources
+from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
 from engine.machine.devices import Place
@@ -27,6 +28,7 @@ from engine.train.recording import RecordedReply, Recording, batched
 from engine.train.seeds import subseed
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
+_OVER = "recipe key replies.minutes, {:g}, are over: these are all"
 SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
@@ -49,45 +51,58 @@ def record(
     seed: int,
     progress: ProgressFile | None = None,
     place: Place | None = None,
+    drafting: Resources | None = None,
 ) -> None:
-    """Adds the replies that ``recording`` lacks, until its size reaches ``stage.gigabytes``.
+    """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
 
-    Prompts that the context has no room for are left out. ``place`` as of ``Session``. Raises
-    RecordingError when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``drafting``
+    may hold a model that drafts for the replies; without one, past text does. Raises RecordingError
+    when the disk is full.
     """
-    if recording.bytes > stage.gigabytes * 1e9:
-        return report(_FULL.format(stage.gigabytes))
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
-    session = Session(model, codec, Resources(heads=heads), place)
-    fitting = [request for request in _requests(prompts, stage, seed) if _fits(session, request)]
-    answers = _answers(session, recording, fitting, progress)
+    resources = replace(drafting or Resources(), heads=heads)
+    session = Session(model, codec, resources, place)
+    drafter = "best" if resources.has(DRAFT) else "ngram"
+    # One by one: to encode thousands takes longer than most wait for the first reply.
+    fitting = (one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one))
+    lacking = islice(fitting, len(recording.replies), None)
+    answers = _answers(session, recording, lacking, len(prompts), stage, progress)
+    start = time.monotonic()
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
-        recording.add(shard)
-        report(f"replies {len(recording.replies)} of {len(fitting)}, {recording.bytes >> 20} MB")
-        if recording.bytes > stage.gigabytes * 1e9:
-            report(_FULL.format(stage.gigabytes))
-            break
+        recording.add(shard, time.monotonic() - start)
+        start = time.monotonic()
+        report(f"replies {len(recording.replies)} of {len(prompts)}, {recording.bytes >> 20} MB")
     session.close()
 
 
 def _answers(
     session: Session,
     recording: Recording,
-    requests: Sequence[Request],
+    lacking: Iterable[Request],
+    of: int,
+    stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """Those that the recording lacks, one by one."""
-    before, start = len(recording.replies), time.monotonic()
-    for number, request in enumerate(requests[before:], 1):
+    """One by one, as long as there is room and time, but one in any case; ``of`` are to be there."""
+    before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
+    allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
+    for number, request in enumerate(lacking, 1):
+        passed = time.monotonic() - start
+        if recording.bytes > stage.gigabytes * 1e9:
+            return report(_FULL.format(stage.gigabytes))
+        if before + number > 1 and spent + passed >= allowed:
+            return report(_OVER.format(stage.minutes))
         yield _answer(session, recording.taps, request)
-        done = before + number
         if progress is None:
             continue
-        left = (time.monotonic() - start) / number * (len(requests) - done)
-        progress.write(Phase.RECORDING, done=done, of=len(requests), seconds_left=round(left, 1))
+        done, passed = before + number, time.monotonic() - start
+        left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
+        progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
 
 
-def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iterator[Request]:
+def _requests(
+    prompts: Sequence[Prompt], stage: RepliesStage, seed: int, drafter: str
+) -> Iterator[Request]:
     """The temperatures take turns."""
     for number, (prompt, warmth) in enumerate(
         zip(prompts, cycle(stage.temperatures), strict=False)
@@ -95,7 +110,7 @@ def _requests(prompts: Sequence[Prompt], stage: RepliesStage, seed: int) -> Iter
         yield Request(
             messages=prompt,
             sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
-            speculation=Speculation(proposer="ngram"),
+            speculation=Speculation(proposer=drafter),
             max_tokens=stage.tokens,
         )
 

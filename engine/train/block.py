@@ -70,7 +70,7 @@ class BlockTrainer:
         network = BlockNetwork(shape, origin.hidden, origin.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
         nn.init.constant_(network.norm.weight, origin.scale)
-        self.module: nn.Module = network.to(origin.head.device)
+        self.module: nn.Module = network.to(origin.device)
 
     @property
     def network(self) -> BlockNetwork:
@@ -112,7 +112,7 @@ class BlockTrainer:
         ids += self._mask
         ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
         read = torch.cat([window.features[tap] for tap in self.taps], dim=2)
-        states: Tensor = self.network(read, blocks.anchors, self._origin.embedding[ids])
+        states: Tensor = self.network(read, blocks.anchors, self._origin.tables.embedded(ids))
         return states
 
     def logits(self, states: Tensor, before: Tensor) -> Tensor:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Protocol
 
 import torch
 
 from engine.machine import devices, threads
+from engine.models.base import Model
 from engine.train.schema import RecipeError
 from engine.train.settings import Device
 
@@ -48,6 +51,17 @@ def choose_device(recipe: DeviceChoice) -> torch.device:
     threads.use(min(torch.get_num_threads(), threads.physical_cores()))
     keep_freed_memory()
     return torch.device("cpu")
+
+
+@contextmanager
+def answering(model: Model) -> Iterator[None]:
+    """While the model answers by the compiled step: torch's threads would spin beside the step's own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if model.info.compiled else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @cache

@@ -24,7 +24,8 @@ class _HeadLoss(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
         total = torch.zeros((), device=hidden.device)
         grad_hidden = torch.empty_like(hidden)
-        grad_head = torch.zeros(head.shape, device=head.device)  # fp32: many slices are added
+        learns = ctx.needs_input_grad[1]
+        grad_head = torch.zeros(head.shape, device=head.device) if learns else None  # fp32: sums
         for rows in slices(len(hidden)):
             part = hidden[rows]
             log_q = torch.log_softmax(F.linear(part, head).float(), -1)
@@ -32,14 +33,16 @@ class _HeadLoss(torch.autograd.Function):
             total += loss
             slope = slope.to(hidden.dtype)
             grad_hidden[rows] = slope @ head
-            grad_head += slope.t() @ part
-        ctx.save_for_backward(grad_hidden, grad_head.to(head.dtype))
+            if grad_head is not None:
+                grad_head += slope.t() @ part
+        ctx.save_for_backward(grad_hidden, None if grad_head is None else grad_head.to(head.dtype))
         return total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor | None, None]:
         hidden, head = ctx.saved_tensors
-        return hidden * grads[0].to(hidden.dtype), head * grads[0].to(head.dtype), None
+        to_head = None if head is None else head * grads[0].to(head.dtype)
+        return hidden * grads[0].to(hidden.dtype), to_head, None
 
 
 class Goal(Protocol):
@@ -96,6 +99,17 @@ class Teacher:
 
     def _log_p(self, rows: slice) -> Tensor:
         return torch.log_softmax(F.linear(self.hidden[rows], self.head).float(), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Teacher):
+    """A teacher whose distributions are known: row i is ``log_p[at[i]]``, for several uses of each."""
+
+    log_p: Tensor
+    at: Tensor
+
+    def _log_p(self, rows: slice) -> Tensor:
+        return self.log_p[self.at[rows]]
 
 
 def head_loss(hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:

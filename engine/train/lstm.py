@@ -51,7 +51,7 @@ class LstmTrainer(UnrolledTrainer):
         super().__init__(origin, shape.n_predict)
         self._shape = shape
         self._speculator = LstmModule(shape, origin.head)
-        self.module: nn.Module = self._speculator.to(origin.head.device)
+        self.module: nn.Module = self._speculator.to(origin.device)
 
     def recurrence(self) -> LstmHead:
         parts = self._speculator

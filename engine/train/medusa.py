@@ -72,7 +72,7 @@ class MedusaTrainer:
 
     def __init__(self, shape: MedusaShape, origin: Origin) -> None:
         self._shape, self._origin = shape, origin
-        self.module: nn.Module = MedusaHeads(shape, origin.head).to(origin.head.device)
+        self.module: nn.Module = MedusaHeads(shape, origin.head).to(origin.device)
 
     @property
     def taps(self) -> tuple[Tap, ...]:

@@ -52,7 +52,7 @@ class MlpTrainer(UnrolledTrainer):
         super().__init__(origin, shape.n_predict)
         self._shape = shape
         self._speculator = MlpModule(shape, origin.head)
-        self.module: nn.Module = self._speculator.to(origin.head.device)
+        self.module: nn.Module = self._speculator.to(origin.device)
 
     def recurrence(self) -> MlpHead:
         parts, steps = self._speculator, self._shape.n_predict

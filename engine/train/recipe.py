@@ -16,8 +16,8 @@ from engine.train.settings import Budget, Device, OptimizerStage
 class RepliesStage:
     """What the target is asked, and how it answers.
 
-    ``prompts`` is ``pip`` (shipped prompts of the kinds that Pip knows), ``chats`` (the user's own), or
-    a file of JSON lines, each with ``messages`` or ``prompt``.
+    ``prompts`` is ``general`` (code, chat, JSON, rewriting), ``pip`` (shipped prompts of the kinds that
+    Pip knows), ``chats`` (the user's own), or a file of JSON lines, each with ``messages`` or ``prompt``.
     """
 
     prompts: str = "pip"
@@ -26,6 +26,7 @@ class RepliesStage:
     tokens: int = 192  # most in one reply
     temperatures: tuple[float, ...] = (0.0, 0.8)
     gigabytes: float = 4.0  # most on disk, hidden states included; recording stops there
+    minutes: float | None = None  # recording stops then, over resumes
     layers: tuple[int, ...] = ()  # hidden states entering these, for other kinds in the same --out
 
 
@@ -42,6 +43,7 @@ class Recipe:
     replies: RepliesStage = field(default_factory=RepliesStage)
     optimizer: OptimizerStage = field(default_factory=OptimizerStage)
     hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
+    learn_prompts: bool = False  # whether what the target was asked teaches too, beside its replies
     window: int = 320  # most tokens of one reply, prompt included, in a batch
     batch_tokens: int = 4096
     micro_batches: int = 1  # batches whose gradients make one step
@@ -73,6 +75,7 @@ def _check(recipe: Recipe) -> None:
         replies.count > 0, "replies.count", "must be 1 or more: nothing is learned from no replies"
     )
     need(replies.held_out > 0, "replies.held_out", "must be 1 or more, to measure acceptance")
+    need(replies.minutes != 0, "replies.minutes", "must be more than 0")
     need(bool(replies.temperatures), "replies.temperatures", "needs at least one temperature")
     need(16 <= recipe.window <= recipe.batch_tokens, "window", "must be 16 to batch_tokens")
     need(recipe.micro_batches > 0, "micro_batches", "must be 1 or more")

@@ -65,6 +65,8 @@ class Recording:
             )
         self._shards: list[Any] = []
         self.replies: list[Kept] = []
+        self.seconds = 0.0
+        """What making all of it took, as far as it is known."""
         while self._path(len(self._shards)).exists():
             self._open(len(self._shards))
 
@@ -73,8 +75,8 @@ class Recording:
         """What all shards take on disk."""
         return sum(self._path(number).stat().st_size for number in range(len(self._shards)))
 
-    def add(self, replies: Sequence[tuple[RecordedReply, Tensor]]) -> None:
-        """One more shard. Each reply comes with features (taps, tokens - 1, hidden).
+    def add(self, replies: Sequence[tuple[RecordedReply, Tensor]], seconds: float = 0.0) -> None:
+        """One more shard, which took ``seconds``. Each reply has features (taps, tokens - 1, hidden).
 
         Raises RecordingError when the disk is full; what was kept before stays.
         """
@@ -92,7 +94,11 @@ class Recording:
             "tokens": torch.tensor(tokens, dtype=torch.int32),
             "features": torch.cat(rows, dim=1).to("cpu", torch.bfloat16).contiguous(),
         }
-        about = {"replies": json.dumps(kept), "taps": json.dumps(_plain(self.taps))}
+        about = {
+            "replies": json.dumps(kept),
+            "taps": json.dumps(_plain(self.taps)),
+            "seconds": str(seconds),
+        }
         number = len(self._shards)
         partial = self._path(number).with_suffix(".partial")
         try:
@@ -121,6 +127,7 @@ class Recording:
         shard: Any = safe_open(str(self._path(number)), framework="pt")  # mapped, not read
         about: Mapping[str, str] = shard.metadata()
         self._shards.append(shard)
+        self.seconds += float(about.get("seconds", 0.0))
         self.replies += [Kept(**entry) for entry in json.loads(about["replies"])]
 
     def _path(self, number: int) -> Path:
@@ -133,13 +140,21 @@ def with_normed(taps: Sequence[Tap]) -> tuple[Tap, ...]:
 
 
 def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Iterator[list[Any]]:
-    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left."""
+    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left.
+
+    So it has when Ctrl-C comes, which is raised again behind it.
+    """
     held: list[Any] = []
-    for reply in replies:
-        held.append(reply)
-        if len(held) == size or due():
+    try:
+        for reply in replies:
+            held.append(reply)
+            if len(held) == size or due():
+                yield held
+                held = []
+    except KeyboardInterrupt:
+        if held:
             yield held
-            held = []
+        raise
     if held:
         yield held
 

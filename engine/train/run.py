@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +14,19 @@ from engine.drafting import heads
 from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
+from engine.kernels.native import build, compilers
 from engine.loading.loader import load_alone, plan_model
+from engine.loading.pairing import vocabularies
 from engine.machine import devices
 from engine.machine.devices import Place
 from engine.models.base import Model, TappableModel
 from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.hidden_states import entering, joined
 from engine.train import kinds
 from engine.train.answers import record
 from engine.train.card import write_card
-from engine.train.device import choose_device
+from engine.train.device import answering, choose_device
 from engine.train.folder import RunFolder
 from engine.train.loop import Loop
 from engine.train.measure import Exam, measure
@@ -36,10 +40,17 @@ from engine.train.trainer import Origin, Surveyor
 
 
 def distil(
-    recipe: Recipe, target: Path, prompts: Prompts, out: Path, *, resume: bool = True
+    recipe: Recipe,
+    target: Path,
+    prompts: Prompts,
+    out: Path,
+    *,
+    resume: bool = True,
+    draft: Path | None = None,
 ) -> Path:
     """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
 
+    ``target`` is a folder or a GGUF file. ``draft``: a model that drafts while it is recorded.
     A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
     for a target that shows no hidden states, RecordingError when the disk is full.
     """
@@ -48,6 +59,7 @@ def distil(
     if not resume:
         _forget(folder, kind)
     place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
+    _compile_first(target, place)
     model = _load(target, place)
     if not isinstance(model, TappableModel):
         raise ModelError(
@@ -64,7 +76,11 @@ def distil(
     taps = joined((*trainer.taps, *entering(*layers)))
     recording = Recording(folder.recording, with_normed(taps))
     progress = ProgressFile(folder.progress)
-    record(model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place)
+    with answering(model):
+        record(
+            model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place,
+            drafting=None if draft is None else _drafting(draft, target, place),
+        )  # fmt: skip
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
 
@@ -73,7 +89,8 @@ def distil(
         trainer.export(folder.trial(kind))
         resources = _resources(kind, folder.trial(kind), target, place)
         exam = Exam(prompts.held_out)
-        return measure(model, codec, resources, kind, trainer.depth, exam, place)
+        with answering(model):
+            return measure(model, codec, resources, kind, trainer.depth, exam, place)
 
     task = DistilTask(trainer, recording, recipe, device, examined)
     loop = Loop(kind, trainer.module, recipe, task, folder)
@@ -91,8 +108,26 @@ def distil(
     return result
 
 
+def _compile_first(target: Path, place: Place) -> None:
+    """Blocks of a GGUF file are multiplied as they are by the compiled step alone."""
+    if not place.native or place.device.type != "cpu" or not is_gguf(target):
+        return
+    with contextlib.suppress(
+        compilers.BuildError
+    ):  # without it blocks are widened, and it takes longer
+        if build.built() is None:
+            report("Compiling the decoder for this processor, once")
+            build.build()
+
+
 def _load(folder: Path, place: Place) -> Model:
     return load_alone(plan_model(inspect(folder), place))
+
+
+def _drafting(draft: Path, target: Path, place: Place) -> Resources:
+    """What writes replies sooner than the target alone."""
+    shared = vocabularies(inspect(target), inspect(draft))
+    return Resources(draft=_load(draft, place), vocabularies=shared)
 
 
 def _resources(kind: str, folder: Path, target: Path, place: Place) -> Resources:

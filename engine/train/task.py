@@ -44,6 +44,7 @@ class DistilTask:
             recipe.window,
             recipe.batch_tokens,
             rng,
+            prompts=recipe.learn_prompts,
         )
         for number, make in enumerate(stream):
             if number >= self._drawn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -17,35 +18,53 @@ from engine.train.losses import Teacher
 from engine.train.recording import Recording
 from engine.train.windows import Pairs, Window
 
+CPU = torch.device("cpu")
 
-@dataclass(frozen=True, slots=True)
+
+class Tables(Protocol):
+    """Both ends of a target, in float32: what it computes with, quantised or not.
+
+    Only rows that are asked for are made: 150,000 tokens 1,536 wide would take 0.9 GB each.
+    """
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """``tokens (...,)`` int64 -> (..., hidden)."""
+
+    def head(self, tokens: Tensor | None = None) -> Tensor:
+        """The output matrix's rows of ``tokens (count,)``, or all: (count, hidden)."""
+
+
+@dataclass(frozen=True)
 class Origin:
-    """The target, as a trainer sees it: fixed weights in float32 on the training device.
+    """The target, as a trainer sees it.
 
-    ``embedding`` and ``head`` (vocabulary, hidden): what the model computes with, quantised or not.
-    ``scale``: how large the numbers are that ``head`` takes, as root of their mean square.
+    ``scale``: how large the numbers are that its output head takes, as root of their mean square.
     """
 
     info: ModelInfo
-    embedding: Tensor
-    head: Tensor
+    tables: Tables
     hard_weight: float
+    device: torch.device = CPU
     scale: float = 1.0
 
     @classmethod
     def of(cls, model: TappableModel, device: torch.device, hard_weight: float) -> Origin:
-        """Asks the model for both tables."""
-        embedding = model.embed(range(model.info.vocabulary))
-        head = _head_of(model).to(device)
-        return cls(model.info, embedding.to(device), head, hard_weight, _scale_of(model))
+        """Of a model that is loaded; ``device`` is where is trained."""
+        tables = _ModelTables(model, device)
+        return cls(model.info, tables, hard_weight, device, _scale_of(model))
 
     @property
     def hidden(self) -> int:
-        return self.embedding.shape[1]
+        return self.info.hidden
 
     @property
     def vocabulary(self) -> int:
-        return self.embedding.shape[0]
+        return self.info.vocabulary
+
+    @cached_property
+    def head(self) -> Tensor:
+        """The whole output matrix (vocabulary, hidden), kept: for drafters that name every token."""
+        return self.tables.head()
 
     def teacher(self, window: Window, pairs: Pairs) -> Teacher:
         """What the target says after each goal position of ``pairs``."""
@@ -87,15 +106,32 @@ class Surveyor(Protocol):
         """Called once for a run, before a checkpoint is restored."""
 
 
-def _head_of(model: TappableModel) -> Tensor:
-    """The output matrix (vocabulary, hidden), column by column: its product with the unit vectors.
+@dataclass(frozen=True, slots=True)
+class _ModelTables:
+    """Asks the model for each row."""
 
-    A soft cap on logits bends what is far larger than a weight; a weight itself it leaves alone.
-    """
-    units = torch.eye(model.info.hidden, device=model.info.device)
-    nothing = model.logits(units.new_zeros(1, model.info.hidden))  # a bias, if there is one
-    columns = [model.logits(part) - nothing for part in units.split(MAX_ROWS)]
-    return torch.cat(columns).T.contiguous()
+    model: TappableModel
+    device: torch.device
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        found = self.model.embed(tokens.flatten().tolist())
+        return found.to(self.device).view(*tokens.shape, -1)
+
+    def head(self, tokens: Tensor | None = None) -> Tensor:
+        """Column by column: the head's product with the unit vectors.
+
+        A soft cap on logits bends what is far larger than a weight; a weight itself it leaves alone.
+        """
+        info = self.model.info
+        named = slice(None) if tokens is None else tokens.to(info.device)
+        count = info.vocabulary if tokens is None else len(tokens)
+        units = torch.eye(info.hidden, device=info.device)
+        nothing = self.model.logits(units.new_zeros(1, info.hidden))  # a bias, if there is one
+        result = torch.empty(count, info.hidden, device=self.device)
+        for number, part in enumerate(units.split(MAX_ROWS)):
+            columns = (self.model.logits(part) - nothing)[:, named]
+            result[:, number * MAX_ROWS : number * MAX_ROWS + len(part)] = columns.T
+        return result
 
 
 def _scale_of(model: TappableModel) -> float:

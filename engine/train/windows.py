@@ -79,10 +79,12 @@ def windows(
     longest: int,
     size: int,
     rng: random.Random,
+    *,
+    prompts: bool = False,
 ) -> Iterator[Callable[[], Window]]:
     """Batches without end, every reply once a round: rows of about one length, ``size`` tokens in all.
 
-    Each is read from the disk when it is called.
+    Each is read from the disk when it is called. ``prompts``: their tokens are learned from too.
     """
     while True:
         order = list(learned)
@@ -93,13 +95,21 @@ def windows(
         groups = list(_groups(order, longest, size))
         rng.shuffle(groups)
         for group in groups:
-            yield partial(window_of, recording, group, taps, longest, rng.getrandbits(62))
+            yield partial(window_of, recording, group, taps, longest, rng.getrandbits(62), prompts)
 
 
 def window_of(
-    recording: Recording, group: Sequence[Kept], taps: Sequence[Tap], longest: int, seed: int
+    recording: Recording,
+    group: Sequence[Kept],
+    taps: Sequence[Tap],
+    longest: int,
+    seed: int,
+    prompts: bool = False,
 ) -> Window:
-    """One window of each reply: where it is longer, a part with as much of the answer as fits."""
+    """One window of each reply: where it is longer, a part with as much of the answer as fits.
+
+    ``prompts``: what the target was asked counts as spoken.
+    """
     rng = random.Random(seed)
     parts = [_part(kept, longest, rng) for kept in group]
     length = max(len(range(*part)) for part in parts)
@@ -112,7 +122,7 @@ def window_of(
         count = end - start
         tokens[row, :count] = recording.tokens(kept)[start:end]
         known[row, : min(end, kept.length - 1) - start] = True
-        spoken[row, max(0, kept.start - start) : count] = True
+        spoken[row, 0 if prompts else max(0, kept.start - start) : count] = True
         for tap, states in features.items():
             states[row, :count] = recording.features(tap, kept)[start:end].float()
     return Window(tokens, known, spoken, features)

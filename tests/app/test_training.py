@@ -89,7 +89,7 @@ def test_every_kind_has_a_shipped_recipe() -> None:
 def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     kind: str, tmp_path: Path
 ) -> None:
-    shipped = training_order.shipped_recipe(kind)
+    shipped = training_order.shipped_recipe(kind, "smollm2-135m")
     assert shipped is not None
     own = load_recipe(shipped)
     file = tmp_path / "recipe.yaml"

@@ -14,6 +14,7 @@ from app.runtime import read_catalog
 from app.store import Store
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
+from tests.support.gguf_files import all_in, write_gguf
 
 RECIPE = {
     "kind": "medusa",
@@ -43,11 +44,16 @@ def prompts(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_drafter_for_a_folder_is_trained_entered_and_used(
+def test_a_drafter_for_gguf_files_is_trained_entered_and_used(
     foretoken: Foretoken, recipe: Path, prompts: Path, tmp_path: Path
 ) -> None:
+    """The draft, which helps to record, was once entered as a model that the catalog does not know."""
     write_random(tmp_path / "tiny")
-    words = ("train", recipe, "--target", tmp_path / "tiny", "--prompts", prompts)
+    target, draft = (
+        write_gguf(tmp_path / "tiny", tmp_path / f"{name}.gguf", all_in("Q8_0"))
+        for name in ("tiny", "small")
+    )
+    words = ("train", recipe, "--target", f"{target}::{draft}", "--prompts", prompts)
     data = ("--data-dir", tmp_path / "data")
     result = foretoken(*words, "--out", tmp_path / "run", *data)
     assert result.status == 0, result.err

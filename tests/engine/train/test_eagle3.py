@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
@@ -242,6 +243,29 @@ def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_pat
     lines = (tmp_path / "eagle3.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert steps == sorted(steps) and steps[-1] > len(losses)
+
+
+def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
+    target: Path, model: TappableModel, recording: Recording, tmp_path: Path
+) -> None:
+    """What it says before it has learned is nearer to what the target says than without the fit."""
+    shape = replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"], learn_head=False)
+    losses = {}
+    for fitted in (False, True):
+        trainer = Eagle3Trainer(replace(shape, fitted=fitted), Origin.of(model, CPU, 0.0))
+        trainer.survey(recording)
+        window = window_of(recording, recording.replies, recording.taps, 64, 0, prompts=True)
+        with torch.no_grad():
+            losses[fitted] = float(trainer.loss(window).total)
+    assert losses[True] < 0.9 * losses[False]
+    shaped = {**RECIPE.shape, "learn_head": False, "hidden_weight": 1.0, "fitted": True}
+    recipe = replace(RECIPE, shape=shaped, learn_prompts=True, budget=Budget(tokens=2000))
+    folder = distil(recipe, target, Prompts(ASKED[2:], ASKED[:2]), tmp_path, draft=target)
+    named = load_file(folder / "model.safetensors")
+    tokens = named["d2t"] + torch.arange(len(named["d2t"]))
+    kept = Origin.of(model, CPU, 0.0).tables.head(tokens)
+    assert torch.allclose(named["lm_head.weight"].float(), kept, rtol=0.01, atol=0.001)
+    assert bool(named["midlayer.mlp.down_proj.weight"].any())  # it was nothing at first
 
 
 def test_pips_recipe_is_within_its_size(tmp_path: Path) -> None:

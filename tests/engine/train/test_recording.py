@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from engine.models.hidden_states import NORMED, Tap
 from engine.train import recording as module
-from engine.train.recording import RecordedReply, Recording, RecordingError, with_normed
+from engine.train.recording import RecordedReply, Recording, RecordingError, batched, with_normed
 
 TAPS = (Tap(1), NORMED)
 HIDDEN = 8
@@ -79,3 +80,16 @@ def test_a_full_disk_loses_the_last_shard_alone(
 def test_what_the_output_head_takes_is_always_recorded_once() -> None:
     assert with_normed((Tap(3),)) == (Tap(3), NORMED)
     assert with_normed((NORMED, Tap(3))) == (Tap(3), NORMED)
+
+
+def test_a_stop_keeps_the_replies_that_are_not_on_disk_yet() -> None:
+    """Two minutes of answers were once thrown away by every Stop."""
+
+    def answers() -> Iterator[str]:
+        yield from ("one", "two", "three")
+        raise KeyboardInterrupt
+
+    kept: list[list[str]] = []
+    with pytest.raises(KeyboardInterrupt):
+        kept.extend(batched(answers(), 2, lambda: False))
+    assert kept == [["one", "two"], ["three"]]

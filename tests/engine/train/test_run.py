@@ -19,6 +19,7 @@ from engine.machine import devices
 from engine.models.base import TappableModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Message
+from engine.train import answers
 from engine.train.answers import record
 from engine.train.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.prompts import Prompts
@@ -82,12 +83,18 @@ def test_a_stopped_recording_goes_on_as_if_it_had_not_stopped(target: Path, tmp_
     ]
 
 
-def test_recording_stops_at_its_size(target: Path, tmp_path: Path) -> None:
+def test_recording_stops_at_its_size_and_after_its_minutes(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "SHARD", 3)
+    monkeypatch.setattr(answers, "SHARD_MINUTES", 1e6)
     model, codec = load_model(target), TextCodec(target)
-    recording = Recording(tmp_path, with_normed(()))
-    many = tuple((Message("user", f"Door {number}?"),) for number in range(80))
-    record(model, codec, many, replace(RECIPE.replies, gigabytes=1e-9), recording, seed=1)
-    assert len(recording.replies) == 64
+    small, short = (Recording(tmp_path / name, with_normed(())) for name in ("small", "short"))
+    record(model, codec, ASKED, replace(RECIPE.replies, gigabytes=1e-9), small, seed=1)
+    assert len(small.replies) == 3
+    for _ in range(2):  # what a run before it took counts
+        record(model, codec, ASKED, replace(RECIPE.replies, minutes=1e-9), short, seed=1)
+        assert len(short.replies) == 1
 
 
 def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
@@ -95,7 +102,10 @@ def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
     assert isinstance(model, TappableModel)
     origin = Origin.of(model, torch.device("cpu"), 0.1)
     assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
-    assert torch.allclose(origin.embedding, origin.head, atol=1e-5)  # tied
+    tokens = torch.tensor([[5, 7], [9, 5]])
+    named = origin.tables.head(tokens.flatten()).unflatten(0, (2, 2))
+    assert torch.equal(origin.head[tokens], named)
+    assert torch.allclose(origin.tables.embedded(tokens), named, atol=1e-5)  # tied
 
 
 def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:

@@ -34,7 +34,9 @@ from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
 from engine.train.windows import Window
 from tests.support.checkpoints import VOCABULARY, write_random
+from tests.support.places import ROOT
 
+PIP = ROOT / "assets" / "pip" / "target"
 RECIPES = Path(unrolled.__file__).parent / "recipes"
 STEPS = 3
 SHAPES: list[tuple[str, dict[str, Any]]] = [
@@ -176,9 +178,10 @@ def test_a_speculator_learns_and_goes_on_where_it_stopped(
 @pytest.mark.parametrize("kind", ["mlp", "lstm"])
 def test_the_head_for_pip_is_small(kind: str) -> None:
     shape = load_recipe(RECIPES / f"pip-{kind}.yaml").shape
-    origin = Origin(Any, torch.zeros(4096, 256), torch.zeros(4096, 256), 0.1)  # type: ignore[arg-type]
+    model = load_model(PIP)
+    assert isinstance(model, TappableModel)
     found = kinds.trainer(kind)
-    trainer = found(found.Shape(**shape), origin)
+    trainer = found(found.Shape(**shape), Origin.of(model, torch.device("cpu"), 0.1))
     assert sum(2 * weight.numel() for weight in trainer.module.parameters()) < 2_000_000
 
 

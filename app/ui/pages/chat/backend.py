@@ -52,6 +52,11 @@ class ChatBackend:
         kept = {"chats": self.chats(), "chat": self.chat(chat), "notice": self.store.notice}
         return {**self.status(), **kept}
 
+    def speed(self) -> float | None:
+        """Tokens/s of what is loaded, as replies here were at their fastest; None before the first."""
+        loaded = self.runtime.engine.loaded
+        return None if loaded is None else self.speeds.fastest(key_of(loaded))
+
     def status(self, data: View | None = None) -> View:
         """Which model answers, and whether one is being opened."""
         status = self.runtime.loader.status

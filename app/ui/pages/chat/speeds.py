@@ -37,6 +37,13 @@ class Speeds:
         with self._lock:
             self._writings[pair, proposer].append(writing)
 
+    def fastest(self, pair: str) -> float | None:
+        """Tokens/s by the proposer that was fastest with ``pair``; None where there was no reply yet."""
+        with self._lock:
+            proposers = [proposer for known, proposer in self._writings if known == pair]
+        found = [self.of(pair, proposer) for proposer in proposers]
+        return max((speed.tokens_per_s for speed in found if speed is not None), default=None)
+
     def of(self, pair: str, proposer: str) -> Speed | None:
         """None where there was no reply yet."""
         with self._lock:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from app import training, training_order
-from app.drafters import CHATS, PIP
+from app.drafters import CHATS, SHIPPED
 from app.runtime import Runtime
 from app.training import State, Status, Trainings
 from app.training_order import Order
@@ -23,8 +23,16 @@ POINTS = 240
 class TrainBackend:
     """Trainings of one running app."""
 
-    def __init__(self, runtime: Runtime, trainings: Trainings, pickers: Pickers) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        trainings: Trainings,
+        pickers: Pickers,
+        speed: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """``speed``: tokens/s of what is loaded, as it was measured here; None where it was not."""
         self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
+        self._speed = speed
 
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
@@ -36,6 +44,7 @@ class TrainBackend:
         return {
             "targets": here,
             "target": self._pickers.shown()[0],
+            "speed": self._speed(),
             "kinds": [_kind(kind) for kind in training_order.offered()],
             "questions": training.questions_of(self._runtime.data_dir),
         }
@@ -54,8 +63,12 @@ class TrainBackend:
 
     def _order(self, data: View) -> Order:
         """What the form says, computed as the app was started: where, with which step and threads."""
-        how = self._runtime.first
-        return replace(_order(data), device=how.device, native=how.native, threads=how.threads)
+        how, order = self._runtime.first, _order(data)
+        target, draft = self._pickers.shown()
+        draft = draft if target == order.target else ""
+        return replace(
+            order, device=how.device, native=how.native, threads=how.threads, draft=draft
+        )
 
     def stop_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.stop)
@@ -94,11 +107,12 @@ class TrainBackend:
 def show(status: Status) -> View:
     """A run for the page; times in minutes of learning."""
     order, last = status.run.order, status.measured[-1] if status.measured else None
+    shipped = order.prompts in (*SHIPPED, CHATS)
     return {
         "name": status.run.name,
         "target": status.run.target_name,
         "kind": _kind(order.kind)["name"],
-        "prompts": order.prompts if order.prompts in (PIP, CHATS) else Path(order.prompts).name,
+        "prompts": order.prompts if shipped else Path(order.prompts).name,
         "minutes": order.minutes,
         "state": status.state,
         "phase": status.phase,
@@ -134,7 +148,7 @@ def _order(data: View) -> Order:
     except ValueError as error:
         raise InvalidRequest("minutes", Words.TRAIN_MINUTES) from error
     prompts = str(data["prompts"])
-    if prompts not in (PIP, CHATS):
+    if prompts not in (*SHIPPED, CHATS):
         prompts = prompts.strip().strip("\"'")
         if not prompts:
             raise InvalidRequest("prompts", Words.TRAIN_FILE)

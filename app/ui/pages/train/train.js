@@ -10,6 +10,7 @@ import { say } from "./words.js";
 
 const STEP = { recording: 1, learning: 2, measuring: 2, done: 2 };
 const EVERY_MS = 1000;
+const PIP = "pip"; // the model that comes with the app
 
 class TrainPage {
   constructor({ element, server }) {
@@ -85,11 +86,18 @@ class TrainPage {
     const target = h("select", { name: "target" }, ...offer.targets.map(({ id, name }) => h("option", { value: id, selected: id === offer.target }, name)));
     const file = h("input", { type: "text", name: "file", placeholder: say.filePath, spellcheck: "false", "aria-label": say.fileLabel });
     const few = offer.questions < 2;
+    const own = offer.target === PIP;
     const sources = [
-      this.choice("prompts", "pip", say.pip, say.pipHint, { checked: true }),
+      this.choice("prompts", "general", say.general, say.generalHint, { checked: !own }),
+      this.choice("prompts", "pip", say.pip, say.pipHint, { checked: own }),
       this.choice("prompts", "chats", say.chats, say.chatsHint(offer.questions), { disabled: few }),
       this.choice("prompts", "file", say.file, say.fileHint, {}),
     ];
+    const hint = h("p", { class: "hint", role: "status" });
+    const estimate = () => {
+      const given = new FormData(form);
+      hint.textContent = say.estimate(Number(given.get("minutes")), given.get("target") === offer.target ? offer.speed : null);
+    };
     const send = (event) => {
       event.preventDefault();
       const given = new FormData(event.target);
@@ -97,15 +105,21 @@ class TrainPage {
       this.act(this.server.train, { target: given.get("target"), kind: given.get("kind"), minutes: given.get("minutes"), prompts: from === "file" ? given.get("file") : from });
     };
     this.touched = false;
-    return h("form", { class: "panel", on: { submit: send, input: () => (this.touched = true) } },
+    const changed = () => {
+      this.touched = true;
+      estimate();
+    };
+    const form = h("form", { class: "panel", on: { submit: send, input: changed } },
       h("div", { class: "train-line" },
         h("label", { class: "field" }, h("span", {}, say.model), target),
-        h("label", { class: "field short" }, h("span", {}, say.minutes), h("input", { type: "number", name: "minutes", value: "10", min: "0.1", step: "any", required: true }))),
-      h("p", { class: "hint" }, say.minutesHint),
+        h("label", { class: "field short" }, h("span", {}, say.minutes), h("input", { type: "number", name: "minutes", value: own ? "10" : "60", min: "0.1", step: "any", required: true }))),
+      hint,
       h("fieldset", {}, h("legend", {}, say.kind), h("div", { class: "choices kinds" },
         ...offer.kinds.map((kind, at) => this.choice("kind", kind.id, kind.name, kind.sentence, { checked: at === 0 })))),
       h("fieldset", {}, h("legend", {}, say.from), h("div", { class: "choices" }, ...sources), file),
       h("div", { class: "train-buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.idleHint)));
+    estimate();
+    return form;
   }
 
   choice(name, value, title, hint, more) {

@@ -3,17 +3,22 @@
 export const say = {
   intro: "A drafter learns what a model says, to guess it better. The model itself does not change.",
   model: "Draft for", kind: "Kind of drafter", from: "Learn from", minutes: "Minutes of learning",
-  minutesHint: "Before it learns, the model answers the questions below, which are its lessons; you will see how long that takes.",
+  estimate: (minutes, speed) => {
+    if (!(minutes > 0)) return "Give the minutes as a number.";
+    const lessons = speed ? `: some ${Math.max(1, Math.round((60 * minutes * speed) / 150)).toLocaleString("en")} replies at the ${speed.toFixed(1)} tokens/s that it writes here` : "";
+    return `Before it learns, the model answers the questions below, which are its lessons. That takes as long again at most${lessons}. So it is ready in ${2 * minutes} minutes or a little later, longer where the machine is busy.`;
+  },
   start: "Start training", noTargets: "No model is on disk. Load one from Models first.",
   idleHint: "It runs beside the app, at low priority, and ends with it. What was learned is kept.",
-  pip: "Pip's prompts", pipHint: "Tales, questions, JSON and rewriting: 12,000 that come with the app. A fair start for other models.",
+  general: "General prompts", generalHint: "Code to explain, write, rewrite and test, everyday questions, JSON: 7,000 made from Python's own library on this machine.",
+  pip: "Pip's prompts", pipHint: "Tales, questions, JSON and rewriting of the kinds that Pip knows: 12,000 that come with the app.",
   chats: "My chats",
   chatsHint: (n) => (n < 2
     ? `You have asked ${n === 1 ? "one question" : "nothing"} so far; two are the least, and several hundred make a good drafter.`
     : `${n.toLocaleString("en")} different questions so far${n < 200 ? "; several hundred make a good drafter" : ""}. They are read on this machine and nothing leaves it.`),
   file: "A file", fileHint: 'JSON lines, each {"prompt": "..."} or {"messages": [...]}', filePath: "/path/to/prompts.jsonl", fileLabel: "Path of the file",
   title: (kind, target) => `${kind} for ${target}`,
-  sources: { pip: "from Pip's prompts", chats: "from your chats" }, source: (name) => `from ${name}`, budget: (n) => `${n} min of learning`,
+  sources: { general: "from general prompts", pip: "from Pip's prompts", chats: "from your chats" }, source: (name) => `from ${name}`, budget: (n) => `${n} min of learning`,
   states: { running: "running", stopping: "stopping", stopped: "stopped", failed: "failed", done: "done" },
   steps: ["Load the model", "Record its replies", "Learn"],
   loading: "Loading the model", recording: (r) => `${r.done} of ${r.of} replies${r.left ? `, ${r.left} left` : ""}`,

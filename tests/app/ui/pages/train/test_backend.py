@@ -115,6 +115,18 @@ def test_a_drafter_is_trained_as_the_app_was_started(
     assert orders == [Order("pip", "medusa", "pip", 5.0, **how)]
 
 
+def test_the_draft_that_is_loaded_helps_to_record_its_target_alone(
+    backend: TrainBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders: list[Order] = []
+    monkeypatch.setattr(Trainings, "start", lambda _, order: orders.append(order))
+    monkeypatch.setattr(Pickers, "shown", lambda _: ("/m/big.gguf", "/m/small.gguf"))
+    asked = {"kind": "eagle3", "prompts": "general", "minutes": "60"}
+    for target in ("/m/big.gguf", "pip"):
+        backend.train({**asked, "target": target})
+    assert [order.pair for order in orders] == ["/m/big.gguf::/m/small.gguf", "pip"]
+
+
 def test_a_long_curve_is_thinned_to_its_ends() -> None:
     points = [(float(at), 0.0) for at in range(5000)]
     kept = thinned(points)

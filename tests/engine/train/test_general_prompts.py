@@ -1,0 +1,16 @@
+"""Prompts that need no file."""
+
+from __future__ import annotations
+
+from engine.train.general_prompts import general
+
+
+def test_general_prompts_are_many_different_and_half_of_them_code() -> None:
+    prompts = general(1)
+    texts = [prompt[0].content for prompt in prompts]
+    assert len(set(texts)) > 2000
+    assert all(len(prompt) == 1 and prompt[0].role == "user" for prompt in prompts)
+    about_code = sum("```python" in text or "Python function" in text for text in texts[:1000])
+    assert 400 < about_code < 600
+    assert max(map(len, texts)) < 2000
+    assert general(2)[:20] != prompts[:20]
