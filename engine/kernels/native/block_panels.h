@@ -1,4 +1,4 @@
-// Weights in blocks, as a GGUF file stores them, and their product with 1..16 rows rounded to bytes.
+// Weights in blocks, as a GGUF file stores them, and their product with rows rounded to bytes.
 //
 // What is stored is unpacked, 256 inputs of sixteen outputs at a time, to where the innermost cache holds it; then one product
 // serves all formats. Sums within a group of 16 or 32 inputs are integers and have no order. The groups are added up from
@@ -26,8 +26,8 @@ struct Ahead {
 
 using UnitProduct = void (*)(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results);
 
-// Adds `blocks` blocks of weights times R rows from `above` on.
-template <int R, int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
+// Adds `blocks` blocks of weights times R rows from `above` on; FETCHING says whether anything is `ahead`.
+template <int R, int GROUP, int GROUPS, bool MINIMUMS, Codes CODES, bool FETCHING>
 void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results) {
     constexpr bool WIDE = CODES == Codes::WIDE, CORRECTED = CODES == Codes::CENTRED || (WIDE && !WIDE_IS_SIGNED);
     constexpr int BLOCK = GROUP * GROUPS;
@@ -51,8 +51,10 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
             FORETOKEN_UNROLL
             for (int q = 0; q < GROUP / QUAD; ++q) {
                 const Quads<WIDE> four = quads<WIDE>(*quad++);
-                __builtin_prefetch(ahead.from);
-                ahead.from += ahead.bytes;
+                if constexpr (FETCHING) {
+                    __builtin_prefetch(ahead.from);
+                    ahead.from += ahead.bytes;
+                }
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r] = dot<WIDE>(sum[r], four, codes + r * BLOCK + group * GROUP + q * QUAD);
             }
@@ -76,11 +78,12 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
 }
 
 template <int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
-UnitProduct product_of(int rows) {
+UnitProduct product_of(int rows, bool fetching) {
+    if (rows == DOT_ROWS && !fetching) return unit_product<DOT_ROWS, GROUP, GROUPS, MINIMUMS, CODES, false>;
     switch (rows) {
 #define FORETOKEN_ROWS(R) \
     case R: \
-        if constexpr (R <= DOT_ROWS) return unit_product<R, GROUP, GROUPS, MINIMUMS, CODES>; \
+        if constexpr (R <= DOT_ROWS) return unit_product<R, GROUP, GROUPS, MINIMUMS, CODES, true>; \
         break;
         FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
         FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
@@ -89,14 +92,15 @@ UnitProduct product_of(int rows) {
     return nullptr;
 }
 
-// The product of a format with so many rows, at most DOT_ROWS.
-inline UnitProduct product_of(const Format& format, int rows) {
+// The product of a format with so many rows, at most DOT_ROWS. Most of a prompt's are not `fetching`: for them a fetch
+// would be nothing but an instruction.
+inline UnitProduct product_of(const Format& format, int rows, bool fetching) {
     if (format.inputs == UNIT) {
-        if (format.group == 32) return format.minimums ? product_of<32, 8, true, Codes::UNSIGNED>(rows) : product_of<32, 8, false, Codes::WIDE>(rows);
-        return format.minimums ? product_of<16, 16, true, Codes::UNSIGNED>(rows) : product_of<16, 16, false, Codes::CENTRED>(rows);
+        if (format.group == 32) return format.minimums ? product_of<32, 8, true, Codes::UNSIGNED>(rows, fetching) : product_of<32, 8, false, Codes::WIDE>(rows, fetching);
+        return format.minimums ? product_of<16, 16, true, Codes::UNSIGNED>(rows, fetching) : product_of<16, 16, false, Codes::CENTRED>(rows, fetching);
     }
-    if (format.minimums) return product_of<32, 1, true, Codes::UNSIGNED>(rows);
-    return format.codes == Codes::WIDE ? product_of<32, 1, false, Codes::WIDE>(rows) : product_of<32, 1, false, Codes::CENTRED>(rows);
+    if (format.minimums) return product_of<32, 1, true, Codes::UNSIGNED>(rows, fetching);
+    return format.codes == Codes::WIDE ? product_of<32, 1, false, Codes::WIDE>(rows, fetching) : product_of<32, 1, false, Codes::CENTRED>(rows, fetching);
 }
 
 class BlockPanels : public Part {
@@ -142,24 +146,28 @@ public:
         }
     }
 
-    void multiply(const Rows& rows, int first, int end, float* to, int stride) const override {
-        const int passes = (rows.count + DOT_ROWS - 1) / DOT_ROWS, most = (rows.count + passes - 1) / passes;
-        UnitProduct products[ROWS];
-        for (int pass = 0; pass < passes; ++pass) products[pass] = product_of(format_, std::min(most, rows.count - pass * most));
+    void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const override {
+        Pass passes[MOST_ROWS];
+        const int count = passes_over(tiles, passes);
         Unpacked unpacked;
         for (int panel = first; panel < end; ++panel) {
-            Floats results[ROWS] = {};
+            Floats results[MOST_ROWS];
+            for (size_t r = 0; r < tiles.size() * ROWS; ++r) results[r] = Floats{};
             for (int unit = 0; unit < units_; ++unit) {
                 unpack(panel, unit, unpacked);
                 Ahead ahead{at(panel, unit) + DISTANCE, int(unit_bytes_ / (UNIT / QUAD))};
-                for (int pass = 0; pass < passes; ++pass) {
-                    products[pass](unpacked, blocks_of(unit), rows, pass * most, unit, ahead, results + pass * most);
+                for (int number = 0; number < count; ++number) {
+                    const Pass& pass = passes[number];
+                    pass.product(unpacked, blocks_of(unit), tiles[pass.tile], pass.above, unit, ahead, results + pass.tile * ROWS + pass.above);
                     ahead = {at(panel, unit), 0};  // the others find it there
                 }
             }
             const int n = panel * LANES;
-            for (int r = 0; r < rows.count; ++r)
-                finish(to + size_t(r) * stride + n, fused(results[r], load(scales_.as<float>() + n), load(bias_.as<float>() + n)), n);
+            for (size_t tile = 0; tile < tiles.size(); ++tile)
+                for (int r = 0; r < tiles[tile].count; ++r) {
+                    const size_t row = tile * ROWS + r;
+                    finish(to + row * stride + n, fused(results[row], load(scales_.as<float>() + n), load(bias_.as<float>() + n)), n);
+                }
         }
     }
 
@@ -206,6 +214,23 @@ private:
         }
     }
 
+    // The rows from `above` on of a tile, as many as pass by the weights together.
+    struct Pass {
+        UnitProduct product;
+        int tile, above;
+    };
+
+    // How all rows pass by; returns how many passes that takes.
+    int passes_over(std::span<const Rows> tiles, Pass* to) const {
+        int count = 0;
+        for (size_t tile = 0; tile < tiles.size(); ++tile) {
+            const int rows = tiles[tile].count, passes = (rows + DOT_ROWS - 1) / DOT_ROWS, most = (rows + passes - 1) / passes;
+            for (int above = 0; above < rows; above += most, ++count)
+                to[count] = {product_of(format_, std::min(most, rows - above), count == 0), int(tile), above};
+        }
+        return count;
+    }
+
     // Every unit begins with a line of the cache.
     size_t bytes_of(int blocks) const { return (size_t(blocks) * format_.bytes * LANES + 63) / 64 * 64; }
     int blocks_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT) / format_.inputs; }
@@ -228,11 +253,14 @@ private:
             for (int block = 0; block < blocks; ++block, from += format_.bytes) {
                 for (int word = 0; word < format_.words; ++word, to += 4 * LANES) {
                     const uint8_t* first = from + format_.words_at + word * 4;
-                    uint32_t side_by_side[LANES] = {};
-                    for (int lane = 0; lane < count; ++lane) std::memcpy(side_by_side + lane, first + lane * size, 4);
+                    for (int lane = 0; lane < count; ++lane) std::memcpy(to + 4 * lane, first + lane * size, 4);
                     if (word == format_.fifth_bits)
-                        for (uint32_t& bits : side_by_side) bits = unpacking::by_quads(bits);
-                    std::memcpy(to, side_by_side, sizeof side_by_side);
+                        for (int lane = 0; lane < count; ++lane) {
+                            uint32_t bits;
+                            std::memcpy(&bits, to + 4 * lane, sizeof bits);
+                            bits = unpacking::by_quads(bits);
+                            std::memcpy(to + 4 * lane, &bits, sizeof bits);
+                        }
                 }
                 for (int lane = 0; lane < count; ++lane, rest += format_.rest)
                     std::memcpy(rest, from + lane * size + format_.rest_at, format_.rest);

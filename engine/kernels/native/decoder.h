@@ -1,4 +1,4 @@
-// A decoder's step for up to sixteen rows, done by all threads of a pool together.
+// A decoder's step for some rows of one sequence, done by all threads of a pool together.
 //
 // Every thread keeps the residual stream for itself and adds what was computed together to it: that costs
 // a few thousand additions, and saves a barrier for every norm. What a thread computes for others lies in
@@ -100,18 +100,22 @@ inline Floats gated(Gate gate, Floats x) {
     return x;
 }
 
+constexpr int GATES = 8;  // panels of them that are made before they are applied, while a cache holds them
+
 // What one thread has for itself.
 struct Scratch {
     Scratch(const Shape& shape, int widest)
-        : x(size_t(ROWS) * shape.hidden),
-          normed(size_t(ROWS) * shape.hidden),
+        : x(size_t(MOST_ROWS) * shape.hidden),
+          normed(size_t(MOST_ROWS) * shape.hidden),
           arranged(widest),
           scores(size_t(QUERIES) * rounded_up(shape.context, LANES)),
-          head(size_t(QUERIES) * shape.head_dim) {}
+          head(size_t(QUERIES) * shape.head_dim),
+          gates(size_t(2) * MOST_ROWS * GATES * LANES) {}
 
     std::vector<float> x, normed;
     Arranged arranged;
     std::vector<float> scores, head;
+    std::vector<float> gates;  // [MOST_ROWS][GATES * 16], and behind them what they are for
 };
 
 class Decoder {
@@ -121,18 +125,17 @@ public:
         const int widest = std::max({shape.hidden, attended, shape.intermediate});
         for (int thread = 0; thread < pool.count(); ++thread)
             scratch_.push_back(std::make_unique<Scratch>(shape, widest));
-        qkv_.resize(size_t(ROWS) * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
-        attended_.resize(size_t(ROWS) * attended);
-        mixed_.resize(size_t(ROWS) * shape.hidden);
-        gates_.resize(size_t(ROWS) * 2 * shape.intermediate);
-        active_.resize(size_t(ROWS) * shape.intermediate);
+        qkv_.resize(size_t(MOST_ROWS) * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+        attended_.resize(size_t(MOST_ROWS) * attended);
+        mixed_.resize(size_t(MOST_ROWS) * shape.hidden);
+        active_.resize(size_t(MOST_ROWS) * shape.intermediate);
         dealt_ = std::vector<Dealt>(size_t(shape.count) * PRODUCTS + 1);
     }
 
     // Logits of a row.
     int width(const Step& step) const { return step.wanted.count ? step.wanted.panels * LANES : shape_.vocabulary; }
 
-    // Up to sixteen rows.
+    // Up to MOST_ROWS rows; of a tree up to ROWS.
     void run(const Step& step) {
         step_ = step;
         for (int r = 0; r < step.rows; ++r)
@@ -201,21 +204,28 @@ private:
     void feed_forward(int index, const Layer& layer, Scratch& own) {
         const Matrix& gate_up = *layer.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
-        const Rows* rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
+        const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
         pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
-            gate_up.multiply(rows, first, end, gates_.data(), 2 * width);
-            gate_up.multiply(rows, panels + first, panels + end, gates_.data(), 2 * width);
-            for (int r = 0; r < step_.rows; ++r) {
-                const float* gate = gates_.data() + size_t(r) * 2 * width;
-                float* to = active_.data() + size_t(r) * width;
-                for (int k = first * LANES; k < end * LANES; k += LANES)
-                    store(to + k, gated(shape_.gate, load(gate + k)) * load(gate + width + k));
-            }
+            for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
         });
         pool_.barrier();
         product(*layer.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
         pool_.barrier();
         add(own, layer.mlp_after);
+    }
+
+    // Panels first .. end - 1, at most GATES, of what the gates let through.
+    void activate(const Matrix& gate_up, const Arranged& rows, int first, int end, Scratch& own) {
+        constexpr int STRIDE = GATES * LANES;
+        const int panels = shape_.intermediate / LANES;
+        float *gates = own.gates.data(), *up = gates + MOST_ROWS * STRIDE;
+        // Where the first panel's outputs would stand if these began with them.
+        gate_up.multiply(rows, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
+        gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
+        for (int r = 0; r < step_.rows; ++r, gates += STRIDE, up += STRIDE) {
+            float* to = active_.data() + size_t(r) * shape_.intermediate + first * LANES;
+            for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(shape_.gate, load(gates + k)) * load(up + k));
+        }
     }
 
     void logits(Scratch& own) {
@@ -225,7 +235,7 @@ private:
             const size_t start = size_t(r) * shape_.hidden;
             normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
         }
-        const Rows* rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
+        const Arranged& rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
         const Wanted& wanted = step_.wanted;
         pool_.deal(dealt_.back(), wanted.count ? wanted.panels : head.panels, [&](int first, int end) {
             if (wanted.count) among(rows, first, end);
@@ -234,7 +244,7 @@ private:
     }
 
     // Panels first .. end - 1 of those that are wanted.
-    void among(const Rows* rows, int first, int end) {
+    void among(const Arranged& rows, int first, int end) {
         const Wanted& wanted = step_.wanted;
         int before = 0;  // panels
         for (int number = 0; number < wanted.count && before < end; ++number) {
@@ -249,7 +259,7 @@ private:
 
     // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
     void product(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
-        const Rows* rows = own.arranged.arrange(matrix.kinds, from, step_.rows, width);
+        const Arranged& rows = own.arranged.arrange(matrix.kinds, from, step_.rows, width);
         pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 
@@ -382,9 +392,9 @@ private:
     const Shape shape_;
     Pool& pool_;
     Step step_{};
-    int positions_[ROWS];  // in the text, of each row
+    int positions_[MOST_ROWS];  // in the text, of each row
     std::vector<std::unique_ptr<Scratch>> scratch_;
-    std::vector<float> qkv_, attended_, mixed_, gates_, active_;
+    std::vector<float> qkv_, attended_, mixed_, active_;
     std::vector<Dealt> dealt_;  // of each product in a step, the head's last
 };
 

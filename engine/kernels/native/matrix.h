@@ -40,14 +40,14 @@ public:
         part.row(n, to);
     }
 
-    // `rows`: of each part.
-    void multiply(const Rows* rows, int first, int end, float* to, int stride) const {
+    // `rows` were arranged for `kinds`.
+    void multiply(const Arranged& rows, int first, int end, float* to, int stride) const {
         int before = 0;  // panels
-        for (const auto& part : parts_) {
-            const int from = std::max(first - before, 0), until = std::min(end - before, part->panels);
-            if (from < until) part->multiply(*rows, from, until, to + size_t(before) * LANES, stride);
-            before += part->panels;
-            ++rows;
+        for (size_t number = 0; number < parts_.size(); ++number) {
+            const Part& part = *parts_[number];
+            const int from = std::max(first - before, 0), until = std::min(end - before, part.panels);
+            if (from < until) part.multiply(rows.tiles(int(number)), from, until, to + size_t(before) * LANES, stride);
+            before += part.panels;
         }
     }
 

@@ -26,10 +26,10 @@ EXPORTED void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
     Step part = *whole;
     const int end = whole->rows;
-    for (int done = 0; done < end; done += ROWS) {
+    for (int done = 0; done < end; done += MOST_ROWS) {
         part.tokens = whole->tokens + done;
         part.start = whole->start + done;
-        part.rows = std::min(ROWS, end - done);
+        part.rows = std::min(MOST_ROWS, end - done);
         // Of the last rows, those in this part; the earlier ones come first.
         const int wanted_from = end - whole->last;
         part.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));

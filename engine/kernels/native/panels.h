@@ -21,6 +21,7 @@ constexpr int CHUNK = 512;
 constexpr int GROUP = 64;  // inputs that share a scale in NF4
 constexpr int LINE = 64;  // bytes that memory gives at once
 constexpr int AHEAD = 2048;  // bytes
+constexpr int STAYING = 4;   // panels that one tile after the other is multiplied with, while a cache holds them
 
 #if defined(__AVX512BF16__)
 constexpr bool HAS_PAIRS = true;
@@ -92,7 +93,15 @@ public:
         }
     }
 
-    void multiply(const Rows& rows, int first, int end, float* to, int stride) const override {
+    void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const override {
+        const int some = tiles.size() == 1 ? end - first : STAYING;
+        for (int panel = first; panel < end; panel += some)
+            for (size_t tile = 0; tile < tiles.size(); ++tile)
+                multiply(tiles[tile], panel, std::min(panel + some, end), to + tile * ROWS * stride, stride);
+    }
+
+private:
+    void multiply(const Rows& rows, int first, int end, float* to, int stride) const {
         switch (kind) {
             case Kind::FP32: return tiled<Kind::FP32>(rows, first, end, to, stride);
             case Kind::BF16: return tiled<Kind::BF16>(rows, first, end, to, stride);
@@ -104,7 +113,6 @@ public:
         }
     }
 
-private:
     void pack_row(const void* rows, const void* scales, int row, int n) {
         const size_t start = (size_t(n / LANES) * depth) * LANES;
         const int lane = n % LANES;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "memory.h"
 #include "rows.h"
@@ -22,8 +23,8 @@ public:
     virtual void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) = 0;
     // The weights of one output, as an embedding is looked up.
     virtual void row(int n, float* to) const = 0;
-    // Outputs of panels first .. end - 1 for all rows, to to[row * stride + output].
-    virtual void multiply(const Rows& rows, int first, int end, float* to, int stride) const = 0;
+    // Outputs of panels first .. end - 1 for the rows of all tiles, to to[row * stride + output].
+    virtual void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const = 0;
 
     void set_bias(const float* bias) { std::memcpy(bias_.as<float>(), bias, sizeof(float) * outputs); }
 

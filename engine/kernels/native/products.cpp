@@ -61,7 +61,7 @@ EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bi
 EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
     for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
 }
-// [rows][inputs] -> [rows][outputs], for up to sixteen rows.
+// [rows][inputs] -> [rows][outputs], for up to MOST_ROWS rows.
 EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
     struct Task {
         const Matrix& matrix;
@@ -73,7 +73,7 @@ EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* 
         [](void* given, int thread, Pool& pool) {
             const Task& task = *static_cast<Task*>(given);
             Arranged arranged(task.matrix.inputs);
-            const Rows* rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
+            const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
             const Range part = share(task.matrix.panels, thread, pool.count());
             task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
         },

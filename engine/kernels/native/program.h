@@ -189,9 +189,9 @@ private:
     void product(const Op& op, Own& own, int thread) const {
         const Matrix& matrix = *op.matrix;
         const Range panels = part(matrix.panels, thread);
-        for (int done = 0; done < *op.rows; done += ROWS) {
-            const int count = std::min(ROWS, *op.rows - done);
-            const Rows* rows = own.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
+        for (int done = 0; done < *op.rows; done += MOST_ROWS) {
+            const int count = std::min(MOST_ROWS, *op.rows - done);
+            const Arranged& rows = own.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
             matrix.multiply(rows, panels.first, panels.end, to_of(op, done), op.to_stride);
             if (!op.bias) continue;
             const int end = std::min(panels.end * LANES, matrix.outputs);

@@ -1,8 +1,11 @@
 // Rows of numbers as products read them, and the kinds of weights that want them so.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "blocks.h"
@@ -11,8 +14,10 @@
 
 namespace foretoken {
 
-constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of one call: MAX_ROWS of engine/request.py, as build.py passes it
+constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a round: MAX_ROWS of engine/request.py, as build.py passes it
 static_assert(ROWS == LANES, "products have a case for each number of rows, and a tree's rows are one group of lanes");
+constexpr int TILES = 4;                   // of up to ROWS rows each, that one stream of the weights serves
+constexpr int MOST_ROWS = TILES * ROWS;    // of one call: a prompt's
 constexpr int PARTS = 4;  // of a matrix
 
 // FP32, FP16 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
@@ -23,7 +28,7 @@ enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4, FP
 constexpr bool is_blocks(Kind kind) { return kind >= Kind::BLOCKS; }
 inline const Format& format_of(Kind kind) { return FORMATS[int(kind) - int(Kind::BLOCKS)]; }
 
-// As one part of a matrix reads them: sixteen inputs of each row, then the next sixteen of each; blocks likewise.
+// A tile, as one part of a matrix reads it: sixteen inputs of each row, then the next sixteen of each; blocks likewise.
 struct Rows {
     int count;
     const float* values;   // [inputs / 16][count][16]
@@ -34,34 +39,32 @@ struct Rows {
     const int32_t* sums;   // [inputs / block][count][block / group], of the codes, as the format wants them
 };
 
-// Room for sixteen rows, and how they get there.
-class Arranged {
+// Room for a tile, and how its rows get there.
+class ArrangedTile {
 public:
-    explicit Arranged(int widest)
+    explicit ArrangedTile(int widest)
         : values_(size_t(ROWS) * rounded_up(widest, LANES)), words_(values_.size() / 2), scales_(ROWS), blocks_{Blocks(values_.size()), Blocks(values_.size())} {}
 
-    // `count` rows of `width` numbers, as each of `parts` reads them; INT8 and PAIRS want a multiple of sixteen, blocks whole
-    // ones. No two parts may differ in what they take unless they are in blocks. Valid until the next call.
-    const Rows* arrange(const std::vector<Kind>& parts, const float* from, int count, int width) {
+    // `count` rows of `width` numbers to what each of `parts` reads, `to[part * TILES]`.
+    void arrange(const std::vector<Kind>& parts, const float* from, int count, int width, Rows* to) {
         bool done[2] = {};
-        for (size_t part = 0; part < parts.size(); ++part) {
+        for (size_t part = 0; part < parts.size(); ++part, to += TILES) {
             const Kind kind = parts[part];
-            rows_[part] = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
+            *to = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
             if (is_blocks(kind)) {
                 const Format& format = format_of(kind);
                 const bool large = format.inputs == UNIT;
                 Blocks& blocks = blocks_[large];
                 if (!done[large]) blocks.quantise(from, count, width, format.inputs);
                 done[large] = true;
-                rows_[part].codes = blocks.codes.data();
-                rows_[part].steps = blocks.steps.data();
-                rows_[part].sums = blocks.summed(format, count * width / LANES, sums_[part]);
+                to->codes = blocks.codes.data();
+                to->steps = blocks.steps.data();
+                to->sums = blocks.summed(format, count * width / LANES, sums_[part]);
             } else if (part > 0 && parts[part - 1] == kind) continue;
             else if (kind == Kind::INT8) quantise(from, count, width);
             else if (kind == Kind::PAIRS) round(from, count, width);
             else copy(from, count, width);
         }
-        return rows_;
     }
 
 private:
@@ -151,7 +154,32 @@ private:
     std::vector<float> scales_;
     Blocks blocks_[2];  // of 32 numbers, and of 256
     std::vector<int32_t> sums_[PARTS];
-    Rows rows_[PARTS];
+};
+
+// The rows of a call as each part of a matrix reads them, in tiles.
+class Arranged {
+public:
+    explicit Arranged(int widest) : widest_(widest) {}
+
+    // Up to MOST_ROWS rows of `width` numbers; INT8 and PAIRS want a multiple of sixteen, blocks whole ones. No two parts may
+    // differ in what they take unless they are in blocks. Valid until the next call. Room for a tile is made when there first
+    // is one: most calls have one alone.
+    const Arranged& arrange(const std::vector<Kind>& parts, const float* from, int count, int width) {
+        tiles_ = (count + ROWS - 1) / ROWS;
+        for (int tile = 0, done = 0; tile < tiles_; ++tile, done += ROWS) {
+            if (!room_[tile]) room_[tile] = std::make_unique<ArrangedTile>(widest_);
+            room_[tile]->arrange(parts, from + size_t(done) * width, std::min(ROWS, count - done), width, rows_[0] + tile);
+        }
+        return *this;
+    }
+
+    std::span<const Rows> tiles(int part) const { return {rows_[part], size_t(tiles_)}; }
+
+private:
+    const int widest_;
+    int tiles_ = 0;
+    std::unique_ptr<ArrangedTile> room_[TILES];
+    Rows rows_[PARTS][TILES];
 };
 
 }  // namespace foretoken
