@@ -6,7 +6,10 @@ Nothing here multiplies: the compiled step takes these bytes and rearranges them
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,18 +20,30 @@ _ROWS_AT_ONCE = 1024
 """Rows that are dequantised together, so that what is made on the way stays small."""
 
 
+class Rows(Protocol):
+    """What ``Blocks`` are made of: a uint8 tensor (rows, bytes of a row), or rows that are still in a
+    file, read as they are taken."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    def __getitem__(self, rows: Tensor | slice, /) -> Tensor: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
     """``shape`` (outputs, inputs) weights; ``data`` uint8 (outputs, bytes of a row), on the CPU.
 
-    ``data`` may be a view of a mapped file. ``scale`` multiplies every weight: a number that is folded
-    into a matrix cannot be folded into codes. Raises ValueError for a format that is not known and for
-    bytes that do not make up such a matrix.
+    ``scale`` multiplies every weight: a number that is folded into a matrix cannot be folded into codes.
+    Raises ValueError for a format that is not known and for bytes that do not make up such a matrix.
     """
 
     format: str
     shape: tuple[int, int]
-    data: Tensor
+    data: Rows
     scale: float = 1.0
 
     def __post_init__(self) -> None:
@@ -52,16 +67,22 @@ class Blocks:
     @property
     def nbytes(self) -> int:
         """What the weights take."""
-        return self.data.numel()
+        outputs, size = self.data.shape
+        return outputs * size
 
     def rows(self, index: Tensor | slice) -> Blocks:
-        """Some outputs, in the order of ``index``: a view of a slice's, a copy of a tensor's."""
-        data = self.data[index]
-        return self._with(data)
+        """Some outputs in memory, in the order of ``index``; of those there a slice is a view."""
+        return self._with(self.data[index])
 
     def split(self, counts: list[int]) -> list[Blocks]:
-        """Views of so many outputs each, one after the other."""
-        return [self._with(part) for part in self.data.split(counts)]
+        """So many outputs each, one after the other, in memory."""
+        ends = itertools.accumulate(counts)
+        return [self.rows(slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
+
+    def in_parts(self, count: int) -> Iterator[Blocks]:
+        """``count`` outputs after the other, each part in memory when its turn comes."""
+        for start in range(0, len(self), count):
+            yield self.rows(slice(start, start + count))
 
     def times(self, scale: float) -> Blocks:
         """The same bytes, every weight multiplied by ``scale``."""
@@ -78,10 +99,8 @@ class Blocks:
 
         kind = GGMLQuantizationType[self.format.upper()]
         wide = torch.empty(self.shape)
-        for to, packed in zip(
-            wide.split(_ROWS_AT_ONCE), self.data.split(_ROWS_AT_ONCE), strict=True
-        ):
-            to.copy_(torch.from_numpy(dequantize(packed.numpy(), kind)))
+        for to, part in zip(wide.split(_ROWS_AT_ONCE), self.in_parts(_ROWS_AT_ONCE), strict=True):
+            to.copy_(torch.from_numpy(dequantize(part.data[:].numpy(), kind)))
         return wide if self.scale == 1 else wide.mul_(self.scale)
 
 

@@ -9,7 +9,7 @@ import logging
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 
@@ -175,7 +175,7 @@ class Matrix:
         self.inputs = int(parts[0].shape[1])
         self.outputs = sum(len(part) for part in parts)
         _check_parts(parts, kinds)
-        self.kind, self.library = kind, library
+        self.kind, self.kinds, self.library = kind, tuple(kinds), library
         runs = [
             (key, sum(len(part) for _, part in run))
             for key, run in itertools.groupby(
@@ -195,12 +195,7 @@ class Matrix:
         weakref.finalize(self, library.free_matrix, self.pointer)
         first = 0
         for key, part in zip(kinds, parts, strict=True):
-            # What is made on the way stays small; blocks need nothing on the way.
-            whole = isinstance(part, Blocks) and key in BLOCKS.values()
-            together = len(part) if whole else int8.CHUNK_ROWS
-            for start in range(0, len(part), together):
-                some = slice(start, start + together)
-                rows = part.rows(some) if isinstance(part, Blocks) else part[some]
+            for rows in _in_pieces(key, part):
                 self._pack(key, rows, first)
                 first += len(rows)
 
@@ -234,6 +229,19 @@ class Matrix:
         return result
 
 
+def _in_pieces(kind: int, part: Weight) -> Iterator[Weight]:
+    """Some outputs after the other, whole panels, so that what is read or made on the way stays small."""
+    if not isinstance(part, Blocks):
+        yield from part.split(int8.CHUNK_ROWS)
+    elif kind in BLOCKS.values():
+        panel = part.nbytes * LANES // len(part)
+        yield from part.in_parts(LANES * max(1, _PIECE_BYTES // panel))
+    else:
+        yield from part.in_parts(int8.CHUNK_ROWS)
+
+
+_PIECE_BYTES = 4_000_000
+"""Of blocks that are read and packed at once: what a processor's caches hold meanwhile."""
 _NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
 _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 
@@ -270,7 +278,7 @@ def _held(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
     in_blocks = kind in BLOCKS.values()
     if isinstance(weight, Blocks) and in_blocks and weight.format in MULTIPLIED:
         scales = None if weight.scale == 1 else torch.full((len(weight),), weight.scale)
-        return BLOCKS[weight.format], weight.data.contiguous(), scales
+        return BLOCKS[weight.format], weight.data[:].contiguous(), scales
     numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
     if in_blocks:
         return Kind.FP32, numbers.float().contiguous(), None

@@ -1,13 +1,15 @@
 """A GGUF file's tensors under transformers' names and in its layout, one at a time.
 
 Bytes are read, not mapped: what computes rearranges them into memory of its own anyway, and a mapped file
-that is cut short by somebody else ends the process, where a read ends in an error that says so.
+that is cut short by somebody else ends the process, where a read ends in an error that says so. Blocks
+are read when they are taken, some rows after the other, so no matrix is ever there twice.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,7 +22,7 @@ from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.gguf.description import PlacedTensor, describe
 from engine.models.checkpoints.gguf.header import GgufHeader
 from engine.models.checkpoints.gguf.types import is_blocks
-from engine.models.checkpoints.safetensors_header import read_into
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_into
 
 _DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
@@ -60,14 +62,9 @@ class GgufTensors:
         return tensor.to(self.device, self.dtype)
 
     def weight(self, name: str) -> Tensor | Blocks:
-        """Likewise, but blocks as they are, on the CPU, their scales checked to be finite."""
+        """Likewise, but blocks as they are, on the CPU, read as they are taken."""
         found = self.original(name)
-        if not isinstance(found, Blocks):
-            return self._placed(name, found)
-        for scales in _scales(found):
-            if bool(((scales & _EXPONENT) == _EXPONENT).any()):
-                check_finite(self.file, name, scales.view(torch.float16))
-        return found
+        return found if isinstance(found, Blocks) else self._placed(name, found)
 
     def original(self, name: str) -> Tensor | Blocks:
         """A tensor as the file has it, its rows in transformers' order."""
@@ -86,11 +83,8 @@ class GgufTensors:
 
 def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
     entry = placed.entry
-    _check_unchanged(placed.header)
-    data = torch.empty(entry.nbytes, dtype=torch.uint8)
-    read_into(placed.header.file, entry, data.numpy().data)
-    _check_unchanged(placed.header)
     if not is_blocks(entry.dtype):
+        data = _bytes_of(placed.header, entry)
         return data.view(_DTYPES[entry.dtype]).view(entry.shape)
     if len(entry.shape) != 2:
         raise ModelError(
@@ -98,14 +92,58 @@ def _read(name: str, placed: PlacedTensor) -> Tensor | Blocks:
             f"{list(entry.shape)}. The file is damaged: download it again."
         )
     outputs, inputs = entry.shape
-    return Blocks(entry.dtype.lower(), (outputs, inputs), data.view(outputs, -1))
+    rows = _RowsInFile(placed.header, name, entry)
+    return Blocks(entry.dtype.lower(), (outputs, inputs), rows)
 
 
-def _scales(blocks: Blocks) -> Iterator[Tensor]:
-    """The float16 numbers in ``blocks`` that others are multiplied by, as the bits that they are."""
-    starts = SCALES.get(blocks.format, ())
+@dataclass(frozen=True, slots=True, eq=False)
+class _RowsInFile:
+    """A matrix in blocks, as the tensor ``(rows, bytes of a row)`` that it would be in memory.
+
+    Rows are read when they are taken, and their scales checked to be finite. Raises ModelError then.
+    """
+
+    header: GgufHeader
+    name: str
+    entry: TensorEntry
+    dtype: torch.dtype = torch.uint8
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        outputs = self.entry.shape[0]
+        return outputs, self.entry.nbytes // outputs
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        if isinstance(rows, Tensor):
+            return self[:][rows]
+        outputs, size = self.shape
+        first, end, _ = rows.indices(outputs)
+        part = replace(
+            self.entry,
+            shape=(end - first, self.entry.shape[1]),
+            nbytes=(end - first) * size,
+            start=self.entry.start + first * size,
+        )
+        data = _bytes_of(self.header, part).view(end - first, size)
+        for scales in _scales(self.entry.dtype.lower(), data):
+            if bool(((scales & _EXPONENT) == _EXPONENT).any()):
+                check_finite(self.header.file, self.name, scales.view(torch.float16))
+        return data
+
+
+def _bytes_of(header: GgufHeader, entry: TensorEntry) -> Tensor:
+    _check_unchanged(header)
+    data = torch.empty(entry.nbytes, dtype=torch.uint8)
+    read_into(header.file, entry, data.numpy().data)
+    _check_unchanged(header)
+    return data
+
+
+def _scales(format: str, data: Tensor) -> Iterator[Tensor]:
+    """The float16 numbers in blocks that others are multiplied by, as the bits that they are."""
+    starts = SCALES.get(format, ())
     if starts:
-        by_block = blocks.data.view(torch.int16).view(-1, LAYOUTS[blocks.format].size // 2)
+        by_block = data.view(torch.int16).view(-1, LAYOUTS[format].size // 2)
         for start in starts:
             yield by_block[:, start // 2].contiguous()
 

@@ -13,9 +13,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from engine.api import LoadRequest
 from engine.errors import ModelError
+from engine.kernels.blocks import Blocks
 from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import inspect
@@ -181,7 +183,24 @@ def test_scales_that_are_no_numbers(folder: Path, file: Path) -> None:
     content[start : start + 2] = np.float16(np.nan).tobytes()
     file.write_bytes(content)
     with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight holds NaN"):
-        tensors(file).weight("model.layers.0.mlp.down_proj.weight")
+        down_projection(file)
+
+
+def test_blocks_of_a_file_that_changes_while_they_are_read(folder: Path, file: Path) -> None:
+    write_gguf(folder, file, all_in("Q8_0"))
+    blocks = tensors(file).weight("model.layers.0.mlp.down_proj.weight")
+    assert isinstance(blocks, Blocks)
+    assert len(blocks.rows(slice(0, 16)).data[:]) == 16
+    os.utime(file, (0, 0))
+    with pytest.raises(ModelError, match="changed while it was being loaded"):
+        blocks.rows(slice(16, 32))
+
+
+def down_projection(file: Path) -> Tensor:
+    """As it is stored, read whole."""
+    found = tensors(file).weight("model.layers.0.mlp.down_proj.weight")
+    assert isinstance(found, Blocks)
+    return found.data[:]
 
 
 def tensors(file: Path) -> GgufTensors:
