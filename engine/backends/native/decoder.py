@@ -6,10 +6,12 @@ beside it.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import math
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -21,7 +23,7 @@ from engine.backends.support import Support
 from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.cpu.linear import Biased
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
@@ -138,13 +140,10 @@ class NativeDecoder:
             _layer(layer, spec, turns)
             for layer, spec in zip(layers, architecture.layers, strict=True)
         ]
-        array = (structures.Layer * len(parts))(*parts)
         shape = structures.Shape(
-            layers=array,
             embedding=embedding.pointer,
             head=head.pointer,
             norm=norm.weight.data_ptr(),
-            count=len(parts),
             vocabulary=architecture.vocabulary,
             hidden=architecture.hidden,
             intermediate=architecture.intermediate,
@@ -158,14 +157,37 @@ class NativeDecoder:
             embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
             score_cap=architecture.score_cap or 0.0,
         )
-        self._pointer = library.new_decoder(ctypes.byref(shape), library.pool)
-        if not self._pointer:
-            raise MemoryError("no memory for the buffers of a step")
-        weakref.finalize(self, library.free_decoder, self._pointer)
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
-        self._kept = layers, norm, turns, array
+        self._layers, self._kept = layers, (norm, turns)
         self._narrowed: Narrowed | None = None
+        self._begin(shape, parts)
+
+    def _begin(self, shape: structures.Shape, parts: Sequence[structures.Layer]) -> None:
+        """Makes the step of these layers. Raises MemoryError."""
+        shape.layers = (structures.Layer * len(parts))(*parts)
+        shape.count = len(parts)
+        self._shape, self._parts = shape, parts
+        pointer = self._library.new_decoder(ctypes.byref(shape), self._library.pool)
+        if not pointer:
+            raise MemoryError("no memory for the buffers of a step")
+        self._pointer = pointer
+        weakref.finalize(self, self._library.free_decoder, pointer)
+
+    def excerpt(self) -> NativeDecoder:
+        """One layer of every kind, between the same embedding and head: all the instructions of this
+        model's step in a fraction of its time."""
+        specs = self.architecture.layers
+        kinds = {
+            (spec, *(matrix.kinds for matrix in _matrices(layer))): index
+            for index, (layer, spec) in enumerate(zip(self._layers, specs, strict=True))
+        }
+        chosen = sorted(kinds.values())
+        made = copy.copy(self)
+        made.architecture = replace(self.architecture, layers=tuple(specs[i] for i in chosen))
+        shape = structures.Shape.from_buffer_copy(self._shape)
+        made._begin(shape, [self._parts[i] for i in chosen])
+        return made
 
     @property
     def info(self) -> ModelInfo:
@@ -293,8 +315,10 @@ class NativeDecoder:
 def is_row_independent(model: NativeDecoder) -> bool:
     """Whether the first tokens have the bits they have alone beside three and eleven others.
 
-    How the compiler fuses multiplications and additions is its own affair; so it is tried.
+    How the compiler fuses multiplications and additions is its own affair; so it is tried, with a layer
+    of every kind that the model has.
     """
+    model = model.excerpt()
     text = [token % model.info.vocabulary for token in range(7, 7 + 12)]
     cache = model.new_cache(len(text))
     alone = torch.cat([model.forward([token], cache, last=1) for token in text[:4]])
@@ -320,11 +344,16 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 
 
 def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structures.Layer:
+    for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
+        if isinstance(linear, Biased):
+            assert isinstance(linear.linear, Matrix)
+            linear.linear.set_bias(linear.bias)
+    qkv, output, gate_up, down = (matrix.pointer for matrix in _matrices(layer))
     return structures.Layer(
-        qkv=_matrix(layer.qkv),
-        output=_matrix(layer.output),
-        gate_up=_matrix(layer.gate_up),
-        down=_matrix(layer.down),
+        qkv=qkv,
+        output=output,
+        gate_up=gate_up,
+        down=down,
         attention_norm=layer.attention_norm.weight.data_ptr(),
         attention_after=layer.attention_after and layer.attention_after.weight.data_ptr(),
         mlp_norm=layer.mlp_norm.weight.data_ptr(),
@@ -335,11 +364,8 @@ def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structur
     )
 
 
-def _matrix(linear: Linear) -> int:
-    """The panels of a product, its bias folded into them."""
-    if isinstance(linear, Biased):
-        assert isinstance(linear.linear, Matrix)
-        linear.linear.set_bias(linear.bias)
-        linear = linear.linear
-    assert isinstance(linear, Matrix)
-    return linear.pointer
+def _matrices(layer: Layer) -> Iterator[Matrix]:
+    for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
+        inner = linear.linear if isinstance(linear, Biased) else linear
+        assert isinstance(inner, Matrix)
+        yield inner

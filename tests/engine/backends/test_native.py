@@ -291,6 +291,16 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     assert "It is not used" in caplog.text
 
 
+def test_the_trial_has_a_layer_of_every_kind(tmp_path: Path, library: Library) -> None:
+    write_family(tmp_path, "gemma2", **{**WIDTHS, "num_hidden_layers": 4})
+    whole = compiled(tmp_path, "fp32")
+    specs = whole.architecture.layers
+    excerpt = whole.excerpt()
+    assert set(excerpt.architecture.layers) == set(specs)
+    assert len(excerpt.architecture.layers) < len(specs)
+    check_rows(excerpt, tokens(30), 14)
+
+
 def test_turned_off_the_model_is_interpreted() -> None:
     assert isinstance(load_model(PIP / "draft", quantization="fp32"), NativeDecoder)
     assert isinstance(load_model(PIP / "draft", quantization="fp32", native=False), Decoder)
