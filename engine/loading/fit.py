@@ -40,6 +40,9 @@ SHORTEST_CONTEXT = 512
 OVERHEAD = 300_000_000
 """Interpreter, libraries and activations: what the process needs besides weights and caches."""
 
+TOKEN_BYTES = 430
+"""Of a vocabulary's entry in headers and in the tokenizer: measured with two of 151,936 tokens."""
+
 GPU_OVERHEAD = 500_000_000
 """The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
 widest product of a 32B model), and what the allocator cannot fill."""
@@ -68,8 +71,8 @@ class ModelSize:
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
     what ``fit`` is given. ``block_bytes``: of all weights in a GGUF file, where they are kept in the
-    blocks that it has or would have, else 0. ``heads`` and ``vocabulary`` count on a GPU only; 0 where
-    they are not known.
+    blocks that it has or would have, else 0. ``heads`` count on a GPU only; they and
+    ``vocabulary`` are 0 where they are not known.
     """
 
     name: str
@@ -248,7 +251,7 @@ def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
 def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
     """What neither weights nor context change."""
     if not gpu:
-        return OVERHEAD
+        return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models)
     sampling = sum(model.sampling_bytes() for model in models)
     return GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + sampling
 

@@ -15,6 +15,7 @@ from engine.loading.fit import (
     GPU_GRAPHS,
     GPU_OVERHEAD,
     LONGEST_CONTEXT,
+    TOKEN_BYTES,
     ModelSize,
     fit,
     free_bytes,
@@ -38,6 +39,11 @@ def test_the_sum_counts_weights_and_caches_of_both() -> None:
     assert found.needed == found.weights + found.kv
     assert found.fits
     assert found.context == 1000
+
+
+def test_vocabularies_take_memory_beside_the_weights() -> None:
+    bare, listed = (fit(replace(BIG, vocabulary=n), SMALL, free=0).work for n in (0, 1000))
+    assert listed - bare == 1000 * TOKEN_BYTES
 
 
 def test_a_draft_caches_no_more_than_its_own_context() -> None:

@@ -21,7 +21,7 @@ from engine.loading.choices import (
     quantization_note,
     quantizations,
 )
-from engine.loading.fit import BLOCKS_WIDTH, OVERHEAD
+from engine.loading.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
 from engine.loading.loader import load_model, load_planned, plan_model
 from engine.loading.sizes import PairSizes
 from engine.local.engine import LocalEngine
@@ -149,7 +149,8 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
     """The most that fit; what is asked for by name is refused as before."""
     (size,) = sizes_of(found).models(held, "auto")
     cache = size.kv_bytes_per_token("float32") * found.context
-    free = OVERHEAD + size.weight_bytes("float32") + cache
+    work = OVERHEAD + TOKEN_BYTES * found.vocabulary
+    free = work + size.weight_bytes("float32") + cache
     monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: free)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))
