@@ -240,8 +240,9 @@ def _in_pieces(kind: int, part: Weight) -> Iterator[Weight]:
         yield from part.in_parts(int8.CHUNK_ROWS)
 
 
-_PIECE_BYTES = 4_000_000
-"""Of blocks that are read and packed at once: what a processor's caches hold meanwhile."""
+_PIECE_BYTES = 16_000_000
+"""Of blocks that are read and packed at once: little beside a model, and enough that all threads need not
+meet often, who wait for each other on a busy machine."""
 _NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
 _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 
