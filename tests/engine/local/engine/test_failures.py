@@ -100,7 +100,7 @@ def test_a_tokenizer_that_fails_fails_one_request(
     with monkeypatch.context() as patch:
         patch.setattr(TextCodec, "encode", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            engine.generate(asked())
+            engine.generate(asked("What was not asked before"))
     with monkeypatch.context() as patch:
         patch.setattr(TextCodec, "decode", lambda *_: 1 / 0)
         *_, failed = engine.generate(asked())
