@@ -34,6 +34,7 @@ LONG = (
     "test_decoder.py",
     "test_loop.py",
     "test_main.py",
+    "test_run.py",
     "test_launcher.py",
 )
 WORKERS = 4
