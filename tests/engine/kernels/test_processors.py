@@ -96,6 +96,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.exhaustive  # 20 s of compiling; where ARM is the processor, all tests of products are its
 @pytest.mark.parametrize("format", MULTIPLIED)
 def test_blocks_on_arm(format: str, arm: Path) -> None:
     width = width_of(format)

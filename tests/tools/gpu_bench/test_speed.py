@@ -84,6 +84,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "PROMPT", 8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("short")
 def test_all_engines_write_what_the_weights_were_made_to_say() -> None:
     """So the weights are the same in all of them, and drafts are right as often as they should."""

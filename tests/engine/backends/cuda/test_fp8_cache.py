@@ -91,6 +91,7 @@ def test_what_was_rejected_leaves_no_trace(model: CudaDecoder) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampling", (DRAWN,) if INTERPRETED else (GREEDY, DRAWN), ids=str)
 def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling) -> None:
     few = {"max_tokens": 3} if INTERPRETED else {}

@@ -120,7 +120,13 @@ def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
         assert found.next_p == pytest.approx(expected.next_p, rel=1e-3)
 
 
-@pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        AcceptanceRule.REJECTION,
+        pytest.param(AcceptanceRule.BLOCK, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: AcceptanceRule) -> None:
     """What is accepted differs, but the same seed says the same again."""
     asked = draft(2, acceptance=rule)
@@ -186,6 +192,7 @@ def test_a_draft_that_is_elsewhere_changes_no_words(
     assert all(round.q and None not in round.q for round in rounds if round.tree.tokens)
 
 
+@pytest.mark.exhaustive
 def test_who_drafted_is_told_and_may_be_chosen(session: Session, plain: Plain) -> None:
     """``best`` has its choice on a device too, where the first round tells what verifying takes."""
     alone = plain(GREEDY).token_ids[:4]
