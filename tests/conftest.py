@@ -34,6 +34,7 @@ LONG = (
     "test_decoder.py",
     "test_loop.py",
     "test_main.py",
+    "test_run.py",
     "test_launcher.py",
 )
 WORKERS = 4
@@ -62,7 +63,7 @@ def _has_gpu_tests(file: Path) -> bool:
 
 
 def _for_gpu(config: pytest.Config) -> bool:
-    return bool(config.getoption("markexpr") == "gpu")
+    return str(config.getoption("markexpr")).split(" ")[0] == "gpu"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -106,7 +106,9 @@ def tiny(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_two_launchers_at_once_prepare_one_environment(tiny: Path) -> None:
+def test_two_launchers_at_once_prepare_one_environment_which_is_remembered(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tiny / "launcher.py").write_bytes((ROOT / "launcher.py").read_bytes())
     command = [sys.executable, "-c", "import launcher; launcher.prepare('app')"]
     both = [
@@ -118,13 +120,6 @@ def test_two_launchers_at_once_prepare_one_environment(tiny: Path) -> None:
     printed = [process.communicate(timeout=250)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], printed
     assert "".join(printed).count("[2/2]") == 1
-    assert launcher.is_prepared("app", tiny)
-
-
-def test_installing_works_in_place_and_is_remembered(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    launcher.prepare("app", tiny)
     assert launcher.is_prepared("app", tiny)
     assert not launcher.unfinished_mark(tiny).exists()
     monkeypatch.setattr(launcher.subprocess, "Popen", None)

@@ -122,7 +122,10 @@ def test_drafts_of_15_tokens_that_fall_leave_no_trace(
 
 REJECTION = AcceptanceRule.REJECTION
 WEIGHED = [
-    *((name, Control.FIXED, REJECTION) for name in DRAFTING),
+    *(
+        (name, Control.FIXED, REJECTION)
+        for name in ("ngram", "draft", "eagle3", "medusa", "block", "best")
+    ),
     *(("draft", Control(each), REJECTION) for each in controllers.names() if each != "fixed"),
     ("best", Control.AUTO, REJECTION),
     *(
@@ -131,8 +134,9 @@ WEIGHED = [
         if rule.weighs_q and rule != REJECTION
     ),
 ]
-"""Every proposer; every controller and every other such rule with the one that draws its drafts; and
-the one that the controller chooses the proposer for."""
+"""Drafts without q, drawn ones, a tree, a block, and whoever is best; every controller and every other
+such rule with the one that draws its drafts; and the one that the controller chooses the proposer for.
+The others give q as one of these; ``hybrid`` has its own, and ``test_acceptance.py`` enumerates."""
 
 
 @pytest.mark.parametrize(("name", "control", "rule"), WEIGHED)

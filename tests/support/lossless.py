@@ -186,7 +186,7 @@ def tree_options(name: str, nodes: int) -> dict[str, OptionValue]:
 # -- rules that weigh q: not the same words, but the same distribution
 
 AGAIN = "again and again and again and"
-SEEDS = range(250)
+SEEDS = range(200)
 
 
 def assert_distribution(session: Session, speculation: Speculation) -> None:

@@ -169,11 +169,19 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
 
 @contextmanager
 def open_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
-    """A page in a context of its own, and what its scripts complain about: nothing, at the end."""
+    """A page in a context of its own, and what its scripts complain about: nothing, at the end.
+
+    Nor may it ask another machine for anything, whatever is done in it.
+    """
     context = browser.new_context(viewport=VIEWPORT)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
     errors: list[str] = []
+    own = (app.url, "data:", "blob:")
+    page.on(
+        "request",
+        lambda asked: None if asked.url.startswith(own) else errors.append(f"asked {asked.url}"),
+    )
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
         "console",

@@ -54,7 +54,7 @@ def test_every_page_and_chat_has_an_address(page, app):
 
 
 def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
-    for name in ("race", "train", "server", "models"):
+    for name in ("race", "models"):
         page.goto(f"{app.url}{name}")
         page.locator(f"#{name}-page").wait_for()
         assert page.get_by_role("tab", selected=True).first.inner_text().lower() == name
@@ -63,16 +63,18 @@ def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
     page.wait_for_selector(".notice:has-text('no longer there')")
     assert path(page) == "/chat"
     page.wait_for_selector("body[data-controls=ready]")
+    the_message_box_is_two_keys_away(page)
 
 
-def test_the_message_box_is_two_keys_away(fresh_page):
-    fresh_page.keyboard.press("Tab")
-    fresh_page.keyboard.press("Enter")
-    assert fresh_page.evaluate("document.activeElement.matches('.composer textarea')")
-    fresh_page.get_by_role("button", name="Skip to the message box").focus()
+def the_message_box_is_two_keys_away(page):
+    """In a page just loaded."""
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.matches('.composer textarea')")
+    page.get_by_role("button", name="Skip to the message box").focus()
     for _ in range(10):
-        fresh_page.keyboard.press("Tab")
-    assert fresh_page.evaluate("document.activeElement.closest('.ft-chat') !== null")
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.closest('.ft-chat') !== null")
 
 
 def test_a_question_mark_lists_the_shortcuts_and_is_written_in_the_message_box(page):

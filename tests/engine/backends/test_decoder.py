@@ -64,7 +64,7 @@ def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
-    """A whole prompt; then, from where layers have forgotten its begin, one token a step and 1 to 8."""
+    """A whole prompt; then, from where layers have forgotten its begin, one token a step and some."""
     reference = write_family(tmp_path, name)
     model = load_model(tmp_path, quantization="fp32")
     assert isinstance(model, Decoder)
@@ -73,13 +73,12 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     cache = model.new_cache(512)
     assert_close(model.forward(text, cache, last=300), expected)
     cache.crop(270)
-    for index in range(270, 300):
+    for index in range(270, 280):
         assert_close(model.forward([text[index]], cache, last=1), expected[index : index + 1])
-    for start in (278, 250, 100):
-        for rows in range(1, 9):
-            cache.crop(start)
-            verified = model.forward(text[start : start + rows], cache, last=rows)
-            assert_close(verified, expected[start : start + rows])
+    for start, rows in ((278, 2), (250, 8), (100, 5)):
+        cache.crop(start)
+        verified = model.forward(text[start : start + rows], cache, last=rows)
+        assert_close(verified, expected[start : start + rows])
 
 
 def assert_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
@@ -152,9 +151,12 @@ def test_greedy_text_is_that_of_transformers(pair: tuple[Path, Path]) -> None:
     assert list(drafted.token_ids) == greedy(reference, prompt, 60)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_greedy_text_of_every_family_is_that_of_transformers(name: str, tmp_path: Path) -> None:
-    """Repeated text, so that n-gram drafts stand; longer than the windows."""
+@pytest.mark.parametrize(
+    "name", ["qwen2, later layers slide", "gemma3", "smollm3", "phi3, half turned"]
+)
+def test_greedy_text_of_a_family_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    """Repeated text, so that n-gram drafts stand; longer than the windows. All families have the
+    logits above, and the bits below."""
     reference = write_family(tmp_path, name, initializer_range=0.25)
     prompt = tokens(40) * 2
     assert list(finished(open_session(tmp_path), prompt, 40, "ngram").token_ids) == greedy(
@@ -171,9 +173,10 @@ def test_bf16_is_the_same_model_within_its_precision(tmp_path: Path) -> None:
     assert (ours - exact).norm() < 1.5 * (theirs - exact).norm()
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_every_family_quantised_is_near_the_original(name: str, tmp_path: Path) -> None:
-    """Biases, norms, caps and scales are not quantised, and none is left out."""
+@pytest.mark.parametrize("name", ["qwen2", "gemma2", "qwen3, biases, a window", "phi3"])
+def test_a_family_quantised_is_near_the_original(name: str, tmp_path: Path) -> None:
+    """Biases, norms, caps and scales are not quantised, and none is left out; all families are in
+    ``test_native.py``."""
     sizes = {"hidden_size": 128, "intermediate_size": 192, "num_attention_heads": 16}
     write_family(tmp_path, name, **sizes, initializer_range=0.04)
     text = tokens(100)
@@ -184,12 +187,10 @@ def test_every_family_quantised_is_near_the_original(name: str, tmp_path: Path) 
 
 
 SUBJECTS = [
-    *(f"{dtype} {width} llama" for dtype in DTYPES for width in ("narrow", "wide")),
-    *(f"fp32 narrow {name}" for name in OTHERS),
+    *(f"{dtype} wide llama" for dtype in DTYPES),
     # Fewer bits are another product, and every family has the same ones.
-    *(f"{dtype} narrow {name}" for dtype, name in zip(cycle(DTYPES[1:]), OTHERS, strict=False)),
-    *(f"{dtype} wide {name}" for name in ("qwen2", "gemma3") for dtype in QUANTISED),
-    *(f"{dtype} narrow pip" for dtype in QUANTISED),
+    *(f"{dtype} narrow {name}" for dtype, name in zip(cycle(DTYPES), OTHERS, strict=False)),
+    *("int8 wide qwen2", "nf4 wide gemma3", "nf4 narrow pip"),
 ]
 
 
@@ -209,8 +210,8 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model) -> None:
-    """In the middle of a KV block, across the border of one, and of what a window leaves in sight."""
-    for start in (5, 250, 272):
+    """Across the border of a KV block, and of what a window leaves in sight."""
+    for start in (250, 272):
         check_rows(model, tokens(start + 16), start)
 
 
@@ -232,7 +233,7 @@ def test_threads_share_out_what_rows_compute_and_leave_their_bits(tmp_path: Path
 
 
 def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
-    check_parts(model, tokens(300), (1, 7, 16, 100, 128, 300))
+    check_parts(model, tokens(270), (1, 7, 16, 100, 128, 300))
 
 
 def test_only_the_asked_logits_are_returned(model: Model) -> None:

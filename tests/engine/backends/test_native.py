@@ -114,7 +114,7 @@ def model(
 
 
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: Model) -> None:
-    for start in (5, 250, 300):
+    for start in (250, 300):
         check_rows(model, tokens(start + 16), start)
 
 
@@ -127,7 +127,7 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> No
 
 
 def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model) -> None:
-    for start in (1, 14, 250, 300):
+    for start in (14, 250):
         check_tree(model, tokens(start), seed=start)
 
 
@@ -183,9 +183,9 @@ def test_writing_on_keeps_to_the_vocabulary_it_is_told(
     assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
 
 
-@pytest.mark.parametrize("weights", ["fp32", "int8"])
 @pytest.mark.parametrize(
-    ("frequent", "others"), [(5, {9}), (64, {64, 65, 70, 200, 255}), (1, set(range(2, 256, 2)))]
+    ("weights", "frequent", "others"),
+    [("fp32", 5, {9}), ("int8", 64, {64, 65, 70, 200, 255}), ("fp32", 1, set(range(2, 256, 2)))],
 )
 def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
     library: Library, weights: str, frequent: int, others: set[int]
@@ -216,8 +216,14 @@ def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_pa
     assert chosen == [kept[int(whole[0, kept].argmax())]]
 
 
-@pytest.mark.parametrize("draws", [None, Draws(1.3, tuple(range(50, 59)))])
-@pytest.mark.parametrize("limit", [900, 1025, 4096])
+@pytest.mark.parametrize(
+    ("draws", "limit"),
+    [
+        (None, 900),
+        (Draws(1.3, tuple(range(50, 59))), 1025),
+        (Draws(1.3, tuple(range(50, 59))), 4096),
+    ],
+)
 def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
     library: Library, draws: Draws | None, limit: int
 ) -> None:

@@ -291,7 +291,7 @@ def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="VmHWM is Linux's")
-@pytest.mark.parametrize("kind", [*QUANTISED, Q4])
+@pytest.mark.parametrize("kind", ["int8", Q4])  # NF4 comes part by part as int8 does
 @pytest.mark.usefixtures("library")
 def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path: Path) -> None:
     """The issue's bound is 1.2 x the quantised size + 1 GB for the whole process.

@@ -33,18 +33,17 @@ def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
         yield engine
 
 
-@pytest.mark.parametrize("kind", ["bf16", "nf4"])
-def test_the_embedded_pair_never_diverges(kind: str) -> None:
-    """fp32 and int8 are what ``tests/engine/test_lossless.py`` has, on more prompts."""
+def test_the_embedded_pair_never_diverges_in_bf16() -> None:
+    """The other formats are what ``tests/engine/test_lossless.py`` has, on more prompts."""
     with closing(LocalEngine()) as engine:
         heads = [PIP / head for head in head_kinds()]
-        engine.load(request_for(PIP / "target", PIP / "draft", heads, quantization=kind))
-        rows, divergences = lossless.run(engine, PROMPTS, 4, max_tokens=16)
+        engine.load(request_for(PIP / "target", PIP / "draft", heads, quantization="bf16"))
+        rows, divergences = lossless.run(engine, PROMPTS, 3, max_tokens=16)
     assert not divergences
     assert [(row.proposer, row.rule) for row in rows] == [
         (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
     ]
-    assert {(row.quantization, row.prompts, row.tokens) for row in rows} == {(kind, 4, 64)}
+    assert {(row.quantization, row.prompts, row.tokens) for row in rows} == {("bf16", 3, 48)}
     for name in proposers.names():
         own = [row for row in rows if row.proposer == name]
         drafted, accepted = sum(row.drafted for row in own), sum(row.accepted for row in own)

@@ -145,9 +145,10 @@ def plain(sampling: Sampling, limit: int = 16) -> list[int]:
 @everywhere
 @everybody
 def test_the_words_are_those_of_none(where: str, name: str) -> None:
-    """Twice by each, at several depths and under every controller: what one text left is no harm."""
+    """At several depths and under every controller, one after the other: what one text left is no
+    harm. On the host ``test_loop.py`` has greedy ones too, from an empty cache."""
     drafted = accepted = 0
-    for sampling in (GREEDY, COUPLED):
+    for sampling in (GREEDY, COUPLED) if where == "device" else (COUPLED,):
         pair, expected = Pair.load(where, name), plain(sampling, LENGTH)
         for depth, control in ((1, Control.FIXED), (5, Control.FIXED), (4, Control.AUTO)):
             context, rounds = pair.reply(
@@ -181,7 +182,7 @@ def test_a_reply_that_is_left_leaves_what_was_shown(where: str, name: str) -> No
 def test_a_reply_ends_where_it_should(where: str, name: str) -> None:
     """At a limit, whatever runs ahead of it; at an end of text, within a round too."""
     pair, expected = Pair.load(where, name), plain(GREEDY)
-    for limit in (1, 2, 5):
+    for limit in (1, 5):
         context, rounds = pair.reply(limit=limit, depth=5)
         assert context.output == expected[:limit]
         assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
@@ -190,11 +191,10 @@ def test_a_reply_ends_where_it_should(where: str, name: str) -> None:
     assert context.output == expected[: expected.index(end) + 1]
 
 
-@everywhere
 @everybody
-def test_the_end_of_a_context_is_no_trouble(where: str, name: str) -> None:
-    """The draft's ends before the target's."""
-    pair = Pair.load(where, name, context=len(PROMPT) + 16, draft_context=len(PROMPT) + 9)
+def test_the_end_of_a_context_is_no_trouble_on_a_device(name: str) -> None:
+    """The draft's ends before the target's. ``test_loop.py`` has it for the host."""
+    pair = Pair.load("device", name, context=len(PROMPT) + 16, draft_context=len(PROMPT) + 9)
     assert pair.reply(depth=5)[0].output == plain(GREEDY)
 
 

@@ -152,10 +152,10 @@ def plain(sampling: Sampling, limit: int) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("name", proposers.names())
-def test_every_proposer_at_every_depth_gives_the_output_of_none(name: str) -> None:
-    """Each depth with one of the samplings, and over all proposers with each of them."""
+def test_every_proposer_at_every_third_depth_gives_the_output_of_none(name: str) -> None:
+    """Over all proposers at each depth, with each of the samplings."""
     number = proposers.names().index(name)
-    for depth in range(1, 16):
+    for depth in range(1 + number % 3, 16, 3):
         sampling = RULES[(number + depth) % len(RULES)]
         run = generate(name, depth=depth, sampling=sampling, limit=20)
         assert tuple(run.output) == plain(sampling, 20), (depth, sampling)
@@ -295,30 +295,28 @@ def test_rounds_joined_are_the_output() -> None:
     assert [turn.index for turn in run.rounds] == list(range(len(run.rounds)))
 
 
-@pytest.mark.parametrize("depth", range(1, 16))
-def test_an_end_inside_a_burst_cuts_the_round_there(depth: int) -> None:
+def test_an_end_inside_a_burst_cuts_the_round_there() -> None:
     expected = plain(GREEDY, 40)
     end = expected[9]
     at = expected.index(end)
-    run = generate(Scripted(oracle), depth=depth, limit=40, eos={end})
-    assert tuple(run.output) == expected[: at + 1]
-    last = run.rounds[-1]
-    assert last.tokens[last.emitted - 1] == end
-    assert all(turn.emitted == len(turn.tokens) for turn in run.rounds[:-1])
+    for depth in range(1, 16):
+        run = generate(Scripted(oracle), depth=depth, limit=40, eos={end})
+        assert tuple(run.output) == expected[: at + 1], depth
+        last = run.rounds[-1]
+        assert last.tokens[last.emitted - 1] == end, depth
+        assert all(turn.emitted == len(turn.tokens) for turn in run.rounds[:-1]), depth
 
 
 @pytest.mark.parametrize("name", proposers.names())
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8])
-def test_no_more_tokens_come_than_asked_for_and_none_is_drafted_in_vain(
-    name: str, limit: int
-) -> None:
-    run = generate(name, depth=5, limit=limit)
-    assert len(run.output) == limit
-    assert all(turn.emitted == len(turn.tokens) for turn in run.rounds)
-    left = limit
-    for turn in run.rounds:
-        assert len(turn.tree) <= turn.budget.depth <= left - 1
-        left -= turn.emitted
+def test_no_more_tokens_come_than_asked_for_and_none_is_drafted_in_vain(name: str) -> None:
+    for limit in (1, 3, 8):
+        run = generate(name, depth=5, limit=limit)
+        assert len(run.output) == limit
+        assert all(turn.emitted == len(turn.tokens) for turn in run.rounds)
+        left = limit
+        for turn in run.rounds:
+            assert len(turn.tree) <= turn.budget.depth <= left - 1
+            left -= turn.emitted
 
 
 @pytest.mark.parametrize("name", proposers.names())
@@ -380,6 +378,6 @@ def test_rules_that_weigh_q_go_through_the_same_loop_and_repeat_for_a_seed(
     # A depth that follows times cannot repeat: under this rule the words depend on it.
     for name in proposers.names():
         sampling = Sampling(temperature=1.0, seed=8)
-        runs = [generate(name, sampling=sampling, rule=rule).output for _ in range(2)]
+        runs = [generate(name, sampling=sampling, rule=rule, limit=15).output for _ in range(2)]
         assert runs[0] == runs[1]
-        assert len(runs[0]) == 30
+        assert len(runs[0]) == 15

@@ -90,12 +90,13 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [build.SOURCE / "products.cpp", Path(__file__).with_name("emulated_products.cpp")]
     flags = [flag for flag in build.FLAGS if flag not in ("-O3", "-fPIC")]
     subprocess.run(
-        [CROSS, *flags, "-O2", "-static", "-march=armv8.2-a+dotprod", *sources, "-o", made],
+        [CROSS, *flags, "-O1", "-static", "-march=armv8.2-a+dotprod", *sources, "-o", made],
         check=True, capture_output=True,
     )  # fmt: skip
     return made
 
 
+@pytest.mark.exhaustive  # 20 s of compiling; where ARM is the processor, all tests of products are its
 @pytest.mark.parametrize("format", MULTIPLIED)
 def test_blocks_on_arm(format: str, arm: Path) -> None:
     width = width_of(format)

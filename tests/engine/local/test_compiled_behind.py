@@ -57,7 +57,7 @@ def engine(machine: Machine) -> Iterator[LocalEngine]:
 
 def answer(engine: LocalEngine, proposer: str = "draft") -> str:
     request = Request(
-        prompt="Once upon a time", max_tokens=40, speculation=Speculation(proposer=proposer)
+        prompt="Once upon a time", max_tokens=16, speculation=Speculation(proposer=proposer)
     )
     *_, last = engine.generate(request)
     assert isinstance(last, Finished)

@@ -104,6 +104,7 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(
     }
 
 
+@pytest.mark.exhaustive
 def test_a_mistake_within_a_part_costs_no_other_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

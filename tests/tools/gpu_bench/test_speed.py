@@ -84,6 +84,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contest, "PROMPT", 8)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("short")
 def test_all_engines_write_what_the_weights_were_made_to_say() -> None:
     """So the weights are the same in all of them, and drafts are right as often as they should."""
@@ -105,6 +106,8 @@ def test_all_engines_write_what_the_weights_were_made_to_say() -> None:
     assert all(one.host_share is not None for one in speeds[:3])
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="compiling takes minutes of a processor")
 @pytest.mark.usefixtures("short")
 def test_a_compiled_rival_says_the_same() -> None:
     held = Contest(SIZES, "bf16", CPU)
@@ -128,7 +131,7 @@ def test_bits_are_compared_and_a_model_that_breaks_them_is_caught() -> None:
     assert compare_bits(model).different == 4 * sum(range(9, 17))
 
 
-@pytest.mark.parametrize("kind", ["bf16", "int8", "nf4"])
+@pytest.mark.parametrize("kind", ["bf16", "int8"])  # NF4 in test_run.py
 def test_every_product_is_timed_with_every_number_of_rows(kind: str) -> None:
     timed = (time_product(SIZES, name, kind, CPU, 1e9, repeats=1) for name in SIZES.products())
     found = [time for times in timed for time in times]

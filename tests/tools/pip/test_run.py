@@ -67,6 +67,7 @@ def test_a_tiny_run_overfits_and_exports_what_transformers_loads(
     assert torch.isfinite(model(**prompt).logits).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("fake_feed")
 def test_a_run_goes_on_from_a_finished_model(recipe_file: Path, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -103,6 +104,7 @@ def test_what_cannot_be_gone_on_from_is_told(recipe_file: Path, tmp_path: Path) 
         run(recipe_file, out=tmp_path / "out", data=tmp_path, start=tmp_path / "first")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("fake_feed")
 def test_a_run_stopped_halfway_ends_at_the_same_loss(recipe_file: Path, tmp_path: Path) -> None:
     run(recipe_file, out=tmp_path / "whole", data=tmp_path, stages=("tokenizer", "target"))

@@ -31,8 +31,15 @@ def _own_list(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError), (LOST, DeviceLost)],
-    ids=["no memory", "lost"],
+    [
+        pytest.param(
+            torch.OutOfMemoryError("CUDA out of memory"),
+            torch.OutOfMemoryError,
+            marks=pytest.mark.exhaustive,
+            id="no memory",
+        ),
+        pytest.param(LOST, DeviceLost, id="lost"),
+    ],
 )
 def test_a_reply_that_fails_leaves_the_session_whole(
     error: RuntimeError, expected: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -91,9 +91,10 @@ def test_what_was_rejected_leaves_no_trace(model: CudaDecoder) -> None:
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("sampling", (DRAWN,) if INTERPRETED else (GREEDY, DRAWN), ids=str)
 def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling) -> None:
-    few = {"max_tokens": 4} if INTERPRETED else {}
+    few = {"max_tokens": 3} if INTERPRETED else {}
     alone = words(session, NONE, sampling, **few)
     assert words(session, draft(2), sampling, **few) == alone
     if not INTERPRETED:
@@ -102,6 +103,7 @@ def test_words_do_not_depend_on_who_drafts(session: Session, sampling: Sampling)
         assert words(session, Speculation(proposer="ngram", depth=3), sampling) == alone
 
 
+@pytest.mark.skipif(INTERPRETED, reason="seconds; in bf16 it is interpreted too")
 def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
     text = (5, 6, 7, 8, *words(session, draft(2), max_tokens=3), 11, 12)
     follow = {"token_ids": text, "reuse_cache": True, "max_tokens": 2}

@@ -16,9 +16,14 @@ FOLDER = Path(__file__).parent
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreting process")
 @pytest.mark.timeout(900)
-def test_models_and_rounds_pass_interpreted() -> None:
+@pytest.mark.parametrize(
+    "which",
+    ["gpu and not exhaustive", pytest.param("gpu and exhaustive", marks=pytest.mark.exhaustive)],
+)
+def test_models_and_rounds_pass_interpreted(which: str) -> None:
+    """A GPU runs all of them with ``-m gpu``."""
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", which, "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "--durations=8", "-o", "timeout=900", str(FOLDER)],
         # Tensors are tiny: threads would only wait for one another.

@@ -221,10 +221,8 @@ def test_drafts_are_those_of_torch_round_after_round(
     for wanted, length in (
         (GREEDY, 5),
         (CUT, 40),
-        (DRAWN, 7),
         (PENALISED, 300),
         (DRAWN, 9),
-        (GREEDY, 12),
     ):
         both = [drafter.begin(text(length), wanted) for drafter in (compiled, eager)]
         for depth, accepted in ((3, 0), (15, 2), (1, 1), (4, 3), (2, 0)):
@@ -266,7 +264,7 @@ def test_doubted_tokens_are_cut_likewise(
         expected.take([token])
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ["medusa, 1 layers", "mlp", "lstm", "eagle3", "dspark"])
 def test_products_that_are_not_compiled_draft_in_torch(
     name: str, threads: Library, tmp_path: Path
 ) -> None:

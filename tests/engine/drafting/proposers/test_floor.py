@@ -131,9 +131,10 @@ def answer(
 def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
     session: Session, name: str, how: str
 ) -> None:
-    """After it too: what was drafted and did not count has left nothing behind."""
+    """After it too: what was drafted and did not count has left nothing behind. torch's step takes
+    seconds where the compiled one takes one: two prompts are enough for it to end drafts."""
     compared = Compared(*(proposers.create(name, {}, session.resources) for _ in range(2)))
-    for text in PROMPTS:
+    for text in PROMPTS if session.native else PROMPTS[:2]:
         answer(session, compared, text, SAMPLINGS[how])
     assert compared.ended
 

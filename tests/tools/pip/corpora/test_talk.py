@@ -34,15 +34,21 @@ GENERATORS: dict[str, mixture.Source] = {
 }
 
 
-def drawn(name: str, held_out: bool = False, count: int = 400, seed: int = 7) -> list[Example]:
+def some(name: str, count: int, held_out: bool = False, seed: int = 7) -> tuple[Example, ...]:
     rng = random.Random(seed)
-    return [GENERATORS[name](rng, held_out) for _ in range(count)]
+    return tuple(GENERATORS[name](rng, held_out) for _ in range(count))
+
+
+@functools.cache
+def drawn(name: str, held_out: bool = False) -> tuple[Example, ...]:
+    """Once for all tests: that takes longer than what they look at."""
+    return some(name, 400 if held_out else 2000, held_out)
 
 
 @pytest.mark.parametrize("name", GENERATORS)
 def test_the_same_seed_gives_the_same_examples(name: str) -> None:
-    assert drawn(name, count=50) == drawn(name, count=50)
-    assert drawn(name, count=50) != drawn(name, count=50, seed=8)
+    assert some(name, 50) == drawn(name)[:50]
+    assert some(name, 50) != some(name, 50, seed=8)
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -67,8 +73,8 @@ def test_messages_alternate_and_have_no_empty_slot(name: str, held_out: bool) ->
 
 @pytest.mark.parametrize("name", ["tale", "problem"])
 def test_held_out_questions_are_never_trained_on(name: str) -> None:
-    trained = {example.messages[0].content.lower() for example in drawn(name, count=3000)}
-    asked = {example.messages[0].content.lower() for example in drawn(name, True, count=300)}
+    trained = {example.messages[0].content.lower() for example in drawn(name)}
+    asked = {example.messages[0].content.lower() for example in drawn(name, True)}
     assert not asked & trained
 
 
@@ -81,7 +87,7 @@ def test_training_never_asks_the_guide_in_a_held_out_phrasing() -> None:
     held_out = {
         phrasing.lower().rstrip("?.! ") for topic in topics() for phrasing in topic.held_out
     }
-    for example in drawn("guide", count=5000):
+    for example in drawn("guide"):
         asked = [message.content for message in example.messages if message.role == "user"]
         assert not held_out & {text.lower().rstrip("?.! ") for text in asked}
 
@@ -90,7 +96,7 @@ def test_tales_have_everything_that_was_asked_for() -> None:
     animals, things = tales.grammar().animals, {thing.name for thing in tales.grammar().things}
     pattern = re.compile(r"about an? (\w+) and an? ([\w ]+)\.")
     found = 0
-    for example in drawn("tale", count=2000):
+    for example in drawn("tale"):
         asked = pattern.search(example.messages[0].content)
         if asked and asked[1] in animals and asked[2] in things:
             found += 1
@@ -99,7 +105,7 @@ def test_tales_have_everything_that_was_asked_for() -> None:
 
 
 def test_tales_keep_to_their_length() -> None:
-    assert all(55 <= len(example.reply.split()) <= 135 for example in drawn("tale", count=1000))
+    assert all(55 <= len(example.reply.split()) <= 135 for example in drawn("tale"))
 
 
 def test_there_are_thirty_plots_and_each_fits_many_things() -> None:
@@ -110,7 +116,7 @@ def test_there_are_thirty_plots_and_each_fits_many_things() -> None:
 
 
 def test_problems_are_solved_correctly() -> None:
-    for example in drawn("problem", count=3000):
+    for example in drawn("problem"):
         equations = EQUATION.findall(example.reply)
         for left, sign, right, result in equations:
             a, b = int(left), int(right)
@@ -123,7 +129,7 @@ def test_problems_are_solved_correctly() -> None:
 def test_numbers_of_a_problem_stand_in_its_question() -> None:
     """Numbers that the working takes from nowhere would teach Pip to make them up."""
     known = {"2", "4", "7", "8", "20"}  # halves, legs, days of a week, legs of a spider, a note
-    for example in drawn("problem", count=1000):
+    for example in drawn("problem"):
         given = set(re.findall(r"\d+", example.messages[0].content)) | known
         for left, _, right, result in EQUATION.findall(example.reply):
             assert left in given and right in given, example
@@ -132,7 +138,7 @@ def test_numbers_of_a_problem_stand_in_its_question() -> None:
 
 def test_pip_recalls_the_name_it_was_told() -> None:
     recalled = 0
-    for example in drawn("talk", count=3000) + drawn("talk", True, count=500):
+    for example in drawn("talk") + drawn("talk", True):
         name = re.fullmatch(r"Your name is (\w+)\.", example.reply)
         if name:
             recalled += 1
@@ -140,13 +146,11 @@ def test_pip_recalls_the_name_it_was_told() -> None:
                 message.content for message in example.prompt[:-1] if message.role == "user"
             )
             assert name[1].lower() in told.lower()
-    assert recalled > 300
+    assert recalled > 200
 
 
 def test_pip_does_not_recall_what_it_was_not_told() -> None:
-    unknown = [
-        example for example in drawn("talk", count=3000) if "not told me your name" in example.reply
-    ]
+    unknown = [example for example in drawn("talk") if "not told me your name" in example.reply]
     assert unknown
     for example in unknown:
         assert all("Your name is" not in message.content for message in example.messages)
@@ -158,14 +162,12 @@ def test_every_refusal_points_to_the_models_page() -> None:
     assert all("Models page" in answer for subject in subjects for answer in subject.answers)
 
 
-@pytest.mark.parametrize(
-    "subject", [*talk.book().refusals, *talk.book().small_talk], ids=lambda s: s.ask[0]
-)
-def test_every_answer_of_a_subject_has_its_keywords(subject: talk.Subject) -> None:
-    for answer in subject.answers:
-        for group in subject.keywords:
-            assert any(word.lower() in answer.lower() for word in group)
-    assert not set(subject.ask) & set(subject.held_out)
+def test_every_answer_of_a_subject_has_its_keywords() -> None:
+    for subject in (*talk.book().refusals, *talk.book().small_talk):
+        for answer in subject.answers:
+            for group in subject.keywords:
+                assert any(word.lower() in answer.lower() for word in group), (subject, group)
+        assert not set(subject.ask) & set(subject.held_out), subject
 
 
 @pytest.mark.parametrize("make", [manners.greeting, manners.thanks, manners.goodbye])
@@ -253,7 +255,7 @@ def test_the_corpus_strips_header_markup_and_typography() -> None:
 
 @needs_data
 def test_corpus_chunks_keep_to_their_length() -> None:
-    documents = list(corpus.documents(DATA / "tales"))
+    documents = list(islice(corpus.documents(DATA / "tales"), 1000))
     lengths = [len(document.split()) for document in documents]
     assert max(lengths) <= corpus.MOST_WORDS
     assert sum(length < corpus.FEWEST_WORDS for length in lengths) < 0.02 * len(lengths)
