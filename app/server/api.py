@@ -119,5 +119,6 @@ async def _generate(
         include_usage=bool(options and options.include_usage),
         logprobs=logprobs,
         detailed=body.spec_decode_metrics == "detailed",
+        calls=loaded.capabilities.calls,
     )
     return await reply(http, ticket, job)

@@ -18,6 +18,8 @@ from app.server.schemas import (
     SpeculationBody,
     TextPart,
 )
+from app.server.structured import field_of, grammar_of
+from app.server.tools import calls_of, tools_of
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
 from engine.request import (
@@ -56,9 +58,10 @@ def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     limit = body.max_tokens
     if body.max_completion_tokens is not None:
         limit = body.max_completion_tokens
-    request = Request(
-        messages=_messages(body.messages), **_common(body, pair, limit, body.top_logprobs)
-    )
+    common = _common(body, pair, limit, body.top_logprobs)
+    if body.response_format is not None:
+        common["grammar"] = grammar_of(body.response_format, body.structured_outputs)
+    request = Request(messages=_messages(body.messages), **common, **tools_of(body))
     return _choices(request, body.n or 1)
 
 
@@ -111,6 +114,9 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
         names["max_tokens"] = "max_completion_tokens"
     if isinstance(body, CompletionBody):
         names["messages"] = "prompt"
+    format = body.response_format if isinstance(body, ChatBody) else None
+    if (structure := field_of(format, body.structured_outputs)) is not None:
+        names["grammar"] = structure
     try:
         yield
     except InvalidRequest as error:
@@ -135,6 +141,7 @@ def _common(
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),
+        "grammar": grammar_of(None, body.structured_outputs),
     }
 
 
@@ -212,11 +219,21 @@ def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:
 
 
 def message_of(message: MessageBody, path: str) -> Message:
-    """Raises ApiError for what is no text."""
-    if message.tool_calls:
-        raise unsupported(f"{path}.tool_calls", "tool calls")
-    role = "system" if message.role == "developer" else message.role
-    return Message(role, _text(message.content, path))
+    """Raises ApiError for what is no text, and InvalidRequest for calls that are none."""
+    if message.tool_calls and message.role != "assistant":
+        raise InvalidRequest(
+            f"{path}.tool_calls", f"{path}.tool_calls are there, but only assistants call tools."
+        )
+    if message.content is None and not message.tool_calls:
+        param = f"{path}.content"
+        raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+    return Message(
+        "system" if message.role == "developer" else message.role,
+        _text(message.content or (), path),
+        tool_calls=calls_of(message.tool_calls, path),
+        tool_call_id=message.tool_call_id,
+        name=message.name if message.role == "tool" else None,
+    )
 
 
 def _text(parts: Sequence[TextPart], path: str) -> str:

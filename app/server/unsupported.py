@@ -17,26 +17,18 @@ def is_nothing(value: Any) -> bool:
     return not value
 
 
-def _is_text(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and value.get("type") == "text")
-
-
-_TOOLS = "tool calls"
-_GRAMMAR = "output that follows a schema or grammar"
+_FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
+_GRAMMAR = "grammars in this field; structured_outputs takes them"
 
 _REFUSED: dict[str, tuple[str, Harmless]] = {
-    "tools": (_TOOLS, is_nothing),
-    "functions": (_TOOLS, is_nothing),
-    "tool_choice": (_TOOLS, lambda value: value in (None, "none", "auto")),
-    "function_call": (_TOOLS, lambda value: value in (None, "none", "auto")),
-    "response_format": ("response formats other than text", _is_text),
+    "functions": (_FUNCTIONS, is_nothing),
+    "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
     "json_schema": (_GRAMMAR, is_nothing),
     "grammar": (_GRAMMAR, is_nothing),
     "guided_json": (_GRAMMAR, is_nothing),
     "guided_regex": (_GRAMMAR, is_nothing),
     "guided_choice": (_GRAMMAR, is_nothing),
     "guided_grammar": (_GRAMMAR, is_nothing),
-    "structured_outputs": (_GRAMMAR, is_nothing),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
     "audio": ("audio", is_nothing),
     "echo": ("repeating the prompt in the reply", is_nothing),

@@ -116,10 +116,7 @@ def test_a_mistake_further_inside_is_named_by_its_place(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),
-        ("tool_choice", "required"),
         ("functions", [{"name": "f"}]),
-        ("response_format", {"type": "json_object"}),
         ("modalities", ["text", "audio"]),
         ("grammar", "root ::= [0-9]+"),
     ],
