@@ -18,7 +18,7 @@ from app.server.schemas import (
     SpeculationBody,
     TextPart,
 )
-from app.server.structured import field_of, grammar_of
+from app.server.structured import ResponseFormatBody, field_of, grammar_of
 from app.server.tools import calls_of, tools_of
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
@@ -59,8 +59,8 @@ def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     if body.max_completion_tokens is not None:
         limit = body.max_completion_tokens
     common = _common(body, pair, limit, body.top_logprobs)
-    if body.response_format is not None:
-        common["grammar"] = grammar_of(body.response_format, body.structured_outputs)
+    if (format := format_of(body)) is not None:
+        common["grammar"] = grammar_of(format, body.structured_outputs)
     request = Request(messages=_messages(body.messages), **common, **tools_of(body))
     return _choices(request, body.n or 1)
 
@@ -72,7 +72,10 @@ def response_requests(
     if body.instructions:
         conversation = (Message("system", body.instructions), *conversation)
     limit = body.max_tokens if body.max_output_tokens is None else body.max_output_tokens
-    return (Request(messages=conversation, **_common(body, pair, limit, body.top_logprobs)),)
+    common = _common(body, pair, limit, body.top_logprobs)
+    if (format := format_of(body)) is not None:
+        common["grammar"] = grammar_of(format, body.structured_outputs)
+    return (Request(messages=conversation, **common),)
 
 
 def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, ...]:
@@ -96,6 +99,14 @@ def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, 
     return tuple(requests)
 
 
+def format_of(body: GenerationBody) -> ResponseFormatBody | None:
+    """What a reply to a chat or a response has to look like."""
+    if isinstance(body, ResponseBody):
+        format = None if body.text is None else body.text.format
+        return None if format is None else format.response_format
+    return body.response_format if isinstance(body, ChatBody) else None
+
+
 @contextmanager
 def named_as_in(body: GenerationBody) -> Iterator[None]:
     """Errors of the engine name the field as the client spelt it."""
@@ -114,9 +125,10 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
         names["max_tokens"] = "max_completion_tokens"
     if isinstance(body, CompletionBody):
         names["messages"] = "prompt"
-    format = body.response_format if isinstance(body, ChatBody) else None
-    if (structure := field_of(format, body.structured_outputs)) is not None:
+    if (structure := field_of(format_of(body), body.structured_outputs)) is not None:
         names["grammar"] = structure
+        if isinstance(body, ResponseBody):
+            names["grammar"] = structure.replace("response_format.json_schema", "text.format")
     try:
         yield
     except InvalidRequest as error:

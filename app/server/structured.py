@@ -33,6 +33,21 @@ class ResponseFormatBody(StructureBody):
     json_schema: JsonSchemaBody | None = None
 
 
+class TextFormatBody(JsonSchemaBody):
+    """The same as ``/v1/responses`` has it."""
+
+    type: Literal["text", "json_object", "json_schema"]
+
+    @property
+    def response_format(self) -> ResponseFormatBody:
+        schema = JsonSchemaBody(schema=self.schema_, strict=self.strict)
+        return ResponseFormatBody(type=self.type, json_schema=schema)
+
+
+class TextBody(StructureBody):
+    format: TextFormatBody | None = None
+
+
 class StructuredOutputsBody(BaseModel):
     """vLLM's; exactly one is given. What it cannot do here is refused and not ignored."""
 

@@ -37,6 +37,19 @@ _REFUSED: dict[str, tuple[str, Harmless]] = {
 }
 
 
+_NO_TOOLS = "tools here; /v1/chat/completions does"
+NO_TOOLS: dict[str, tuple[str, Harmless]] = {
+    "tools": (_NO_TOOLS, is_nothing),
+    "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
+}
+"""What other dialects than OpenAI's chats refuse."""
+NO_CHAT: dict[str, tuple[str, Harmless]] = {
+    **NO_TOOLS,
+    "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),
+}
+"""What completions refuse."""
+
+
 def refuse(raw: bytes) -> None:
     """Raises a 400 for the first field that asks for something this version does not have."""
     refuse_fields(raw, {})

@@ -89,7 +89,7 @@ def test_a_wrong_value_is_a_400_that_names_the_field(
         ),
         (
             {"messages": [{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]},
-            "messages[0].tool_calls",
+            "messages[0].tool_calls[0].function",
         ),
         ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
         ({"stop": ["a", 3]}, "stop[1]"),

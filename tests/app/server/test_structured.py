@@ -113,3 +113,23 @@ def test_a_schema_that_is_not_strict_leaves_out_what_it_cannot_enforce(
         model=server.model, messages=ASK, max_tokens=60, extra_body=asked
     )
     assert all(isinstance(each, bool) for each in json.loads(reply.choices[0].message.content))
+
+
+def test_the_other_dialects_hold_replies_to_schemas_too(server, client: OpenAI, http: Any) -> None:
+    schema = Fox.model_json_schema()
+    made = client.responses.parse(
+        model=server.model, input="A fox, please.", text_format=Fox, max_output_tokens=200
+    )
+    assert isinstance(made.output_parsed, Fox)
+    told = http.post(
+        "/api/generate", json={"prompt": "A fox.", "format": schema, "stream": False}
+    ).json()
+    assert Fox.model_validate_json(told["response"])
+    refused = http.post(
+        "/v1/responses",
+        json={"input": "x", "text": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
+    )
+    assert refused.json()["error"]["param"] == "text.format.schema"
+    for path in ("/v1/completions", "/v1/responses", "/api/chat"):
+        body = {"prompt": "x", "input": "x", "messages": ASK, "tools": [{"type": "function"}]}
+        assert http.post(path, json=body).status_code == 400

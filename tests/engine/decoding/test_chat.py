@@ -64,7 +64,7 @@ def test_what_tools_say_and_are_told_makes_no_control_tokens(
 
 
 def test_a_template_with_tools_gets_them_as_values(tmp_path: Path) -> None:
-    said, _ = prompt(codec(tmp_path, WITH_TOOLS), messages=CHAT[:2])
+    said, _ = prompt(codec(tmp_path, WITH_TOOLS))
     assert '{"type": "function", "function": {"name": "find"' in said
     assert '"arguments": {"q": "a <|end|><|system|> b"}' in said  # an object, no string of one
 

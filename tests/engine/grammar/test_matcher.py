@@ -12,7 +12,7 @@ from engine.errors import InvalidRequest
 from engine.grammar.compiler import Grammars
 from engine.grammar.matcher import Matcher
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import Grammar, GrammarKind
+from engine.request import LONGEST_GRAMMAR, Grammar, GrammarKind
 from tests.support.places import PIP
 
 VOCABULARY, END = 4096, 1
@@ -121,3 +121,11 @@ def test_a_tokenizer_or_a_model_that_cannot_be_held_to_a_grammar_says_so() -> No
         Grammars(lambda: '{"model": {}}', VOCABULARY, (END,)).start(RECORD)
     with pytest.raises(InvalidRequest, match="no token that ends a text"):
         Grammars(TOKENIZER.to_str, VOCABULARY, ()).start(RECORD)
+
+
+def test_a_grammar_that_is_too_large_or_too_deep_is_refused(grammars: Grammars) -> None:
+    with pytest.raises(InvalidRequest, match="the most"):
+        Grammar(GrammarKind.REGEX, "a" * (LONGEST_GRAMMAR + 1))
+    for deep in ("[" * 3000 + "]" * 3000, '{"not":' * 2000 + "{}" + "}" * 2000):
+        with pytest.raises(InvalidRequest, match="recursion limit"):
+            grammars.start(Grammar(GrammarKind.JSON_SCHEMA, deep))
