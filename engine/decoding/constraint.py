@@ -208,7 +208,7 @@ class Forcing:
         return self.inner.budget()
 
     def observe(self, round: Round) -> None:
-        if round.budget.proposer == GRAMMAR:
+        if round.proposer == GRAMMAR:
             self.inner.sit_out()
         else:
             self.inner.observe(round)
