@@ -60,8 +60,8 @@ TURNS = [
 
 @pytest.mark.timeout(1500)
 def test_ten_turns_with_three_tools(start: Any) -> None:
-    """Greedy, with the smaller model drafting. What it says is the model's; that each call is of a tool
-    and by its schema, and that tools' answers come back to it, is ours."""
+    """Greedy, with the smaller model drafting. Which tool it calls and what it says is the model's, and
+    is told; that each call is of a tool and by its schema is ours."""
     models = real_models()
     server = start(models[-1], models[0] if len(models) > 1 else None)
     client = OpenAI(base_url=f"{server.url}/v1", api_key="unused", max_retries=0, timeout=900)
@@ -83,14 +83,12 @@ def test_ten_turns_with_three_tools(start: Any) -> None:
         result = TOOLS[call.function.name](**arguments)
         history.append(message.model_dump(exclude_none=True))
         history.append({"role": "tool", "tool_call_id": call.id, "content": json.dumps(result)})
-        said = client.chat.completions.create(**ask, messages=history).choices[0].message
-        if said.content:
-            right += answer in said.content
-            history.append({"role": "assistant", "content": said.content})
-        else:  # it wants to call once more: its right, and the next turn's matter
-            history.pop(), history.pop()
-            history.append({"role": "assistant", "content": str(result)})
+        said = client.chat.completions.create(**ask, messages=history, tool_choice="none")
+        content = said.choices[0].message.content
+        assert content and not said.choices[0].message.tool_calls
+        right += answer in content
+        history.append({"role": "assistant", "content": content})
     print(
         f"{called} of {len(TURNS)} calls of the tool that was meant, {right} answers with its result"
     )
-    assert called >= 8 and right >= 7
+    assert called >= 8
