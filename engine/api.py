@@ -21,6 +21,7 @@ from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
 from engine.loading.watching import LoadProgress
 from engine.request import FIXED_DEPTH, AcceptanceRule, OptionValue, Request, Sampling
+from engine.tool_calls.styles import CallStyle
 
 __all__ = [
     "Candidate",
@@ -86,9 +87,11 @@ class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
     ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has;
-    ``logit_bias`` and ``alternatives``: whether it has these of ``Request``. ``rounds``: whether
-    ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known; ``tokens``: whether
-    the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with the reason.
+    ``logit_bias`` and ``alternatives``: whether it has these of ``Request``; ``grammars``: whether
+    replies can be held to one; ``calls``: how they write calls of tools, None where they can be offered
+    none. ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are
+    known; ``tokens``: whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be
+    shown with the reason.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -100,6 +103,8 @@ class Capabilities:
     tokens: bool = True
     logit_bias: bool = True
     alternatives: bool = True
+    grammars: bool = False
+    calls: CallStyle | None = None
     withheld: tuple[Withheld, ...] = ()
 
     @property
@@ -132,6 +137,15 @@ def check_offered(request: Request, capabilities: Capabilities) -> None:
                 f"{name} cannot be had of what is loaded: it chooses tokens on its device, from logits "
                 "as they are. Leave it out, or load the pair with the device 'cpu'.",
             )
+    if request.grammar is not None and not capabilities.grammars:
+        raise InvalidRequest(
+            "grammar",
+            "grammar is given, but what is loaded cannot hold its replies to one. Leave it out.",
+        )
+    if request.tools and capabilities.calls is None:
+        raise InvalidRequest(
+            "tools", "tools are given, but what is loaded can call none. Leave them out."
+        )
     rule = request.speculation.acceptance
     rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
     if rule not in rules:

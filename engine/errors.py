@@ -58,6 +58,9 @@ BROKEN_LOGITS = (
 )
 """A ModelError's message."""
 
+DEAD_END = "The grammar allows no token of the model here: it is a dead end. Correct the grammar."
+"""A ModelError's message."""
+
 
 class IncompatiblePair(ForetokenError):
     """A draft does not fit its target; the message says why, with sizes."""

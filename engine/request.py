@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.errors import InvalidRequest
+from engine.tool_calls.values import Tool, ToolCall, ToolChoice
 
 MAX_DEPTH = 15
 """Most tokens that a round drafts."""
@@ -35,6 +36,8 @@ MAX_ALTERNATIVES = 20
 
 PREDICTED = "predicted"
 """By what name rounds go that drafted from ``Request.predicted``."""
+LONGEST_GRAMMAR = 2**20
+"""Most characters of a grammar: it is compiled before anything is written."""
 
 PLAIN = "none"
 """The proposer of plain decoding, which every pair has: it drafts nothing."""
@@ -209,12 +212,55 @@ class Speculation:
         return MAX_DEPTH if self.control is Control.AUTO else FIXED_DEPTH
 
 
+class GrammarKind(StrEnum):
+    """In what notation a reply's structure is given.
+
+    A JSON schema, of which no text is needed where any JSON object will do; a regular expression in the
+    syntax of Rust's regex; a grammar in llguidance's dialect of Lark, or in llama.cpp's GBNF.
+    """
+
+    JSON_SCHEMA = "json_schema"
+    JSON_OBJECT = "json_object"
+    REGEX = "regex"
+    LARK = "lark"
+    GBNF = "gbnf"
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the whole reply must match. ``strict``: a keyword of a schema that cannot be enforced is
+    refused, where else it is left out."""
+
+    kind: GrammarKind
+    text: str = ""
+    strict: bool = True
+
+    def __post_init__(self) -> None:
+        _check(
+            bool(self.text) != (self.kind is GrammarKind.JSON_OBJECT),
+            "grammar",
+            f"of the kind {self.kind.value} {'has no text' if self.text else 'needs a text'}.",
+        )
+        _check(
+            len(self.text) <= LONGEST_GRAMMAR,
+            "grammar",
+            f"has {len(self.text)} characters; {LONGEST_GRAMMAR} are the most.",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a chat: role ``system``, ``user`` or ``assistant``."""
+    """One turn of a chat: role ``system``, ``user``, ``assistant`` or ``tool``.
+
+    ``tool_calls`` are an assistant's; ``tool_call_id`` says which of them a tool's message answers, and
+    ``name`` which tool that was.
+    """
 
     role: str
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +273,8 @@ class Request:
     ``alternatives``: how many of the likeliest tokens are told in the place of each token of the reply.
     ``predicted``: text that the reply will likely follow, drafted from before the proposer drafts; it
     changes no words. OpenAI's Predicted Outputs.
+    ``grammar``: what the reply must match; one that ``max_tokens`` cuts is the beginning of such a text.
+    ``tools`` may be called by a reply to ``messages``, as ``tool_choice`` says.
     """
 
     messages: tuple[Message, ...] = ()
@@ -241,13 +289,16 @@ class Request:
     predicted: str = ""
     logit_bias: tuple[tuple[int, float], ...] = ()
     alternatives: int = 0
+    grammar: Grammar | None = None
+    tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)
         _check(given == 1, "messages", "or prompt must be given: there is nothing to answer.")
         if self.messages:
             _check(
-                bool(self.messages[-1].content.strip()),
+                bool(self.messages[-1].content.strip()) or self.messages[-1].role == "tool",
                 "messages",
                 "end in an empty message: write something first.",
             )
@@ -277,6 +328,21 @@ class Request:
             0 <= self.alternatives <= MAX_ALTERNATIVES,
             "alternatives",
             f"is {self.alternatives}; it must be 0 to {MAX_ALTERNATIVES}.",
+        )
+        _check(
+            bool(self.messages) or not self.tools,
+            "tools",
+            "are offered in a chat alone. Send messages, not a prompt.",
+        )
+        _check(
+            len({tool.name for tool in self.tools}) == len(self.tools),
+            "tools",
+            "hold a name twice.",
+        )
+        _check(
+            (self.grammar is None and not self.tools) or not self.ignore_eos,
+            "ignore_eos",
+            "decodes beyond the end of a text, which a grammar does not. Leave one of them out.",
         )
         _check(
             all(self.stop), "stop", "holds an empty string, which would end every reply at once."

@@ -15,13 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.events", "engine.errors"),
-    ("engine.request",),
+    ("engine.request", "engine.tool_calls"),
     ("engine.noise", "engine.stats", "engine.trace"),
     ("engine.reply",),
     ("engine.machine",),
     ("engine.kernels",),
     ("engine.models",),
     ("engine.backends",),
+    ("engine.grammar",),
     ("engine.decoding",),
     ("engine.drafting",),
     ("engine.loading",),
@@ -80,6 +81,7 @@ OPEN_TO_THE_APP = (
     "engine.reply",
     "engine.request",
     "engine.stats",
+    "engine.tool_calls",
     "engine.trace",
 )
 """What pages, API and command line may know of the engine."""

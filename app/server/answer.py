@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.server.errors import closing, engine_failed
+from app.server.tools import CallsInReply
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
@@ -20,10 +23,16 @@ class Answer:
         self.predicted_accepted = self.predicted_rejected = 0
         """Tokens drafted from the request's prediction, by what became of them."""
         self.rounds: list[Round] = []
+        self.calls: CallsInReply | None = None
+        """What of it calls tools, where its request offers any."""
+        self.deltas: list[dict[str, Any]] = []
+        """What the last event added, where calls are told apart."""
 
     def add(self, event: Event) -> None:
         """Takes one event. Raises ApiError for a generation that failed or was cancelled."""
         self.reply.add(event)
+        if self.calls is not None:
+            self.deltas = self.calls.add(event)
         match event:
             case Emitted(round=Round() as round):
                 self._add_round(round)

@@ -23,7 +23,7 @@ from app.server.replying import Job, reply
 from app.server.requests import chat_requests, completion_requests
 from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Ask, Body, Service
-from app.server.unsupported import refuse
+from app.server.unsupported import NO_CHAT, refuse, refuse_fields
 from app.switch import ApiSwitch
 
 
@@ -51,7 +51,7 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     @router.post("/v1/completions")
     async def completions(http: HttpRequest) -> Response:
         body, raw = await read(http, CompletionBody)
-        refuse(raw)
+        refuse_fields(raw, NO_CHAT)
         dialect, told = TextDialect(body.logprobs), body.logprobs is not None
         return await _generate(service, http, body, completion_requests, dialect, told)
 
@@ -119,5 +119,6 @@ async def _generate(
         include_usage=bool(options and options.include_usage),
         logprobs=logprobs,
         detailed=body.spec_decode_metrics == "detailed",
+        calls=loaded.capabilities.calls,
     )
     return await reply(http, ticket, job)

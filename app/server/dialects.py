@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from app.server.answer import Answer
@@ -51,11 +51,21 @@ class ChatDialect:
         return self._delta({}) | {"finish_reason": reason}
 
     def choice(self, answer: Answer) -> dict[str, Any]:
+        reply, calls = answer.reply, answer.calls
+        said = {"role": "assistant", "content": reply.text, "refusal": None}
         return {
-            "message": {"role": "assistant", "content": answer.reply.text, "refusal": None},
-            "logprobs": self._logprobs(answer.reply.tokens),
-            "finish_reason": answer.reply.reason,
+            "message": said if calls is None else calls.message,
+            "logprobs": self._logprobs(reply.tokens),
+            "finish_reason": reply.reason if calls is None else calls.reason(reply.reason),
         }
+
+    def added(
+        self, deltas: Sequence[dict[str, Any]], tokens: Sequence[Token] | None
+    ) -> Iterator[dict[str, Any]]:
+        """Parts of a stream in which calls are told apart; the first has all of the tokens."""
+        for delta in deltas or ([{}] if tokens and self._wanted else []):
+            yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
+            tokens = None
 
     def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         return {"delta": delta, "logprobs": None, "finish_reason": None}

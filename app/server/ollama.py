@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from time import perf_counter_ns
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from anyio import to_thread
 from fastapi import APIRouter
@@ -38,7 +38,7 @@ from app.server.schemas import (
 )
 from app.server.service import Service
 from app.server.streaming import EventStream
-from app.server.unsupported import is_nothing, refuse_fields
+from app.server.unsupported import NO_TOOLS, is_nothing, refuse_fields
 from engine.events import Emitted, Finished
 
 Json = dict[str, Any]
@@ -80,6 +80,7 @@ class OllamaBody(_Body):
 
     model: str | None = None
     stream: bool | None = None
+    format: Literal["json", ""] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
     speculation: SpeculationBody | None = None
 
@@ -100,7 +101,7 @@ class OllamaShowBody(_Body):
 
 
 _REFUSED = {
-    "format": ("output that follows a schema or grammar", is_nothing),
+    **NO_TOOLS,
     "think": ("thinking as a text of its own", is_nothing),
     "images": ("images", is_nothing),
     "template": ("templates other than the model's own", is_nothing),
@@ -291,6 +292,10 @@ def _fields(body: OllamaBody) -> Json:
     limit = given.pop("num_predict", -1)
     given["max_tokens"] = -1 if limit in _NO_LIMIT else limit
     given["model"] = _untagged(body.model)
+    if body.format:
+        schema = body.format
+        outputs = {"json_object": True} if schema == "json" else {"json": schema}
+        given["structured_outputs"] = outputs
     if body.speculation is not None:
         given["speculation"] = body.speculation.model_dump(exclude_none=True)
     return given

@@ -15,18 +15,21 @@ from starlette.responses import Response
 from app.server import metrics
 from app.server.answer import Answer
 from app.server.counter import Ticket
-from app.server.dialects import Dialect
+from app.server.dialects import ChatDialect, Dialect
 from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT
 from app.server.payload import JsonReply
 from app.server.streaming import EventStream, comment, data
+from app.server.tools import CallsInReply
 from engine.events import Emitted, Event, Finished, Queued, Started
+from engine.request import Request
+from engine.tool_calls.styles import CallStyle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """How an answer is to look. ``n`` choices belong to each prompt; ``detailed``: what each round did is
-    told."""
+    told. ``calls``: how the model writes calls of tools."""
 
     dialect: Dialect
     model: str
@@ -35,6 +38,7 @@ class Job:
     include_usage: bool
     logprobs: bool
     detailed: bool = False
+    calls: CallStyle | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     token: str = field(default_factory=lambda: secrets.token_hex(12))
 
@@ -62,7 +66,7 @@ async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
 async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
     answers = []
     for generation in ticket.generations:
-        answer = Answer(generation.request, keeps_rounds=job.detailed)
+        answer = _answer(generation.request, job)
         async for event in ticket.events_of(generation):
             answer.add(event)
         answers.append(answer)
@@ -81,7 +85,7 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
     head = job.head(job.dialect.part)
     no_usage = {"usage": None} if job.include_usage else {}
     for index, generation in enumerate(ticket.generations):
-        answers.append(Answer(generation.request, keeps_rounds=job.detailed))
+        answers.append(_answer(generation.request, job))
         async with aclosing(ticket.events_of(generation)) as events:
             async for event in events:
                 if isinstance(event, Queued):
@@ -96,10 +100,23 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})
 
 
+def _answer(request: Request, job: Job) -> Answer:
+    answer = Answer(request, keeps_rounds=job.detailed)
+    if request.tools and job.calls is not None:
+        answer.calls = CallsInReply(job.calls)
+    return answer
+
+
 def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
     """Adds ``event`` to ``answer``; the choices that a stream says of it, without their index."""
     answer.add(event)
+    calls, dialect = answer.calls, job.dialect
     match event:
+        case Emitted() | Finished() if calls is not None and isinstance(dialect, ChatDialect):
+            tokens = event.tokens if isinstance(event, Emitted) else None
+            yield from dialect.added(answer.deltas, tokens)
+            if isinstance(event, Finished):
+                yield dialect.ended(str(calls.reason(event.reason)))
         case Started():
             opening = job.dialect.opening()
             if opening is not None:

@@ -18,6 +18,8 @@ from app.server.schemas import (
     SpeculationBody,
     TextPart,
 )
+from app.server.structured import ResponseFormatBody, field_of, grammar_of
+from app.server.tools import calls_of, tools_of
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
 from engine.request import (
@@ -56,9 +58,10 @@ def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     limit = body.max_tokens
     if body.max_completion_tokens is not None:
         limit = body.max_completion_tokens
-    request = Request(
-        messages=_messages(body.messages), **_common(body, pair, limit, body.top_logprobs)
-    )
+    common = _common(body, pair, limit, body.top_logprobs)
+    if (format := format_of(body)) is not None:
+        common["grammar"] = grammar_of(format, body.structured_outputs)
+    request = Request(messages=_messages(body.messages), **common, **tools_of(body))
     return _choices(request, body.n or 1)
 
 
@@ -69,7 +72,10 @@ def response_requests(
     if body.instructions:
         conversation = (Message("system", body.instructions), *conversation)
     limit = body.max_tokens if body.max_output_tokens is None else body.max_output_tokens
-    return (Request(messages=conversation, **_common(body, pair, limit, body.top_logprobs)),)
+    common = _common(body, pair, limit, body.top_logprobs)
+    if (format := format_of(body)) is not None:
+        common["grammar"] = grammar_of(format, body.structured_outputs)
+    return (Request(messages=conversation, **common),)
 
 
 def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, ...]:
@@ -93,6 +99,14 @@ def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, 
     return tuple(requests)
 
 
+def format_of(body: GenerationBody) -> ResponseFormatBody | None:
+    """What a reply to a chat or a response has to look like."""
+    if isinstance(body, ResponseBody):
+        format = None if body.text is None else body.text.format
+        return None if format is None else format.response_format
+    return body.response_format if isinstance(body, ChatBody) else None
+
+
 @contextmanager
 def named_as_in(body: GenerationBody) -> Iterator[None]:
     """Errors of the engine name the field as the client spelt it."""
@@ -111,6 +125,10 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
         names["max_tokens"] = "max_completion_tokens"
     if isinstance(body, CompletionBody):
         names["messages"] = "prompt"
+    if (structure := field_of(format_of(body), body.structured_outputs)) is not None:
+        names["grammar"] = structure
+        if isinstance(body, ResponseBody):
+            names["grammar"] = structure.replace("response_format.json_schema", "text.format")
     try:
         yield
     except InvalidRequest as error:
@@ -135,6 +153,7 @@ def _common(
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),
+        "grammar": grammar_of(None, body.structured_outputs),
     }
 
 
@@ -212,11 +231,21 @@ def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:
 
 
 def message_of(message: MessageBody, path: str) -> Message:
-    """Raises ApiError for what is no text."""
-    if message.tool_calls:
-        raise unsupported(f"{path}.tool_calls", "tool calls")
-    role = "system" if message.role == "developer" else message.role
-    return Message(role, _text(message.content, path))
+    """Raises ApiError for what is no text, and InvalidRequest for calls that are none."""
+    if message.tool_calls and message.role != "assistant":
+        raise InvalidRequest(
+            f"{path}.tool_calls", f"{path}.tool_calls are there, but only assistants call tools."
+        )
+    if message.content is None and not message.tool_calls:
+        param = f"{path}.content"
+        raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+    return Message(
+        "system" if message.role == "developer" else message.role,
+        _text(message.content or (), path),
+        tool_calls=calls_of(message.tool_calls, path),
+        tool_call_id=message.tool_call_id,
+        name=message.name if message.role == "tool" else None,
+    )
 
 
 def _text(parts: Sequence[TextPart], path: str) -> str:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from app.server.schemas import MAX_MESSAGES, GenerationBody, MessageBody
-from app.server.unsupported import is_nothing, refuse_fields
+from app.server.structured import TextBody
+from app.server.unsupported import NO_TOOLS, is_nothing, refuse_fields
 
 
 def _items(value: Any) -> Any:
@@ -39,6 +40,7 @@ class ResponseBody(GenerationBody):
         BeforeValidator(_items, json_schema_input_type=str | list[ItemBody]),
     ]
     instructions: str | None = None
+    text: TextBody | None = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -49,16 +51,7 @@ class ResponseBody(GenerationBody):
 
 
 _REFUSED = {
-    "text": (
-        "response formats other than text",
-        lambda value: (
-            is_nothing(value)
-            or (
-                isinstance(value, dict)
-                and (value.get("format") or {"type": "text"}) == {"type": "text"}
-            )
-        ),
-    ),
+    **NO_TOOLS,
     "background": ("answering in the background", is_nothing),
     "conversation": ("conversations other than by previous_response_id", is_nothing),
     "prompt": ("stored prompts", is_nothing),

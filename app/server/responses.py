@@ -207,7 +207,7 @@ class _Job:
             "reasoning": {"effort": None, "summary": None},
             "store": body.store is not False,
             "temperature": body.temperature if sampling is None else sampling.temperature,
-            "text": {"format": {"type": "text"}},
+            "text": {"format": _format(body)},
             "tool_choice": "auto",
             "tools": [],
             "top_p": body.top_p if sampling is None else sampling.top_p,
@@ -317,3 +317,11 @@ async def _framed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, 
         told = translate(error)
         event = {"type": "error", "code": told.code, "message": told.message, "param": told.param}
         yield named("error", {**event, "sequence_number": -1})
+
+
+def _format(body: ResponseBody) -> Json:
+    """The text's, as it was asked for."""
+    format = None if body.text is None else body.text.format
+    if format is None:
+        return {"type": "text"}
+    return format.model_dump(by_alias=True, exclude_none=True)

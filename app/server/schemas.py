@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 
 from app.server.errors import ApiError
+from app.server.structured import ResponseFormatBody, StructuredOutputsBody
+from app.server.tools import ToolCallBody, ToolsBody
 from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS, Sampling
 
 MAX_MESSAGES = 4096
@@ -127,6 +129,7 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
     ignore_eos: bool | None = None
     prediction: PredictionBody | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=MAX_BIASES)] | None = None
+    structured_outputs: StructuredOutputsBody | None = None
     speculation: SpeculationBody | None = None
     speculative: SpeculativeBody | None = None
     spec_decode_metrics: Literal["summary", "detailed"] | None = None
@@ -137,12 +140,15 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
 
 
 class MessageBody(_Body):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: _Content
-    tool_calls: list[Any] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: _Content | None = None
+    tool_calls: Annotated[list[ToolCallBody], Field(max_length=MAX_CHOICES)] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
 
 
-class ChatBody(GenerationBody):
+class ChatBody(GenerationBody, ToolsBody):
+    response_format: ResponseFormatBody | None = None
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None

@@ -17,32 +17,37 @@ def is_nothing(value: Any) -> bool:
     return not value
 
 
-def _is_text(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and value.get("type") == "text")
-
-
-_TOOLS = "tool calls"
-_GRAMMAR = "output that follows a schema or grammar"
+_FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
+_GRAMMAR = "grammars in this field; structured_outputs takes them"
 
 _REFUSED: dict[str, tuple[str, Harmless]] = {
-    "tools": (_TOOLS, is_nothing),
-    "functions": (_TOOLS, is_nothing),
-    "tool_choice": (_TOOLS, lambda value: value in (None, "none", "auto")),
-    "function_call": (_TOOLS, lambda value: value in (None, "none", "auto")),
-    "response_format": ("response formats other than text", _is_text),
+    "functions": (_FUNCTIONS, is_nothing),
+    "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
     "json_schema": (_GRAMMAR, is_nothing),
     "grammar": (_GRAMMAR, is_nothing),
     "guided_json": (_GRAMMAR, is_nothing),
     "guided_regex": (_GRAMMAR, is_nothing),
     "guided_choice": (_GRAMMAR, is_nothing),
     "guided_grammar": (_GRAMMAR, is_nothing),
-    "structured_outputs": (_GRAMMAR, is_nothing),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
     "audio": ("audio", is_nothing),
     "echo": ("repeating the prompt in the reply", is_nothing),
     "suffix": ("text behind the completion", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
+
+
+_NO_TOOLS = "tools here; /v1/chat/completions does"
+NO_TOOLS: dict[str, tuple[str, Harmless]] = {
+    "tools": (_NO_TOOLS, is_nothing),
+    "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
+}
+"""What other dialects than OpenAI's chats refuse."""
+NO_CHAT: dict[str, tuple[str, Harmless]] = {
+    **NO_TOOLS,
+    "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),
+}
+"""What completions refuse."""
 
 
 def refuse(raw: bytes) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 from engine.errors import InvalidRequest
 
-_BARS = re.compile(r"<[|\uff5c][^<>]*[|\uff5c]>")
-"""Control tokens by their look, where the file forgets to say so: DeepSeek's <\uff5cUser\uff5c>."""
+_BARS = re.compile(r"<[|\uff5c][^<>]*[|\uff5c]>|</?tool_\w+>")
+"""Control tokens by their look, where the file forgets to say so: DeepSeek's <\uff5cUser\uff5c>, and what
+Qwen's templates put around calls of tools and what these return."""
 
 
 class ControlTokens:

@@ -22,6 +22,9 @@ class Controller(Protocol):
     def observe(self, round: Round) -> None:
         """Learns from a finished round."""
 
+    def sit_out(self) -> None:
+        """A round has ended that this had no part in, in the place of ``observe``."""
+
 
 def budget_to(
     depth: int,

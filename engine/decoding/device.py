@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from engine.decoding.acceptance import Acceptance
+from engine.decoding.constraint import Constraint
 from engine.decoding.context import Context
 from engine.decoding.judge import Judgement
 from engine.decoding.loop import Verified
@@ -44,16 +45,26 @@ class DeviceLauncher:
     """A ``Launcher`` for a target that runs rounds, see ``Target.runs_rounds``."""
 
     def __init__(
-        self, context: Context, target: Target, proposer: Proposer, sampler: Sampler
+        self,
+        context: Context,
+        target: Target,
+        proposer: Proposer,
+        sampler: Sampler,
+        constraint: Constraint | None = None,
     ) -> None:
-        """The target's cache holds the text already, but for the pending token."""
+        """The target's cache holds the text already, but for the pending token.
+
+        What may follow by a ``constraint`` the host alone knows, so with one it drafts, whoever drafts.
+        """
         self.context, self.target, self.proposer = context, target, proposer
-        inside = proposer.in_round() if isinstance(proposer, RoundProposer) else None
+        inside = None
+        if constraint is None and isinstance(proposer, RoundProposer):
+            inside = proposer.in_round()
         draft = None if inside is None else inside.draft
         runner = self.runner = target.round_runner(draft)
         self.drafter: _Drafter
         if inside is None:
-            self.drafter = _OnHost(runner, proposer, context, target, sampler)
+            self.drafter = _OnHost(runner, proposer, context, target, sampler, constraint)
         else:
             self.drafter = _Drafter(runner) if draft is None else _InRound(runner, draft, context)
         self.ahead = self.drafter.ahead
@@ -184,9 +195,11 @@ class _OnHost(_Drafter):
     ahead = 0
 
     def __init__(
-        self, runner: RoundRunner, proposer: Proposer, context: Context, target: Target, sampler: Sampler
+        self, runner: RoundRunner, proposer: Proposer, context: Context, target: Target,
+        sampler: Sampler, constraint: Constraint | None,
     ) -> None:  # fmt: skip
         super().__init__(runner)
+        self.constraint = constraint
         self.proposer, self.context, self.target = proposer, context, target
         self.weighs_q = sampler.rule.weighs_q
 
@@ -201,9 +214,13 @@ class _OnHost(_Drafter):
         chain = Tree.chain(proposal.tree.tokens[:depth])
         q = None if proposal.q is None or not (self.weighs_q and depth) else proposal.q[:depth]
         self.runner.put(chain.tokens, q)
+        masked = self.constraint is not None
+        if self.constraint is not None:
+            rows = [chain.tokens[:node] for node in range(depth + 1)]
+            self.runner.allow(self.constraint.bits(rows))
         proposal = DraftProposal(chain, q, proposal.chosen_q[:depth], proposal.by)
         proposed_s = perf_counter() - started
-        pending = self.runner.launch(depth, drawn=q is not None)
+        pending = self.runner.launch(depth, drawn=q is not None, masked=masked)
         return _Running(budget, depth, pending, proposal, proposed_s)
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from engine.decoding.context import Context
-from engine.decoding.judge import Judge
+from engine.decoding.judge import Judge, ancestries
 from engine.decoding.loop import Verified
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
@@ -23,6 +23,8 @@ class HostLauncher:
     def launch(self, budget: Budget, started: float) -> bool:
         proposal = self.proposer.propose(self.context, budget)
         drafted = perf_counter()
+        if (mask := self.judge.sampler.mask) is not None:
+            mask.foresee(ancestries(proposal.tree))
         logits = self.target.verify(self.context.tokens[-1], proposal.tree)
         verified = perf_counter()
         self._verified = Verified(budget, proposal, self.judge(logits, proposal, self.context))

@@ -13,7 +13,7 @@ from engine.decoding.acceptance import Acceptance, follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.errors import BROKEN_LOGITS, ModelError
+from engine.errors import BROKEN_LOGITS, DEAD_END, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule
@@ -67,11 +67,12 @@ class Judge:
         tree, position = proposal.tree, len(context.tokens)
         # Branches at the same place see the same noise: whichever is right is judged as in a chain.
         positions = [position, *(position + depth for depth in tree.depths)]
-        found = self.sampler.read(logits, positions, Stream.CHOICE)
+        paths = ancestries(tree) if self.sampler.looks_back else [()] * len(positions)
+        found = self.sampler.read(logits, positions, Stream.CHOICE, paths)
         if found is not None:
             acceptance = follow(found.tokens, tree)
-            return self._judgement(acceptance, found.chances, tree, found.likeliest)
-        adjusted = self.sampler.adjusted(logits, _ancestries(tree))
+            return self._judgement(acceptance, found.chances, tree, found.likeliest, paths)
+        adjusted = self.sampler.adjusted(logits, paths)
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
@@ -82,7 +83,7 @@ class Judge:
         def likeliest(row: int, count: int) -> Likely:
             return self.sampler.likeliest(p[row], count)
 
-        return self._judgement(acceptance, partial(_read_off, p), tree, likeliest)
+        return self._judgement(acceptance, partial(_read_off, p), tree, likeliest, paths)
 
     def _judgement(
         self,
@@ -90,9 +91,10 @@ class Judge:
         chances: Callable[[Iterable[tuple[int, int]]], list[float]],
         tree: Tree,
         likeliest: Callable[[int, int], Likely],
+        paths: Sequence[Sequence[int]],
     ) -> Judgement:
         """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises
-        ModelError for logits that are no numbers."""
+        ModelError for logits that are no numbers, and where a grammar allows no token."""
         reached = {-1, *acceptance.path}
         nodes = zip(tree.parents, tree.tokens, strict=True)
         places = [(parent + 1, token) for parent, token in nodes]
@@ -101,6 +103,9 @@ class Judge:
         # One logit that is no number makes all of its row such, or, where sums skip it, leaves nothing.
         if not all(0 < p < math.inf for p in (next_p, *(shown[node] for node in acceptance.path))):
             raise ModelError(BROKEN_LOGITS)
+        mask = self.sampler.mask
+        if mask is not None and not mask.allows(paths[rows[-1]], acceptance.next_token):
+            raise ModelError(DEAD_END)  # a row of which nothing would be left is not masked
         kept = zip(tree.parents, shown, strict=True)
         return Judgement(
             acceptance,
@@ -124,7 +129,7 @@ class Judge:
         return weigh(p, proposal.q, proposal.tree, accept, draw)
 
 
-def _ancestries(tree: Tree) -> list[Sequence[int]]:
+def ancestries(tree: Tree) -> list[Sequence[int]]:
     """For row 0 nothing, for each node the tokens from the root down to it."""
     found: list[Sequence[int]] = [()]
     for parent, token in zip(tree.parents, tree.tokens, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from engine.decoding.loop import Ending
@@ -14,10 +14,18 @@ class Narrator:
     """Turns rounds into events with text, and ends at stop strings."""
 
     def __init__(
-        self, codec: TextCodec, prompt: Sequence[int], stop: Sequence[str], ending: Ending
+        self,
+        codec: TextCodec,
+        prompt: Sequence[int],
+        stop: Sequence[str],
+        ending: Ending,
+        shown: Mapping[str, int] | None = None,
     ) -> None:
-        """``stop``: strings that end the reply, and are no part of it."""
+        """``stop``: strings that end the reply, and are no part of it. ``shown``: control tokens that the
+        reply's text has by name, where others have none."""
         self.codec, self.ending = codec, ending
+        names = {token: name for name, token in (shown or {}).items()}
+        self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
         self.end = 0  # characters of all tokens' texts, shown or not
@@ -43,7 +51,7 @@ class Narrator:
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
         told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
         for at, (token, origin, p) in enumerate(told):
-            text = self.detokenizer.push(token)
+            text = self.detokenizer.push(token) + self.names.get(token, "")
             others = self._alternatives(round.alternatives[at]) if round.alternatives else ()
             tokens.append(Token(token, text, self.end, origin, p, others))
             self.end += len(text)

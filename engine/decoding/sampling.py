@@ -1,4 +1,6 @@
-"""Logits to probabilities: biases, penalties, temperature, top-k, top-p, min-p, in this order.
+"""Logits to probabilities: biases, a grammar's mask, penalties, temperature, top-k, top-p, min-p.
+
+They act in this order.
 
 Everything works row by row, so a position's distribution does not depend on the rows beside it.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -23,6 +26,19 @@ _FIRST_TRY = 256
 """Likeliest tokens tried for top-p before the whole vocabulary is sorted."""
 
 
+class Mask(Protocol):
+    """What forbids tokens: see ``engine.decoding.constraint``."""
+
+    def foresee(self, drafted: Sequence[Sequence[int]]) -> None:
+        """Rows behind ``drafted`` will be masked."""
+
+    def masked(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
+        """-inf where a token may not follow the text and ``drafted[row]``."""
+
+    def allows(self, drafted: Sequence[int], token: int) -> bool:
+        """Whether it may."""
+
+
 class Sampler:
     """One request's way from logits to tokens; shared by target and draft."""
 
@@ -36,20 +52,23 @@ class Sampler:
         *,
         bias: Sequence[tuple[int, float]] = (),
         native_step: bool = True,
+        mask: Mask | None = None,
     ) -> None:
         """``bias``: what is added to the logits of some tokens.
 
         ``native_step``: whether tokens may be chosen by the library compiled for this processor.
+        ``mask``: of what may follow, for requests with a grammar.
         """
         self.sampling, self.rule, self.seed = sampling, rule, seed
-        self.context, self.vocabulary = context, vocabulary
+        self.context, self.vocabulary, self.mask = context, vocabulary, mask
         self._seen = _Seen(context)
         self._biased = torch.tensor([token for token, _ in bias], dtype=torch.long)
         self._bias = torch.tensor([value for _, value in bias])
         self._library = native.ready() if native_step else None
         self._as_it_is = not (_penalises(sampling) or bias)
         self.reads = not rule.weighs_q and self._as_it_is and not self._truncates
-        """Whether a token can be chosen from a model's logits as they are."""
+        """Whether a token can be chosen from a model's logits as they are, a grammar's mask aside: drafts
+        that forget it are cut, under the rules that leave the target's own choice whatever is drafted."""
 
     @property
     def may_recall(self) -> bool:
@@ -67,18 +86,27 @@ class Sampler:
         return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
     @property
-    def penalises(self) -> bool:
+    def looks_back(self) -> bool:
         """Whether a token's logits depend on the tokens before it beyond what the model made of them."""
-        return _penalises(self.sampling)
+        return _penalises(self.sampling) or self.mask is not None
 
-    def read(self, logits: Tensor, positions: Sequence[int], stream: Stream) -> Choices | None:
+    def read(
+        self,
+        logits: Tensor,
+        positions: Sequence[int],
+        stream: Stream,
+        drafted: Sequence[Sequence[int]] | None = None,
+    ) -> Choices | None:
         """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
 
-        None where it takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
+        ``drafted`` as for ``adjusted``, by which they are masked; without it they are not. None where it
+        takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
         """
         if self._library is None or not self.reads or not choices.reads(logits):
             return None
         logits = logits[:, : self.vocabulary]
+        if drafted is not None and self.mask is not None:
+            logits = self.mask.masked(logits, drafted)
         draws = self.draws(positions, stream)
         if draws is None:
             return choices.likeliest(self._library, logits)
@@ -91,7 +119,7 @@ class Sampler:
         return Draws(self.sampling.temperature, self._keys(positions, stream))
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
-        """Logits after biases, then penalties: float32 (rows, vocabulary of the target).
+        """Logits after biases, mask and penalties: float32 (rows, vocabulary of the target).
 
         ``drafted[row]`` are the tokens between the context and that row's next token.
         """
@@ -104,6 +132,8 @@ class Sampler:
         if len(self._biased):
             logits = logits.clone()
             logits[:, self._biased.to(logits.device)] += self._bias.to(logits.device)
+        if self.mask is not None:
+            logits = self.mask.masked(logits, drafted)
         if not _penalises(self.sampling):
             return logits
         return torch.stack(

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from engine.decoding.chat import Chat, ChatTemplate
 from engine.decoding.control_tokens import ControlTokens
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.request import Message, Request
+from engine.tool_calls.styles import CallStyle
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6
@@ -35,14 +37,29 @@ class TextCodec:
     def __init__(self, path: Path) -> None:
         """The tokenizer of the model in ``path``, a folder or a GGUF file. Raises ModelError."""
         found = load_tokenizer(path)
-        self._backend, self._render = found.backend, found.render
+        self._backend, self._template = found.backend, ChatTemplate(found.render, found.template)
         self.token_text = lru_cache(maxsize=65_536)(self._token_text)
         self._anchor = self._backend.encode("a", add_special_tokens=False).ids
         self._control = ControlTokens(self._backend)
 
+    def tokenizer_json(self) -> str:
+        """The tokenizer as its tokenizer.json says it, with what its config adds."""
+        found: str = self._backend.to_str()
+        return found
+
     @property
     def has_template(self) -> bool:
-        return self._render is not None
+        return self._template.there
+
+    @property
+    def calls(self) -> CallStyle:
+        """How the model writes calls of tools."""
+        return self._template.calls
+
+    def token_named(self, name: str) -> int | None:
+        """The added token of that name, if there is one."""
+        found: int | None = self._backend.token_to_id(name)
+        return found
 
     def encode_request(self, request: Request, context: int | None = None) -> list[int]:
         """The prompt as tokens. Raises InvalidRequest where the template refuses the messages.
@@ -56,12 +73,12 @@ class TextCodec:
         if request.prompt is not None:
             return self._encode_bounded(request.prompt, context, special=True)
         special = not self.has_template
-        plain = self.render(request.messages)
+        chat = Chat.of(request)
+        plain = self._template.render(chat)
         self._check_length(plain, context)
-        if not any(self._control.forged(message.content) for message in request.messages):
+        if not any(map(self._control.forged, chat.texts())):
             return self.encode(plain, special=special)
-        hidden = [Message(each.role, self._control.hide(each.content)) for each in request.messages]
-        text = self.render(hidden)
+        text = self._template.render(chat.mapped(self._control.hide))
         self._check_length(text, context)
         try:
             return self._control.encode(text, special=special)
@@ -91,17 +108,7 @@ class TextCodec:
 
         A model without a template (a base model) just continues what was written so far.
         """
-        if self._render is None:
-            return "\n".join(message.content for message in messages)
-        turns = [{"role": message.role, "content": message.content} for message in messages]
-        try:
-            return self._render(turns)
-        except Exception as error:  # a template is a program, and raises what it likes
-            raise InvalidRequest(
-                "messages",
-                f"This model's chat template refuses these messages: {error}. "
-                "Some models know no system prompt, or want user and assistant to take turns.",
-            ) from error
+        return self._template.render(Chat(tuple(messages)))
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """``special`` adds what the tokenizer puts around a text, such as a first <s>.

@@ -9,12 +9,16 @@ from engine.api import Capabilities, OptionInfo, ProposerInfo, Withheld
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.request import AcceptanceRule, Sampling
+from engine.tool_calls.styles import CallStyle
 
 
-def capabilities(resources: Resources, *, judged_here: bool = True) -> Capabilities:
-    """Of a target with ``resources``: every acceptance rule and sampling parameter, and rounds.
+def capabilities(
+    resources: Resources, calls: CallStyle, *, judged_here: bool = True
+) -> Capabilities:
+    """Of a target with ``resources``: every acceptance rule and sampling parameter, rounds, grammars.
 
-    ``judged_here``: whether the host sees the logits that tokens are chosen from.
+    ``calls``: how it writes calls of tools. ``judged_here``: whether the host sees the logits that tokens
+    are chosen from.
     """
     names = proposers.available(resources)
     return Capabilities(
@@ -24,6 +28,8 @@ def capabilities(resources: Resources, *, judged_here: bool = True) -> Capabilit
         sampling=frozenset(each.name for each in fields(Sampling)),
         logit_bias=judged_here,
         alternatives=judged_here,
+        grammars=True,
+        calls=calls,
         withheld=tuple(
             Withheld(name, why, proposers.entry_of(name).about)
             for name in proposers.names()

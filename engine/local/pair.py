@@ -96,7 +96,9 @@ def _describe(
         quantization=info.quantization,
         kv_cache_dtype=plan.target.cached,
         device=info.device,
-        capabilities=capabilities(resources, judged_here=not session.target.runs_rounds),
+        capabilities=capabilities(
+            resources, codec.calls, judged_here=not session.target.runs_rounds
+        ),
         notes=tuple(_notes(plan, codec, draft)),
         compiled=info.compiled,
     )

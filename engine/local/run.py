@@ -8,15 +8,22 @@ from dataclasses import dataclass
 
 from engine.decoding.loop import Ending
 from engine.models.base import ModelInfo
-from engine.request import AcceptanceRule, Request, Sampling, Speculation, resolve_rule
+from engine.request import (
+    AcceptanceRule,
+    Grammar,
+    Request,
+    Sampling,
+    Speculation,
+    resolve_rule,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
     """``prompt`` are its tokens. ``seed`` is the one asked for, or drawn where ``sampling`` has none.
 
-    ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply.
-    ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
+    ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply;
+    ``grammar`` is what it matches. ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
     """
 
     prompt: tuple[int, ...]
@@ -30,9 +37,16 @@ class Run:
     predicted: str
     logit_bias: tuple[tuple[int, float], ...]
     alternatives: int
+    grammar: Grammar | None
 
     @classmethod
-    def resolve(cls, request: Request, prompt: Sequence[int], model: ModelInfo) -> Run:
+    def resolve(
+        cls,
+        request: Request,
+        prompt: Sequence[int],
+        model: ModelInfo,
+        grammar: Grammar | None = None,
+    ) -> Run:
         """Draws a seed where none is given."""
         sampling, room = request.sampling, model.context - len(prompt)
         limit = room if request.max_tokens is None else min(request.max_tokens, room)
@@ -49,4 +63,5 @@ class Run:
             predicted=request.predicted,
             logit_bias=request.logit_bias,
             alternatives=request.alternatives,
+            grammar=grammar,
         )

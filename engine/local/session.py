@@ -15,7 +15,9 @@ from time import perf_counter
 import torch
 
 from engine.api import Candidate
+from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
+from engine.decoding.controller import Controller
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
@@ -34,12 +36,15 @@ from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event, Finished, FinishReason, Prefilled, Started
+from engine.grammar.compiler import Grammars
 from engine.kernels.native import library as native
 from engine.local.run import Run
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
 from engine.models.base import Model
-from engine.request import Control, Request, Speculation
+from engine.request import Control, Grammar, GrammarKind, Request, Speculation
+from engine.tool_calls.lark import grammar_of_calls
+from engine.tool_calls.values import Tool
 
 _Options = tuple[tuple[str, object], ...]
 
@@ -59,6 +64,7 @@ class Session:
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
+        self.grammars = Grammars(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
 
     def prepare(self, request: Request) -> list[int]:
@@ -82,14 +88,45 @@ class Session:
             )
         wanted = request.speculation
         proposers.check(wanted.proposer, wanted.options, self.resources)
+        self.grammar_of(request)
         return tokens
 
     def _encode(self, request: Request) -> list[int]:
         """The prompt's tokens; of several requests for the same, as of choices, found out once."""
-        asked, known = (request.messages, request.prompt, request.token_ids), self._encoded
+        asked = (request.messages, request.prompt, request.token_ids, request.tools)
+        known = self._encoded
         if known is None or known[0] != asked:
             known = self._encoded = asked, self.codec.encode_request(request, self.target.context)
         return list(known[1])
+
+    def grammar_of(self, request: Request) -> Grammar | None:
+        """What its reply must match. Raises InvalidRequest where that cannot be compiled."""
+        grammar, style = request.grammar, self.codec.calls
+        if request.tools:
+            for at, tool in enumerate(request.tools):
+                self._check_parameters(tool, f"tools[{at}].function.parameters")
+            special = self._special(style.control)
+            grammar = grammar_of_calls(
+                request.tools, request.tool_choice, style, special, request.grammar
+            )
+        if grammar is not None:
+            self.grammars.start(grammar)
+        return grammar
+
+    def _check_parameters(self, tool: Tool, field: str) -> None:
+        try:
+            self.grammars.start(Grammar(GrammarKind.JSON_SCHEMA, tool.parameters, tool.strict))
+        except InvalidRequest as error:
+            raise InvalidRequest(field, f"{field}{str(error).removeprefix('grammar')}") from error
+
+    def _special(self, names: Sequence[str]) -> dict[str, int]:
+        """Those that are tokens which no text of a grammar matches."""
+        found = {name: self.codec.token_named(name) for name in names}
+        return {
+            name: token
+            for name, token in found.items()
+            if token is not None and self.grammars.names_special(token)
+        }
 
     def run(
         self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
@@ -102,8 +139,9 @@ class Session:
         if prompt is None:
             prompt = self.prepare(request)
         info = self.target.model.info
-        run = Run.resolve(request, prompt, info)
-        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending)
+        run = Run.resolve(request, prompt, info, self.grammar_of(request))
+        shown = self._special(self.codec.calls.control) if request.tools else {}
+        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown)
         with device_errors(torch.device(info.device)):
             yield from self._run(run, cancelled, narrator)
 
@@ -114,7 +152,8 @@ class Session:
         yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed)
 
         context = Context(run.prompt)
-        sampler = self._sampler(run, context)
+        constraint = self._constraint(run, context)
+        sampler = self._sampler(run, context, constraint)
         proposer = self._proposer(wanted)
         if run.predicted:
             expected = self.codec.encode_part(run.predicted, info.context)
@@ -127,8 +166,11 @@ class Session:
         if cancelled():
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
-        launcher = self._launcher(context, proposer, sampler, run.alternatives)
-        controller = self.learning.controller(wanted, proposer, sampler)
+        controller: Controller = self.learning.controller(wanted, proposer, sampler)
+        if constraint is not None and wanted.control is not Control.OFF:
+            proposer = Constrained(proposer, constraint)
+            controller = Forcing(controller, constraint, wanted.deepest)
+        launcher = self._launcher(context, proposer, sampler, constraint, run.alternatives)
         rounds = decode(context, launcher, controller, run.ending, wanted.proposer)
         with contextlib.closing(rounds):
             yield from narrator.narrate(rounds, cancelled)
@@ -141,12 +183,12 @@ class Session:
     ) -> tuple[Candidate, ...]:
         """See ``Engine.likeliest``. Nothing cached is used: it may be what is doubted."""
         info = self.target.model.info
-        run = Run.resolve(request, self.prepare(request), info)
+        run = Run.resolve(request, self.prepare(request), info, self.grammar_of(request))
         context = Context(run.prompt)
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:
             raise ContextExceeded(len(context.tokens), self.target.context)
-        sampler = self._sampler(run, context)
+        sampler = self._sampler(run, context, self._constraint(run, context))
         with device_errors(torch.device(info.device)):
             self.target.clear()
             found = likeliest(self.target, sampler, context, count)
@@ -154,7 +196,12 @@ class Session:
             Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
         )
 
-    def _sampler(self, run: Run, context: Context) -> Sampler:
+    def _constraint(self, run: Run, context: Context) -> Constraint | None:
+        if run.grammar is None:
+            return None
+        return Constraint(self.grammars.start(run.grammar), context)
+
+    def _sampler(self, run: Run, context: Context, mask: Constraint | None) -> Sampler:
         return Sampler(
             run.sampling,
             run.rule,
@@ -163,15 +210,21 @@ class Session:
             self.target.model.info.vocabulary,
             bias=run.logit_bias,
             native_step=self.native,
+            mask=mask,
         )
 
     def _launcher(
-        self, context: Context, proposer: Proposer, sampler: Sampler, alternatives: int
+        self,
+        context: Context,
+        proposer: Proposer,
+        sampler: Sampler,
+        constraint: Constraint | None,
+        alternatives: int,
     ) -> Launcher:
         # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
         # noise and the host's differ in their last bits, and a seed's words must not depend on that.
         if self.target.runs_rounds:
-            return DeviceLauncher(context, self.target, proposer, sampler)
+            return DeviceLauncher(context, self.target, proposer, sampler, constraint)
         return HostLauncher(context, self.target, proposer, Judge(sampler, alternatives))
 
     def close(self) -> None:

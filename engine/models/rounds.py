@@ -66,12 +66,18 @@ class RoundRunner(Protocol):
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
         """A chain for the next round, drafted elsewhere; ``q`` (nodes, vocabulary) if it was drawn."""
 
-    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> PendingRound:
+    def allow(self, bits: Tensor) -> None:
+        """What may follow the text and each token of the chain that was put: int32 (nodes + 1, words), a
+        bit for each token, the lowest first."""
+
+    def launch(
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+    ) -> PendingRound:
         """Queues a round of one of ``depths``; at most two may be unread.
 
         ``drafts``: the draft model writes the chain, which else was ``put``; ``drawn``: with its q. Such
         a round feeds the draft the last two tokens of the text, whether or not it has them, and all it
-        drafts but the last one.
+        drafts but the last one. ``masked``: by what was allowed.
         """
 
 

@@ -198,10 +198,10 @@ def assert_distribution(session: Session, speculation: Speculation) -> None:
         request = asked(prompt, replace(sampling, seed=seed), speculation, 3)
         replies.append(answer(session, request).tokens)
     firsts = [each[0] for each in replies]
-    assert _p_value(firsts, _distribution(session, prompt, sampling)) > 1e-4
+    assert chi_square_p(firsts, _distribution(session, prompt, sampling)) > 1e-4
     common, _ = Counter(firsts).most_common(1)[0]
     seconds = [each[1] for each in replies if each[0] == common]
-    assert _p_value(seconds, _distribution(session, [*prompt, common], sampling)) > 1e-4
+    assert chi_square_p(seconds, _distribution(session, [*prompt, common], sampling)) > 1e-4
 
 
 def _distribution(session: Session, tokens: list[int], sampling: Sampling) -> torch.Tensor:
@@ -212,7 +212,7 @@ def _distribution(session: Session, tokens: list[int], sampling: Sampling) -> to
     return sampler.probabilities(logits)[0].double()
 
 
-def _p_value(tokens: list[int], p: torch.Tensor) -> float:
+def chi_square_p(tokens: list[int], p: torch.Tensor) -> float:
     """Chi-square of the counts against ``p``; tokens expected less than 5 times are one class."""
     counts = Counter(tokens)
     assert all(p[token] > 0 for token in counts)

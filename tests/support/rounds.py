@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from engine.decoding.context import Context
@@ -90,7 +92,15 @@ class TableRounds:
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
         self.chain = DraftProposal(Tree.chain(tuple(chain)), q, (1.0,) * len(chain))
 
-    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> _Pending:
+    def allow(self, bits: Tensor) -> None:
+        words = np.ascontiguousarray(bits.numpy()).view(np.uint8)
+        width = self.target.info.vocabulary
+        allowed = np.unpackbits(words, axis=1, count=width, bitorder="little")
+        self.allowed = torch.from_numpy(allowed).bool()
+
+    def launch(
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+    ) -> _Pending:
         assert depth in self.depths
         self.launched += 1
         self.unread += 1
@@ -101,6 +111,8 @@ class TableRounds:
         rewind(self.cache, text[:-1])
         ids = [text[-1], *chain.tree.tokens]
         logits = self.target.forward(ids, self.cache, last=len(ids))
+        if masked:
+            logits = torch.where(self.allowed, logits, -torch.inf)
         judged = Judge(self.sampler)(logits, chain, self.context)
         accepted = len(judged.acceptance.path)
         tokens = (*chain.tree.tokens[:accepted], judged.acceptance.next_token)

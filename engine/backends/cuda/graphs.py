@@ -102,13 +102,21 @@ class Runner:
         """See ``RoundRunner``."""
         self.round.put(chain, q)
 
-    def mode(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Mode:
-        """That of such a round in this request."""
-        return Mode(depth, self._rule, drafts, drawn)
+    def allow(self, bits: Tensor) -> None:
+        """See ``RoundRunner``."""
+        self.round.allow(bits)
 
-    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Pending:
+    def mode(
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+    ) -> Mode:
+        """That of such a round in this request."""
+        return Mode(depth, self._rule, drafts, drawn, masked)
+
+    def launch(
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+    ) -> Pending:
         """See ``RoundRunner``. Waits for nothing, but captures what is new."""
-        mode = self.mode(depth, drafts=drafts, drawn=drawn)
+        mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
         graph = self._graphs.get(mode)
         if graph is not None:
             graph.replay()

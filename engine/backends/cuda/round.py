@@ -33,13 +33,14 @@ class Mode:
     """What tells one captured round from another.
 
     ``drafts``: whether the draft writes the chain, which else was put there before. ``drawn``: whether
-    what it was drawn from was put there too.
+    what it was drawn from was put there too. ``masked``: by what is allowed in each row.
     """
 
     depth: int
     rule: Rule
     drafts: bool = False
     drawn: bool = False
+    masked: bool = False
 
 
 class Stepping(Protocol):
@@ -74,6 +75,7 @@ class DeviceRound:
         self.p = Distribution.empty(MAX_ROWS, vocabulary, device)
         self.q = None if draft is None else Distribution.empty(MAX_ROWS, vocabulary, device)
         self.scratch = Scratch.empty(MAX_ROWS, vocabulary, device)
+        self.allowed: Tensor | None = None  # int32 (rows, words), where a grammar came
         self.result = acceptance.empty_result(device)
         # The two tokens last in the text, the pending one behind.
         self.recent = torch.zeros(2, dtype=torch.long, device=device)
@@ -98,6 +100,14 @@ class DeviceRound:
         self.q.weights[: len(q)].copy_(q)
         self.q.threshold.fill_(1)  # the bits of the smallest number above zero
         self.q.mass.fill_(1.0)
+
+    def allow(self, bits: Tensor) -> None:
+        """What may follow in the next round's rows: int32 (rows, words), a bit for each token."""
+        if self.allowed is None:  # a graph replays its address
+            self.allowed = torch.zeros(
+                MAX_ROWS, bits.shape[1], dtype=torch.int32, device=self.target.device
+            )
+        self.allowed[: len(bits)].copy_(bits)
 
     @torch.inference_mode()
     def run(self, mode: Mode) -> None:
@@ -154,7 +164,8 @@ class DeviceRound:
         ids = torch.cat([self.recent[1:], self.state.drafted[:depth].long()])
         logits = self.target.predict(self.target.step(ids, self.cache))
         greedy = mode.rule is Rule.GREEDY
-        distribute(logits, self.state, self.p, self.scratch, greedy=greedy)
+        allowed = self.allowed if mode.masked else None
+        distribute(logits, self.state, self.p, self.scratch, allowed=allowed, greedy=greedy)
         acceptance.judge(
             self.p, self.q if mode.drafts or mode.drawn else None, self.state, self.scratch, self.result,
             rule=mode.rule, depth=depth,

@@ -70,6 +70,10 @@ class Choice:
                 if name != self._active:
                     auto.doubt()
 
+    def sit_out(self) -> None:
+        self._members[self._active].sit_out()
+        self._recall.sit_out()
+
     def _choose(self) -> None:
         best = max(self._members, key=self._promise_of)
         if self._promise_of(best) > _BETTER * self._promise_of(self._active):

@@ -19,6 +19,9 @@ class Fixed:
     def observe(self, round: Round) -> None:
         """A fixed depth learns nothing."""
 
+    def sit_out(self) -> None:
+        """Nor here."""
+
 
 class Off(Fixed):
     """Plain decoding, with the proposer looking on."""

@@ -88,8 +88,8 @@ class Chain:
 
     def draw_all(self, logits: Tensor) -> None:
         """A token for each row of ``logits``, which do not depend on one another."""
-        # A penalty makes a row depend on the tokens before it after all.
-        for rows in logits.split(1 if self._sampler.penalises else len(logits)):
+        # A penalty or a grammar makes a row depend on the tokens before it after all.
+        for rows in logits.split(1 if self._sampler.looks_back else len(logits)):
             self._draw(rows)
 
     def _draw(self, logits: Tensor) -> None:

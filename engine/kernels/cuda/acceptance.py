@@ -12,7 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from engine.errors import BROKEN_LOGITS, ModelError
+from engine.errors import BROKEN_LOGITS, DEAD_END, ModelError
 from engine.kernels.cuda.acceptance_kernel import (
     CHAIN_AT,
     NOT_FINITE,
@@ -109,9 +109,7 @@ class Outcome:
         if status == NOT_FINITE:
             raise ModelError(BROKEN_LOGITS)
         if status == NOTHING_ALLOWED:
-            raise ModelError(
-                "The grammar allows no token here: it ends in a dead end. Correct the grammar."
-            )
+            raise ModelError(DEAD_END)
         values = result.view(torch.float32)
         return cls(
             accepted,

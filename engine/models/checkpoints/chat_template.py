@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
-Turns = list[dict[str, str]]
-"""Messages as chat templates take them: role and content."""
+Turns = list[dict[str, Any]]
+"""Messages as chat templates take them: role and content, and where there are any, calls of tools."""
+Tools = list[dict[str, Any]] | None
+"""Definitions of tools as templates take them; None: there are none."""
+Render = Callable[[Turns, Tools], str]
 
 
-def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[Turns], str]:
+def renderer(template: str, tokens: Mapping[str, str]) -> Render:
     """What renders a chat by ``template``, open for the assistant's reply.
 
     ``tokens`` are the special ones that a template may name: "bos_token" and the like. The template is
@@ -24,12 +27,12 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Callable[[Turns], str]
     """
     compiled: list[Any] = []
 
-    def render(turns: Turns) -> str:
+    def render(turns: Turns, tools: Tools = None) -> str:
         if not compiled:
             compiled.append(_environment().from_string(template))
         made: str = compiled[0].render(
             messages=[dict(turn) for turn in turns],
-            tools=None,
+            tools=tools,
             documents=None,
             add_generation_prompt=True,
             **tokens,

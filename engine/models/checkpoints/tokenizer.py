@@ -6,13 +6,12 @@ Runs no code from the folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.chat_template import Turns, renderer
+from engine.models.checkpoints.chat_template import Render, renderer
 from engine.models.checkpoints.gguf.description import describe, is_gguf
 from engine.models.checkpoints.gguf.tokenizer import build_tokenizer, special_tokens, template_of
 from engine.models.checkpoints.tokenizer_folder import FILE, read_config, read_folder, special_names
@@ -23,11 +22,12 @@ class LoadedTokenizer:
     """``backend``: a ``tokenizers.Tokenizer`` that neither cuts nor pads.
 
     ``render``: a chat as the text the model was trained on, open for the assistant's reply; None where
-    there is no template. It raises whatever the template raises.
+    there is no ``template``. It raises whatever the template raises.
     """
 
     backend: Any
-    render: Callable[[Turns], str] | None
+    render: Render | None
+    template: str | None = None
 
 
 def load_tokenizer(path: Path) -> LoadedTokenizer:
@@ -92,6 +92,5 @@ def _of_file(file: Path) -> LoadedTokenizer:
     if template is None:
         return LoadedTokenizer(backend, None)
     bos, eos = named_ends(file)
-    return LoadedTokenizer(
-        backend, renderer(template, {"bos_token": bos or "", "eos_token": eos or ""})
-    )
+    render = renderer(template, {"bos_token": bos or "", "eos_token": eos or ""})
+    return LoadedTokenizer(backend, render, template)

@@ -9,12 +9,12 @@ tokenizer.json.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.chat_template import Turns, renderer
+from engine.models.checkpoints.chat_template import Render, renderer
 
 FILE = "tokenizer.json"
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
@@ -23,9 +23,9 @@ _OLDER_NAMES = "special_tokens_map.json"
 _EXTRA = ("extra_special_tokens", "additional_special_tokens")
 
 
-def read_folder(folder: Path) -> tuple[Any, Callable[[Turns], str] | None]:
-    """The ``tokenizers.Tokenizer``, and what renders a chat where there is a template. Raises
-    ModelError."""
+def read_folder(folder: Path) -> tuple[Any, Render | None, str | None]:
+    """The ``tokenizers.Tokenizer``, and where there is a template what renders a chat by it, and itself.
+    Raises ModelError."""
     if not (folder / FILE).is_file():
         return _by_transformers(folder)
     from tokenizers import Tokenizer
@@ -38,7 +38,7 @@ def read_folder(folder: Path) -> tuple[Any, Callable[[Turns], str] | None]:
         template = _template(folder, config)
     except Exception as error:  # tokenizers raises plain Exception; a config may hold anything
         raise ModelError(_broken(folder, error)) from error
-    return backend, None if template is None else renderer(template, named)
+    return backend, None if template is None else renderer(template, named), template
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _broken(folder: Path, error: Exception) -> str:
     )
 
 
-def _by_transformers(folder: Path) -> tuple[Any, Callable[[Turns], str] | None]:
+def _by_transformers(folder: Path) -> tuple[Any, Render | None, str | None]:
     """From older files. Runs no code from the folder."""
     from transformers import AutoTokenizer
 
@@ -121,4 +121,4 @@ def _by_transformers(folder: Path) -> tuple[Any, Callable[[Turns], str] | None]:
     if isinstance(template, Mapping):
         template = template.get("default")
     named: dict[str, str] = tokenizer.special_tokens_map
-    return backend, None if template is None else renderer(template, named)
+    return backend, None if template is None else renderer(template, named), template

@@ -77,7 +77,7 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     [
         ("/api/chat", {"model": "other", "messages": [ASK]}, 404),
         ("/api/chat", {"messages": [ASK], "tools": [{"type": "function"}]}, 400),
-        ("/api/chat", {"messages": [ASK], "format": "json"}, 400),
+        ("/api/chat", {"messages": [ASK], "format": {"type": "nonsense"}}, 400),
         ("/api/chat", {"messages": [{**ASK, "images": ["x"]}]}, 400),
         ("/api/chat", {"messages": [{"role": "oracle", "content": "x"}]}, 400),
         ("/api/chat", {"messages": [ASK], "options": {"temperature": "hot"}}, 400),

@@ -66,7 +66,10 @@ class Device:
     def put(self, chain: Sequence[int], q: Any) -> None:
         self.chain = chain
 
-    def launch(self, depth: int, *, drafts: bool = False, drawn: bool = False) -> Any:
+    def launch(
+        self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
+    ) -> Any:
+        assert not masked
         assert depth in DEPTHS
         self.launched += 1
         self.unread += 1

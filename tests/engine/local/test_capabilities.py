@@ -12,6 +12,7 @@ from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.local.capabilities import capabilities, proposer_info
 from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
+from engine.tool_calls.styles import HERMES
 
 WHY = {
     name: (
@@ -31,7 +32,7 @@ def told(value: Any) -> dict[str, Any]:
 
 def test_all_that_a_target_alone_can_do_is_told() -> None:
     names = proposers.available(Resources())
-    assert told(capabilities(Resources())) == told(
+    assert told(capabilities(Resources(), HERMES)) == told(
         Capabilities(
             proposers=tuple(map(proposer_info, names)),
             preferred="ngram",
@@ -40,6 +41,8 @@ def test_all_that_a_target_alone_can_do_is_told() -> None:
             rounds=True,
             probabilities=True,
             tokens=True,
+            grammars=True,
+            calls=HERMES,
             withheld=tuple(
                 Withheld(name, WHY[name], proposers.entry_of(name).about)
                 for name in proposers.names()

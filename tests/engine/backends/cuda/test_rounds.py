@@ -15,6 +15,7 @@ pytest.importorskip("triton")
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound
+from engine.decoding.constraint import GRAMMAR
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
@@ -27,7 +28,15 @@ from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Finished, FinishReason, Round
 from engine.local.session import Session
-from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.request import (
+    AcceptanceRule,
+    Control,
+    Grammar,
+    GrammarKind,
+    Request,
+    Sampling,
+    Speculation,
+)
 from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
 from tests.engine.kernels.cuda.where import INTERPRETED
 
@@ -92,6 +101,22 @@ def test_words_do_not_depend_on_who_drafts(
         for depth in (1, 4, 6, 9, 15):
             assert words(session, draft(depth), sampling) == alone
         assert words(session, draft(7, controller=Control.AUTO), sampling) == alone
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=str)
+def test_a_grammar_holds_whoever_drafts(session: Session, sampling: Sampling) -> None:
+    """The host masks the rows of each round; what is forced it drafts."""
+    asked: dict[str, Any] = {
+        "grammar": Grammar(GrammarKind.REGEX, "so (yes|no), said the (fox|crow)!*"),
+        "ignore_eos": False,
+    }
+    alone = words(session, NONE, sampling, **asked)
+    text = session.codec.decode(alone)
+    assert text and "so yes, said the fox!".startswith(text[:3])
+    for wanted in (draft(2), Speculation(proposer="ngram", depth=3)):
+        rounds, done = run(session, wanted, sampling, **asked)
+        assert done.token_ids == alone
+        assert {GRAMMAR} <= {round.proposer for round in rounds}
 
 
 def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], plain: Plain) -> None:

@@ -1,0 +1,129 @@
+"""Replies held to a structure: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.errors import InvalidRequest
+from engine.request import Grammar, GrammarKind
+
+MAX_CHOICES_OF_WORDS = 1024
+"""Most texts that a reply may be chosen among."""
+_GBNF = re.compile(r"^\s*[\w-]+\s*::=", re.MULTILINE)
+
+
+class StructureBody(BaseModel):
+    """What bodies about structure have in common: nothing is converted, unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", populate_by_name=True)
+
+
+class JsonSchemaBody(StructureBody):
+    name: str | None = None
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormatBody(StructureBody):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaBody | None = None
+
+
+class TextFormatBody(JsonSchemaBody):
+    """The same as ``/v1/responses`` has it."""
+
+    type: Literal["text", "json_object", "json_schema"]
+
+    @property
+    def response_format(self) -> ResponseFormatBody:
+        schema = JsonSchemaBody(schema=self.schema_, strict=self.strict)
+        return ResponseFormatBody(type=self.type, json_schema=schema)
+
+
+class TextBody(StructureBody):
+    format: TextFormatBody | None = None
+
+
+class StructuredOutputsBody(BaseModel):
+    """vLLM's; exactly one is given. What it cannot do here is refused and not ignored."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    json_: dict[str, Any] | str | None = Field(default=None, alias="json")
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: Annotated[list[str], Field(min_length=1, max_length=MAX_CHOICES_OF_WORDS)] | None = None
+    grammar: str | None = None
+
+
+def grammar_of(
+    format: ResponseFormatBody | None, outputs: StructuredOutputsBody | None
+) -> Grammar | None:
+    """What the reply must match. Raises InvalidRequest for what contradicts itself."""
+    if outputs is None:
+        return None if format is None else _of_format(format)
+    if format is not None and format.type != "text":
+        raise InvalidRequest(
+            "structured_outputs",
+            "structured_outputs and response_format both say what the reply must be; leave one out.",
+        )
+    return _of_outputs(outputs)
+
+
+def field_of(
+    format: ResponseFormatBody | None, outputs: StructuredOutputsBody | None
+) -> str | None:
+    """How a client spelt the engine's ``grammar``."""
+    if outputs is not None:
+        return f"structured_outputs.{'json' if outputs.json_ is not None else _given(outputs)}"
+    if format is not None and format.type == "json_schema":
+        return "response_format.json_schema.schema"
+    return None if format is None else "response_format"
+
+
+def _of_format(format: ResponseFormatBody) -> Grammar | None:
+    match format.type:
+        case "text":
+            return None
+        case "json_object":
+            return Grammar(GrammarKind.JSON_OBJECT)
+        case "json_schema":
+            asked = format.json_schema
+            if asked is None or asked.schema_ is None:
+                missing = "response_format.json_schema" + ("" if asked is None else ".schema")
+                raise InvalidRequest(missing, f"{missing} is missing.")
+            text = json.dumps(asked.schema_, ensure_ascii=False)
+            return Grammar(GrammarKind.JSON_SCHEMA, text, strict=bool(asked.strict))
+
+
+def _of_outputs(outputs: StructuredOutputsBody) -> Grammar:
+    given = [name for name in _NAMES if getattr(outputs, name) not in (None, False)]
+    if len(given) != 1:
+        raise InvalidRequest(
+            "structured_outputs",
+            "structured_outputs needs exactly one of json, json_object, regex, choice and grammar; it "
+            f"has {', '.join(name.strip('_') for name in given) or 'none'}.",
+        )
+    if outputs.json_ is not None:
+        text = outputs.json_ if isinstance(outputs.json_, str) else json.dumps(outputs.json_)
+        return Grammar(GrammarKind.JSON_SCHEMA, text)
+    if outputs.regex is not None:
+        return Grammar(GrammarKind.REGEX, outputs.regex)
+    if outputs.choice is not None:
+        texts = " | ".join(json.dumps(each, ensure_ascii=False) for each in outputs.choice)
+        return Grammar(GrammarKind.LARK, f"start: {texts}\n")
+    if outputs.grammar is not None:
+        kind = GrammarKind.GBNF if _GBNF.search(outputs.grammar) else GrammarKind.LARK
+        return Grammar(kind, outputs.grammar)
+    return Grammar(GrammarKind.JSON_OBJECT)
+
+
+_NAMES = ("json_", "json_object", "regex", "choice", "grammar")
+
+
+def _given(outputs: StructuredOutputsBody) -> str:
+    return next((name for name in _NAMES if getattr(outputs, name) is not None), "json")

@@ -1,0 +1,156 @@
+"""A chat, with the tools it offers and the calls it holds, as the text that a model was trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.errors import InvalidRequest
+from engine.models.checkpoints.chat_template import Render
+from engine.request import Message, Request
+from engine.tool_calls.prompting import in_words, without_system
+from engine.tool_calls.styles import style_of
+from engine.tool_calls.values import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """``definitions`` are those of the tools that may be called."""
+
+    messages: tuple[Message, ...]
+    definitions: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, request: Request) -> Chat:
+        return cls(request.messages, tuple(tool.definition for tool in request.tools))
+
+    def texts(self) -> Iterator[str]:
+        """All that people and programs wrote, and no template."""
+        for message in self.messages:
+            yield message.content
+            yield from (text for text in (message.name, message.tool_call_id) if text)
+            for call in message.tool_calls:
+                yield from (call.id, call.name, call.arguments)
+        for definition in self.definitions:
+            yield from _strings(definition)
+
+    def mapped(self, change: Callable[[str], str]) -> Chat:
+        """The same with other ``texts``."""
+        messages = (
+            replace(
+                each,
+                content=change(each.content),
+                tool_calls=tuple(
+                    ToolCall(change(call.id), change(call.name), change(call.arguments))
+                    for call in each.tool_calls
+                ),
+                tool_call_id=each.tool_call_id and change(each.tool_call_id),
+                name=each.name and change(each.name),
+            )
+            for each in self.messages
+        )
+        return Chat(tuple(messages), tuple(_changed(each, change) for each in self.definitions))
+
+
+class ChatTemplate:
+    """How one model's chats are rendered."""
+
+    def __init__(self, render: Render | None, source: str | None) -> None:
+        """``render``: by the template ``source``; None: there is none, and the model continues text."""
+        self._render = render
+        self.calls, self._knows_tools = style_of(source)
+
+    @property
+    def there(self) -> bool:
+        return self._render is not None
+
+    def render(self, chat: Chat) -> str:
+        """The text, open for the assistant's reply. Raises InvalidRequest where the template refuses.
+
+        A model whose template knows no tools is told of them in words.
+        """
+        has_calls = any(each.tool_calls or each.role == "tool" for each in chat.messages)
+        worded = (bool(chat.definitions) or has_calls) and not self._knows_tools
+        messages = list(chat.messages)
+        if worded:
+            messages = in_words(chat.messages, chat.definitions, self.calls)
+        if self._render is None:
+            return "\n".join(message.content for message in messages)
+        definitions = None if worded or not chat.definitions else list(chat.definitions)
+        try:
+            return self._rendered(messages, definitions, worded=worded)
+        except InvalidRequest:
+            raise
+        except Exception as error:  # a template is a program, and raises what it likes
+            raise InvalidRequest(
+                "messages",
+                f"This model's chat template refuses these messages: {error}. "
+                "Some models know no system prompt, or want user and assistant to take turns.",
+            ) from error
+
+    def _rendered(self, messages: list[Message], definitions: Any, *, worded: bool) -> str:
+        assert self._render is not None
+        try:
+            return self._render([_turn(each) for each in messages], definitions)
+        except InvalidRequest:
+            raise
+        except Exception:
+            if not worded:
+                raise
+            return self._render([_turn(each) for each in without_system(messages)], definitions)
+
+
+def _turn(message: Message) -> dict[str, Any]:
+    """As templates take it. Raises InvalidRequest for arguments that are no JSON object."""
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        turn["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": _object(call)},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        turn["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        turn["name"] = message.name
+    return turn
+
+
+def _object(call: ToolCall) -> dict[str, Any]:
+    try:
+        found = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidRequest(
+            "messages",
+            f"messages: the arguments of the call of {call.name!r} are no JSON object.",
+        )
+    return found
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _strings(key)
+            yield from _strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _strings(each)
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {_changed(key, change): _changed(each, change) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_changed(each, change) for each in value]
+    return value

@@ -1,0 +1,84 @@
+"""Where one text stands in its grammar, and what may follow: there, and behind what is drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = NDArray[np.int32]
+"""(ceil(vocabulary / 32),): a bit for each token, the lowest first; set where it may follow."""
+
+
+class Matcher:
+    """One reply's. What may follow depends on the tokens before it alone, and on nothing asked before."""
+
+    def __init__(self, parser: Any, vocabulary: int, ends: Collection[int]) -> None:
+        """``parser``: an ``LLMatcher`` of the reply's own. ``ends``: tokens that end the text."""
+        self._parser, self._ends = parser, frozenset(ends)
+        self._words = -(-vocabulary // 32)
+        self._masks: dict[tuple[int, ...], Bits | None] = {}  # behind drafts from here
+        self._forced: dict[tuple[int, ...], list[int]] = {}
+        self.read = 0
+        self.ended = False
+
+    def go_on(self, tokens: Sequence[int]) -> None:
+        """The text goes on with ``tokens``. Raises ValueError where they may not follow."""
+        if not tokens:
+            return
+        self._masks.clear()
+        self._forced.clear()
+        for token in tokens:
+            if self.ended or not self._parser.consume_token(token):
+                raise ValueError(f"token {token} may not follow: {self._parser.get_error()}")
+            self.read += 1
+            self.ended = token in self._ends
+
+    def mask(self, drafted: Sequence[int] = ()) -> Bits | None:
+        """What may follow ``drafted``; None where those may not stand, or end the text."""
+        path = tuple(drafted)
+        if path not in self._masks:
+            self._masks[path] = self._behind(path, self._computed)
+        return self._masks[path]
+
+    def allows(self, drafted: Sequence[int], token: int) -> bool:
+        """Whether ``token`` may follow ``drafted``, which may stand."""
+        mask = self.mask(drafted)
+        return mask is not None and bool(mask[token // 32] >> (token % 32) & 1)
+
+    def forced(self, drafted: Sequence[int] = ()) -> list[int]:
+        """The tokens that alone may follow ``drafted``, one after the other; often none."""
+        path = tuple(drafted)
+        if path not in self._forced:
+            self._forced[path] = self._behind(path, self._parser.compute_ff_tokens) or []
+        return self._forced[path]
+
+    def count_fitting(self, tokens: Sequence[int]) -> int:
+        """How many of ``tokens``, from the first on, may follow the text; up to one that ends it."""
+        if self.ended or not tokens:
+            return 0
+        if self._parser.is_stopped():  # it counts no end then
+            return int(tokens[0] in self._ends)
+        return int(self._parser.validate_tokens(list(tokens)))
+
+    def ends(self, drafted: Sequence[int]) -> bool:
+        """Whether the text ends with ``drafted``."""
+        return self.ended or (len(drafted) > 0 and drafted[-1] in self._ends)
+
+    def _computed(self) -> Bits:
+        found: Bits = np.frombuffer(self._parser.compute_bitmask(), dtype=np.int32)
+        return found[: self._words]  # it has a word more where the vocabulary fills all
+
+    def _behind(self, path: tuple[int, ...], ask: Any) -> Any:
+        """``ask`` while the parser stands behind ``path``; None where it cannot."""
+        if self.ends(path) or self.count_fitting(path) < len(path):
+            return None
+        if path:
+            self._parser.consume_tokens(list(path))
+        try:
+            return ask()
+        finally:
+            if path:
+                self._parser.rollback(len(path))

@@ -1,0 +1,115 @@
+"""The grammar of a reply that may, or must, call tools: llguidance's Lark.
+
+Where calls are the model's own choice, what it writes is free until it opens one; from there on the name
+is one of the tools' and the arguments are JSON by its schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.errors import InvalidRequest
+from engine.request import Grammar, GrammarKind
+from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.values import Calling, Tool, ToolChoice
+
+_ANYTHING, _NO_BRACE = r"/(.|\n)*/", r"/([^{](.|\n)*)?/"
+
+
+def grammar_of_calls(
+    tools: Sequence[Tool],
+    choice: ToolChoice,
+    style: CallStyle,
+    special: Mapping[str, int],
+    content: Grammar | None = None,
+) -> Grammar:
+    """What a reply to a request with ``tools`` matches.
+
+    ``special``: the strings of ``style.control`` that are tokens no text of a grammar matches.
+    ``content``: what a reply that calls nothing must match. Raises InvalidRequest where that is no JSON,
+    or the tool that is to be called is not among ``tools``.
+    """
+    offered = [tool for tool in tools if choice.name in (None, tool.name)]
+    if not offered:
+        raise InvalidRequest(
+            "tool_choice",
+            f"tool_choice names {choice.name!r}, which is not among the tools: "
+            f"{', '.join(tool.name for tool in tools)}.",
+        )
+    must = choice.calling is Calling.REQUIRED or choice.name is not None
+    several = choice.parallel and choice.name is None
+
+    def lark(text: str) -> str:
+        return _quoted(text, special)
+
+    first = lark(style.opening + style.head)
+    rules = [
+        f"next: {lark(style.between + style.head)} body",
+        "body: " + " | ".join(f"tool_{at}" for at in range(len(offered))),
+        *(
+            f"tool_{at}: {lark(tool.name + style.middle)} %json {_schema(tool)} {lark(style.tail)}"
+            for at, tool in enumerate(offered)
+        ),
+    ]
+    behind = f"body {'next*' if several else ''} {lark(style.closing)}"
+    if must:
+        start = f"start: {first} {behind}"
+    elif content is not None:
+        start = f"start: content | {first} {behind}"
+        rules.append(f"content: {_json(content)}")
+    elif style.whole:
+        start = f"start: TEXT | {first} {behind}"
+        rules.append(f"TEXT: {_NO_BRACE}")
+    else:
+        rest = lark((style.opening + style.head).removeprefix(style.trigger))
+        # A model may also spell out what it has a token for.
+        token = f"TEXT {lark(style.trigger)} | " if style.trigger in special else ""
+        start = f"start: TEXT | ({token}open) {rest} {behind}"
+        rules += [f"open[lazy]: TEXT {_quoted(style.trigger, {})}", f"TEXT: {_ANYTHING}"]
+    return Grammar(GrammarKind.LARK, "\n".join(["%llguidance {}", start, *rules]) + "\n")
+
+
+def json_options(strict: bool) -> dict[str, Any]:
+    """llguidance's for a JSON schema; a schema's own "x-guidance" goes before them.
+
+    JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, and what
+    leaves most to be forced.
+    """
+    one_line = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    return {**one_line, "lenient": not strict}
+
+
+def _quoted(text: str, special: Mapping[str, int]) -> str:
+    """``text`` as Lark's strings, with the tokens among it by their ids."""
+    if not text:
+        return ""
+    if not special:
+        return json.dumps(text, ensure_ascii=False)
+    parts = re.split(f"({'|'.join(map(re.escape, special))})", text)
+    return " ".join(
+        f"<[{special[part]}]>" if part in special else json.dumps(part, ensure_ascii=False)
+        for part in parts
+        if part
+    )
+
+
+def _schema(tool: Tool) -> str:
+    return json.dumps({"x-guidance": json_options(tool.strict), **tool.schema})
+
+
+def _json(content: Grammar) -> str:
+    match content.kind:
+        case GrammarKind.JSON_OBJECT:
+            return "%json " + json.dumps({"type": "object"})
+        case GrammarKind.JSON_SCHEMA:
+            options = json_options(content.strict)
+            return "%json " + json.dumps({"x-guidance": options, **json.loads(content.text)})
+        case _:
+            raise InvalidRequest(
+                "grammar",
+                f"grammar is of the kind {content.kind.value}, which cannot stand beside tools. Give a "
+                "JSON schema, or leave the tools out.",
+            )

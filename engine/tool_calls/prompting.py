@@ -1,0 +1,62 @@
+"""Tools for models whose chat template knows none: they are told in words, and calls are text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from engine.request import Message
+from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.values import ToolCall
+
+_TOLD = """\
+You can call functions. Each line describes one, its parameters as a JSON schema:
+{tools}
+
+To call one, write this, with its name and its arguments as a JSON object, and nothing behind it:
+{call}
+
+What it returns follows between <tool_response> and </tool_response>."""
+
+
+def in_words(
+    messages: Sequence[Message], definitions: Sequence[Any], style: CallStyle
+) -> list[Message]:
+    """``messages`` with ``definitions`` of tools in the system message, and none but plain turns."""
+    turns = list(_plain(messages, style))
+    if not definitions:
+        return turns
+    lines = "\n".join(json.dumps(each["function"], ensure_ascii=False) for each in definitions)
+    example = style.written([ToolCall("", "NAME", "ARGUMENTS")])
+    told = _TOLD.format(tools=lines, call=example)
+    if turns and turns[0].role == "system":
+        return [Message("system", f"{turns[0].content}\n\n{told}"), *turns[1:]]
+    return [Message("system", told), *turns]
+
+
+def without_system(messages: Sequence[Message]) -> list[Message]:
+    """For templates that know no system message: it comes first in the message behind it."""
+    if len(messages) < 2 or messages[0].role != "system":
+        return list(messages)
+    system, first, *rest = messages
+    return [replace(first, content=f"{system.content}\n\n{first.content}"), *rest]
+
+
+def _plain(messages: Sequence[Message], style: CallStyle) -> Iterator[Message]:
+    """Calls as the assistant wrote them; what tools returned as one message of the user's."""
+    returned: list[str] = []
+    for message in messages:
+        if message.role == "tool":
+            returned.append(f"<tool_response>\n{message.content}\n</tool_response>")
+            continue
+        if returned:
+            yield Message("user", "\n".join(returned))
+            returned = []
+        parts = [message.content] if message.content else []
+        if message.tool_calls:
+            parts.append(style.written(message.tool_calls))
+        yield Message(message.role, "\n".join(parts))
+    if returned:
+        yield Message("user", "\n".join(returned))

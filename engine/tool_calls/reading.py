@@ -1,0 +1,135 @@
+"""A reply's text as it comes, told apart into what is said and what is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.tool_calls.styles import CallStyle
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text for people."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call begins: the ``index``-th of the reply, of the tool ``name``."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """More of the JSON of the call begun last."""
+
+    index: int
+    text: str
+
+
+Part = Said | Called | Arguments
+
+
+class CallReader:
+    """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``."""
+
+    def __init__(self, style: CallStyle) -> None:
+        self._style = style
+        self._text = ""  # not yet told
+        self._calls = 0
+        self._json: _Json | None = None  # of the call that is read
+        self._begun = self._plain = False  # a call was begun, something was said
+
+    @property
+    def calls(self) -> int:
+        """Calls that were begun."""
+        return self._calls
+
+    def read(self, text: str) -> Iterator[Part]:
+        """What the reply's next ``text`` makes sure."""
+        self._text += text
+        while (part := self._next()) is not None:
+            yield part
+
+    def end(self) -> Iterator[Part]:
+        """What was held back, when no more comes: the text of a reply, the beginning of no call."""
+        rest, self._text = self._text, ""
+        if rest and self._json is None and not self._begun:
+            yield Said(rest)
+
+    def _next(self) -> Part | None:
+        if self._json is not None:
+            return self._more_arguments(self._json)
+        style = self._style
+        if self._begun:
+            return self._call(style.tail + style.between + style.head)
+        opened = style.opening + style.head
+        at = self._text.find(opened)
+        if at == 0 and (not style.whole or not self._plain):
+            return self._call(opened)
+        if style.whole and self._plain:
+            at = -1
+        safe = at if at > 0 else len(self._text) - _overlap(self._text, opened, style, self._plain)
+        if not safe:
+            return None
+        said, self._text = self._text[:safe], self._text[safe:]
+        self._plain = True
+        return Said(said)
+
+    def _call(self, before: str) -> Part | None:
+        """The next call's name, once what stands before and behind it is there."""
+        if not self._text.startswith(before):
+            return None
+        end = self._text.find(self._style.middle, len(before))
+        if end < 0:
+            return None
+        name = self._text[len(before) : end]
+        self._text = self._text[end + len(self._style.middle) :]
+        self._json, self._begun, self._calls = _Json(), True, self._calls + 1
+        return Called(self._calls - 1, name)
+
+    def _more_arguments(self, json: _Json) -> Part | None:
+        length = json.read(self._text)
+        if not length:
+            return None
+        more, self._text = self._text[:length], self._text[length:]
+        if json.ended:
+            self._json = None
+        return Arguments(self._calls - 1, more)
+
+
+class _Json:
+    """Finds where a JSON object ends."""
+
+    def __init__(self) -> None:
+        self._depth, self._quoted, self._escaped = 0, False, False
+        self.ended = False
+
+    def read(self, text: str) -> int:
+        """How many characters of ``text`` belong to it."""
+        for at, character in enumerate(text):
+            if self._quoted:
+                self._quoted = self._escaped or character != '"'
+                self._escaped = not self._escaped and character == "\\"
+            elif character == '"':
+                self._quoted = True
+            elif character in "{[":
+                self._depth += 1
+            elif character in "}]":
+                self._depth -= 1
+                if not self._depth:
+                    self.ended = True
+                    return at + 1
+        return len(text)
+
+
+def _overlap(text: str, opened: str, style: CallStyle, plain: bool) -> int:
+    """The length of the longest end of ``text`` with which a call may begin."""
+    if style.whole:
+        return len(text) if not plain and opened.startswith(text) else 0
+    longest = min(len(opened) - 1, len(text))
+    return next((size for size in range(longest, 0, -1) if opened.startswith(text[-size:])), 0)

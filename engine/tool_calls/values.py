@@ -1,0 +1,77 @@
+"""Tools, calls of them, and who decides whether one is called: frozen, validated values."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from engine.errors import InvalidRequest
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+NO_PARAMETERS = '{"type": "object", "properties": {}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that a model may call. ``parameters``: the JSON schema of its arguments, as JSON.
+
+    ``strict``: a keyword of the schema that cannot be enforced is refused, where else it is left out.
+    """
+
+    name: str
+    description: str = ""
+    parameters: str = NO_PARAMETERS
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidRequest(
+                "tools",
+                f"tools: the name {self.name[:80]!r} must be 1 to 64 letters, digits, '_', '-' or '.'.",
+            )
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Of its arguments."""
+        found: dict[str, Any] = json.loads(self.parameters)
+        return found
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """As chat templates take it, which is OpenAI's form."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.description,
+                "parameters": self.schema,
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that an assistant made. ``arguments``: a JSON object, as JSON."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Calling(StrEnum):
+    """Whether tools are called: as the model likes, or at least one."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """``name``: the tool that has to be called. ``parallel``: whether a reply may hold several calls."""
+
+    calling: Calling = Calling.AUTO
+    name: str | None = None
+    parallel: bool = True

@@ -1,0 +1,122 @@
+"""Tools over a real socket: asked for by the openai package, called by Pip, who knows nothing of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from openai import OpenAI
+
+ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
+
+
+def tool(name: str, **properties: Any) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+TOOLS: Any = [
+    tool("get_weather", city={"enum": ["Rome", "Oslo"]}),
+    tool("add", a={"type": "integer", "minimum": 0, "maximum": 99}),
+]
+
+
+def test_a_call_its_answer_and_the_next_reply(server, client: OpenAI) -> None:
+    ask: dict[str, Any] = {"model": server.model, "tools": TOOLS, "max_tokens": 150}
+    choice = client.chat.completions.create(**ask, messages=ASK, tool_choice="required").choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    calls = choice.message.tool_calls or []
+    assert calls and {call.function.name for call in calls} <= {"get_weather", "add"}
+    for call in calls:
+        assert json.loads(call.function.arguments).keys() <= {"city", "a"}
+    answers = [
+        {"role": "tool", "tool_call_id": call.id, "content": "sunny <|end|>"} for call in calls
+    ]
+    again = client.chat.completions.create(
+        **ask, messages=[*ASK, choice.message.model_dump(exclude_none=True), *answers]
+    )
+    assert again.usage.prompt_tokens > len(calls)
+    assert again.choices[0].finish_reason in ("stop", "length", "tool_calls")
+
+
+def test_a_named_tool_is_called_alone_and_streamed(server, client: OpenAI) -> None:
+    ask: dict[str, Any] = {
+        "model": server.model,
+        "messages": ASK,
+        "tools": TOOLS,
+        "tool_choice": {"type": "function", "function": {"name": "get_weather"}},
+        "max_tokens": 100,
+        "temperature": 0.9,
+        "seed": 4,
+    }
+    whole = client.chat.completions.create(**ask).choices[0].message.tool_calls
+    assert whole is not None and [call.function.name for call in whole] == ["get_weather"]
+    with client.chat.completions.stream(**ask) as stream:
+        chunks = [event.chunk for event in stream if event.type == "chunk"]
+        last = stream.get_final_completion().choices[0]
+    assert last.message.tool_calls[0].function.arguments == whole[0].function.arguments
+    assert last.finish_reason == "tool_calls"
+    deltas = [
+        call for chunk in chunks for each in chunk.choices for call in each.delta.tool_calls or []
+    ]
+    assert deltas[0].id and deltas[0].type == "function" and deltas[0].function.arguments == ""
+    assert all(delta.index == 0 and delta.id is None for delta in deltas[1:])
+    assert len(deltas) > 2  # as it is written, and not at once
+    assert "".join(each.delta.content or "" for chunk in chunks for each in chunk.choices) == ""
+
+
+def test_tools_are_the_models_own_choice_and_none_is_told_of_none(server, client: OpenAI) -> None:
+    ask: dict[str, Any] = {"model": server.model, "messages": ASK, "max_tokens": 20}
+    plain = client.chat.completions.create(**ask)
+    none = client.chat.completions.create(**ask, tools=TOOLS, tool_choice="none")
+    assert none.choices[0].message.content == plain.choices[0].message.content
+    assert none.usage.prompt_tokens == plain.usage.prompt_tokens
+    auto = client.chat.completions.create(**ask, tools=TOOLS, logprobs=True)
+    assert auto.usage.prompt_tokens > plain.usage.prompt_tokens
+    assert auto.choices[0].message.content or auto.choices[0].message.tool_calls
+    assert auto.choices[0].logprobs.content
+    streamed = client.chat.completions.create(**ask, tools=TOOLS, stream=True)
+    said = "".join(each.delta.content or "" for chunk in streamed for each in chunk.choices)
+    assert said == (auto.choices[0].message.content or "")
+
+
+BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}
+BROKEN = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{"}}
+ANSWER = {"role": "tool", "content": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        ({"tools": [TOOLS[0], BAD]}, "tools[1].function.parameters"),
+        ({"tools": [TOOLS[0], TOOLS[0]]}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
+        (
+            {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "sub"}}},
+            "tool_choice",
+        ),
+        ({"tools": TOOLS, "structured_outputs": {"regex": "a"}}, "structured_outputs.regex"),
+        ({"functions": [{"name": "add"}]}, "functions"),
+        (
+            {"messages": [*ASK, {"role": "assistant", "tool_calls": [BROKEN]}, ANSWER]},
+            "messages[1].tool_calls[0].function.arguments",
+        ),
+        ({"messages": [{"role": "user", "tool_calls": [BROKEN]}]}, "messages[0].tool_calls"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+    ],
+)
+def test_what_cannot_be_is_a_400_that_names_the_field(
+    server, http: Any, asked: dict[str, Any], param: str
+) -> None:
+    found = http.post("/v1/chat/completions", json={"messages": ASK, "max_tokens": 1, **asked})
+    assert found.status_code == 400, found.text
+    assert found.json()["error"]["param"].startswith(param), found.text

@@ -1,0 +1,153 @@
+"""A reply that is held to a grammar has the words of the masked target alone, whoever drafts."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from engine.decoding.constraint import GRAMMAR, Constraint
+from engine.decoding.context import Context
+from engine.decoding.sampling import Sampler
+from engine.drafting import proposers
+from engine.drafting.heads import kinds as head_kinds
+from engine.local.session import Session
+from engine.request import (
+    AcceptanceRule,
+    Control,
+    Grammar,
+    GrammarKind,
+    Message,
+    Request,
+    Sampling,
+    Speculation,
+)
+from tests.engine.grammar.test_matcher import RECORD
+from tests.support.checkpoints import open_session
+from tests.support.lossless import (
+    COUPLED,
+    GREEDY,
+    PLAIN,
+    PROMPTS,
+    Answer,
+    answer,
+    chi_square_p,
+    tree_options,
+)
+from tests.support.pairwise import all_pairs
+from tests.support.places import PIP
+
+DRAFTING = proposers.names()[1:]
+LENGTH = 48
+ANIMALS = Grammar(GrammarKind.REGEX, r"(The|A) [a-z]{3,9}( (and|or) (the|a) [a-z]{3,9}){0,3}\.")
+CASES = all_pairs(
+    DRAFTING,
+    (GREEDY, COUPLED[0], COUPLED[5], COUPLED[7]),
+    (2, 5),
+    (0, 6),
+    (Control.FIXED, Control.AUTO),
+    (RECORD, ANIMALS, Grammar(GrammarKind.JSON_OBJECT)),
+)
+
+
+@functools.cache
+def embedded() -> Session:
+    return open_session(
+        PIP / "target", PIP / "draft", heads=[PIP / kind for kind in head_kinds()], dtype="auto"
+    )
+
+
+def said(
+    prompt: str, sampling: Sampling, grammar: Grammar, speculation: Speculation = PLAIN
+) -> Answer:
+    request = Request(
+        messages=(Message("user", prompt),),
+        sampling=sampling,
+        speculation=speculation,
+        max_tokens=LENGTH,
+        grammar=grammar,
+    )
+    return answer(embedded(), request)
+
+
+@functools.cache
+def plainly(prompt: str, sampling: Sampling, grammar: Grammar) -> tuple[int, ...]:
+    return said(prompt, sampling, grammar).tokens
+
+
+@pytest.mark.parametrize("name", DRAFTING)
+def test_a_grammar_changes_no_words_with_drafts(name: str) -> None:
+    forced = accepted = 0
+    for number, (proposer, sampling, depth, nodes, control, grammar) in enumerate(CASES):
+        if proposer != name:
+            continue
+        wanted = Speculation(
+            proposer=name, depth=depth, controller=control, options=tree_options(name, nodes)
+        )
+        prompt = PROMPTS[10 * (number % 20) + 2]
+        found, plain = said(prompt, sampling, grammar, wanted), plainly(prompt, sampling, grammar)
+        assert found.tokens == plain, (sampling, wanted)
+        text = embedded().codec.decode(plain)
+        if grammar is RECORD and len(plain) < LENGTH:
+            assert set(json.loads(text)) == {"name", "age", "tags"}
+        forced += sum(one.proposer == GRAMMAR for one in found.rounds)
+        accepted += found.accepted
+    assert forced and accepted
+
+
+RULES = [
+    ("draft", AcceptanceRule.REJECTION),
+    ("draft", AcceptanceRule.BLOCK),
+    ("eagle3", AcceptanceRule.REJECTION),
+    ("medusa", AcceptanceRule.BLOCK),
+]
+FIRST_TWO = Grammar(GrammarKind.REGEX, r"(red|green|blue|old|new)[a-z]{2,8} [a-z]*")
+
+
+@pytest.mark.parametrize(("name", "rule"), RULES)
+def test_rules_that_weigh_q_leave_the_masked_targets_distribution(
+    name: str, rule: AcceptanceRule
+) -> None:
+    """First tokens, and second ones behind the commonest first, by chi-square."""
+    session, sampling = embedded(), Sampling(temperature=1.5)
+    wanted = Speculation(proposer=name, depth=2, acceptance=rule)
+    base = Request(
+        messages=(Message("user", "Say anything."),),
+        sampling=sampling,
+        speculation=wanted,
+        max_tokens=3,
+        grammar=FIRST_TWO,
+    )
+    prompt = session.prepare(base)
+    replies = [
+        answer(session, replace(base, sampling=replace(sampling, seed=seed))).tokens
+        for seed in range(200)
+    ]
+    firsts = [each[0] for each in replies]
+    assert chi_square_p(firsts, masked_p(session, prompt, [], sampling)) > 1e-4
+    common = max(set(firsts), key=firsts.count)
+    seconds = [each[1] for each in replies if each[0] == common]
+    assert chi_square_p(seconds, masked_p(session, prompt, [common], sampling)) > 1e-4
+
+
+def masked_p(
+    session: Session, prompt: list[int], behind: list[int], sampling: Sampling
+) -> torch.Tensor:
+    """The target's p behind a text, masked: (vocabulary,)."""
+    model, context = session.target.model, Context(prompt)
+    context.tokens += behind
+    logits = model.forward(context.tokens, model.new_cache(len(context.tokens)), last=1)
+    constraint = Constraint(session.grammars.start(FIRST_TWO), context)
+    sampler = Sampler(
+        sampling, AcceptanceRule.REJECTION, 0, context, model.info.vocabulary, mask=constraint
+    )
+    return sampler.probabilities(sampler.adjusted(logits, [()]))[0].double()
+
+
+def test_what_would_come_next_is_masked_too() -> None:
+    request = Request(messages=(Message("user", PROMPTS[2]),), grammar=RECORD, max_tokens=4)
+    (best, *others) = embedded().likeliest(request, (), 3)
+    assert (best.p == pytest.approx(1) and not others) or all(each.p == 0 for each in others)

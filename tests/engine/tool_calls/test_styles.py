@@ -1,0 +1,156 @@
+"""Every style: what its grammar allows is what its reader reads, and what is written is what is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from engine.errors import InvalidRequest
+from engine.grammar.compiler import Grammars
+from engine.models.checkpoints.tokenizer import load_tokenizer
+from engine.request import Grammar, GrammarKind
+from engine.tool_calls.lark import grammar_of_calls
+from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
+from engine.tool_calls.styles import (
+    GEMMA,
+    HERMES,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_LIST,
+    CallStyle,
+    style_of,
+)
+from engine.tool_calls.values import Calling, Tool, ToolCall, ToolChoice
+from tests.support.places import PIP
+
+END = 1
+TOKENIZER = load_tokenizer(PIP / "target").backend
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+SUM = {"type": "object", "properties": {"a": {"type": "number"}}, "required": ["a"]}
+TOOLS = (Tool("get_weather", "", json.dumps(CITY)), Tool("add", "", json.dumps(SUM)))
+CALLS = (
+    ToolCall("", "add", '{"a": 2.5}'),
+    ToolCall("", "get_weather", '{"city": "R}o\\"me<tool_call>", "days": 3}'),
+)
+every_style = pytest.mark.parametrize(
+    "style", [HERMES, LLAMA, MISTRAL_LIST, MISTRAL, GEMMA], ids=lambda style: style.head
+)
+
+
+@pytest.fixture(scope="module")
+def grammars() -> Grammars:
+    return Grammars(TOKENIZER.to_str, 4096, (END,))
+
+
+def fits(grammars: Grammars, grammar: Grammar, text: str) -> bool:
+    """Whether ``text`` is whole by the grammar."""
+    tokens = [*TOKENIZER.encode(text, add_special_tokens=False).ids, END]
+    return grammars.start(grammar).count_fitting(tokens) == len(tokens)
+
+
+def read(style: CallStyle, text: str, step: int) -> list[Part]:
+    """Its parts, neighbours of a kind joined."""
+    reader, found = CallReader(style), list[Part]()
+    for at in range(0, len(text), step):
+        found += reader.read(text[at : at + step])
+    found += reader.end()
+    assert reader.calls == sum(isinstance(part, Called) for part in found)
+    return list(joined(found))
+
+
+def joined(parts: Iterable[Part]) -> Iterable[Part]:
+    last: Part | None = None
+    for part in parts:
+        match last, part:
+            case Said(one), Said(other):
+                last = Said(one + other)
+            case Arguments(index, one), Arguments(_, other):
+                last = Arguments(index, one + other)
+            case _:
+                if last is not None:
+                    yield last
+                last = part
+    if last is not None:
+        yield last
+
+
+@every_style
+def test_what_may_be_written_is_read_however_it_comes(grammars: Grammars, style: CallStyle) -> None:
+    free = grammar_of_calls(TOOLS, ToolChoice(), style, {})
+    before = "" if style.whole else "Let me <tool see.\n"
+    text = before + style.written(CALLS)
+    assert fits(grammars, free, text)
+    expected: list[Part] = [Said(before)] if before else []
+    for index, call in enumerate(CALLS):
+        expected += [Called(index, call.name), Arguments(index, call.arguments)]
+    for step in (1, 3, 7, len(text)):
+        assert read(style, text, step) == expected
+    words = "It is warm, I think: 3 < 4."
+    assert fits(grammars, free, words) and read(style, words, 2) == [Said(words)]
+
+
+@every_style
+def test_a_call_is_one_of_a_tool_by_its_schema(grammars: Grammars, style: CallStyle) -> None:
+    one, two = style.written(CALLS[:1]), style.written(CALLS)
+    free = grammar_of_calls(TOOLS, ToolChoice(), style, {})
+    for wrong in (
+        ToolCall("", "sub", '{"a": 2}'),
+        ToolCall("", "add", '{"a": "2"}'),
+        ToolCall("", "get_weather", '{"days": 3}'),
+        ToolCall("", "get_weather", '{"city": "Rome", "sun": 1}'),
+    ):
+        assert not fits(grammars, free, style.written([wrong]))
+    must = grammar_of_calls(TOOLS, ToolChoice(Calling.REQUIRED), style, {})
+    assert fits(grammars, must, one) and fits(grammars, must, two)
+    assert not fits(grammars, must, "No.") and not fits(grammars, must, "")
+    named = grammar_of_calls(TOOLS, ToolChoice(name="add"), style, {})
+    assert fits(grammars, named, one) and not fits(grammars, named, two)
+    assert not fits(grammars, named, style.written(CALLS[1:]))
+    single = grammar_of_calls(TOOLS, ToolChoice(parallel=False), style, {})
+    assert fits(grammars, single, one) and not fits(grammars, single, two)
+
+
+@every_style
+def test_a_reply_that_calls_nothing_may_have_a_structure_too(
+    grammars: Grammars, style: CallStyle
+) -> None:
+    content = Grammar(GrammarKind.JSON_SCHEMA, json.dumps({"enum": ["yes"]}))
+    both = grammar_of_calls(TOOLS, ToolChoice(), style, {}, content)
+    assert fits(grammars, both, '"yes"') and fits(grammars, both, style.written(CALLS))
+    assert not fits(grammars, both, "yes")
+    with pytest.raises(InvalidRequest, match="cannot stand beside tools"):
+        grammar_of_calls(TOOLS, ToolChoice(), style, {}, Grammar(GrammarKind.REGEX, "a"))
+
+
+def test_a_cut_call_is_told_as_far_as_it_goes() -> None:
+    text = HERMES.written(CALLS[:1])
+    cut = text[: text.index("2.5")]
+    assert read(HERMES, cut, 1) == [Called(0, "add"), Arguments(0, '{"a": ')]
+    assert read(HERMES, text[:14], 1) == [Said(text[:14])]  # the beginning of no call yet
+
+
+def test_a_style_is_known_by_its_template() -> None:
+    hermes = "{% if tools %}<tool_call>{% endif %}"
+    coder = "{% if tools %}<tool_call><function=f>{% endif %}"
+    llama = '{% if tools %}{"name": n, "parameters": p}{% endif %}<|eot_id|>'
+    assert style_of(hermes) == (HERMES, True)
+    assert style_of(llama) == (LLAMA, True)
+    assert style_of("{{ tools }}[TOOL_CALLS]") == (MISTRAL_LIST, True)
+    assert style_of("{{ tools }}[TOOL_CALLS][ARGS]") == (MISTRAL, True)
+    assert style_of("<start_of_turn>") == (GEMMA, False)
+    for other in (None, "{{ messages }}", coder):
+        assert style_of(other) == (HERMES, False)
+
+
+def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="'sub', which is not among the tools"):
+        grammar_of_calls(TOOLS, ToolChoice(name="sub"), HERMES, {})
+    with pytest.raises(InvalidRequest, match="letters"):
+        Tool('x", "')
