@@ -112,7 +112,7 @@ def test_a_drafter_is_trained_as_the_app_was_started(
     how: dict[str, Any] = {"device": "cpu", "native": False, "threads": 1}
     backend._runtime.first = LoadRequest(target="", **how)
     backend.train({"target": "pip", "kind": "medusa", "prompts": "pip", "minutes": "5"})
-    assert orders == [Order("pip", "medusa", "pip", 5.0, **how)]
+    assert orders == [Order("pip", "medusa", "pip", 5.0, **how, draft="pip-draft")]
 
 
 def test_the_draft_that_is_loaded_helps_to_record_its_target_alone(
