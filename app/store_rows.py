@@ -72,8 +72,8 @@ class StoredMessage:
 
 
 COLUMNS = (
-    "select id, chat, role, text, marks, status, error, statistics, form, parent, shown, left_out, files, "
-    "model, method from messages"
+    "select id, chat, role, text, marks, status, error, statistics, form, parent, shown, left_out, "
+    "files, model, method from messages"
 )
 
 
