@@ -139,7 +139,7 @@ def test_on_a_phone_the_pages_stand_in_a_menu(page):
 
 
 def test_the_tour_is_offered_until_it_was_answered_and_is_behind_the_question_mark(page):
-    page.click("[data-act=tour]")
+    page.click(".invitation [data-act=tour]")
     steps = []
     while page.locator(".tour").is_visible():
         steps.append(page.locator(".tour h2").inner_text())

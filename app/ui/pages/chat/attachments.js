@@ -36,7 +36,7 @@ export class Attachments {
     this.files = [];
     this.node = h("div", { class: "files", hidden: true });
     this.input = h("input", { type: "file", multiple: true, hidden: true, on: { change: () => (this.add([...this.input.files]), (this.input.value = "")) } });
-    this.button = h("button", { class: "ft-button attach", type: "button", title: say.attachHint, "aria-label": say.attachHint, on: { click: () => this.input.click() } }, "＋");
+    this.button = h("button", { class: "ft-button attach", type: "button", title: say.attachHint, "aria-label": say.attachHint, on: { click: () => this.input.click() } }, "+");
   }
 
   // Takes files that are dropped on `node`, or pasted into it.

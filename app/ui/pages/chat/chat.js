@@ -87,7 +87,7 @@ class ChatPage {
       h("section", { class: "conversation", "aria-label": words.conversation },
         h("header", { class: "bar" }, this.drawer.chats, this.pair.node, h("span", { class: "grow" }), clear, this.drawer.toggle),
         h("div", { class: "messages-frame" }, this.log, pill),
-        this.told, this.alert, this.composer.node, this.meter.node, this.undo.node, this.announce),
+        this.told, this.alert, this.undo.node, this.composer.node, this.meter.node, this.announce),
       this.drawer.node, this.fitting.node, this.tour.node);
     this.composer.attached.take(this.log);
     this.rounds = new RoundsView(rounds, this.ask);
