@@ -123,7 +123,7 @@ class ChatPage {
 
   // What this page had sent before it was reloaded: it waits on, or is given back. It may have been answered.
   goOn({ chat, waits }) {
-    if (this.given) return void (this.chat && drafts.forget(null), this.keepDraft()); // it was sent just now
+    if (this.given) return this.keepDraft(); // it was sent just now
     const { asked, rest } = drafts.unanswered ?? {};
     if (!asked || (asked.chat ?? null) !== this.chat) return drafts.send(null);
     const last = this.messages.findLast((m) => m instanceof UserMessage);
@@ -204,9 +204,10 @@ class ChatPage {
     const other = first || chat !== this.chat;
     this.entered = true;
     this.chat = chat;
-    // What is written before the last chat is shown stays.
-    if (first && chat && !this.composer.empty) drafts.forget(null);
-    else if (other) this.composer.set(drafts.of(chat));
+    // What is written, or sent, before the last chat is shown stays.
+    const early = first && (this.given || !this.composer.empty);
+    if (early && chat) drafts.forget(null);
+    if (other && !early) this.composer.set(drafts.of(chat));
     if (chat) localStorage.setItem(remembered, chat);
     else localStorage.removeItem(remembered);
     const path = chat ? `/chat/${chat}` : "/chat";
