@@ -102,7 +102,9 @@ def _branch(db: Any) -> None:
             with suppress(ValueError, AttributeError):
                 event = json.loads(line)
                 if event.get("type") == "started":
-                    found = [event.get("model"), event.get("proposer"), message]
+                    model = event.get("model")
+                    model = "Pip" if model == "target" else model  # so its folder is called
+                    found = [model, event.get("proposer"), message]
                     db.execute("update messages set model = ?, method = ? where id = ?", found)
 
 
