@@ -66,7 +66,7 @@ def endure(url: str, pid: int, messages: int) -> None:
         for number in range(1, messages // 2 + 1):
             ask(page, f"{number}. What is a draft?")
             if 2 * number % STEP == 0:
-                measured.append({"messages": 2 * number, **memory(page, pid)})
+                measured.append({"messages": 2 * number, **memory(browser, page, pid)})
                 print(measured[-1], flush=True)
         page.fill("#max-tokens input", "1000")
         print(json.dumps({"measured": measured, "keys_ms": keys(page)}))
@@ -88,20 +88,30 @@ def ask(page: Any, text: str) -> None:
         page.wait_for_function(ended, arg=before)
 
 
-def memory(page: Any, pid: int) -> dict[str, float]:
-    """In MB: the app's resident memory, and what the page's scripts hold once what is unused is gone."""
+def memory(browser: Any, page: Any, pid: int) -> dict[str, float]:
+    """In MB: resident memory of the app and of the page's process, and what the page's scripts hold once
+    what is unused is gone."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"]
     nodes = session.send("Memory.getDOMCounters")["nodes"]
     session.detach()
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    resident = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    session = browser.new_browser_cdp_session()
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    session.detach()
+    renderers = [each["id"] for each in processes if each["type"] == "renderer"]
     return {
-        "app_mb": round(int(resident.split()[1]) / 1024, 1),
+        "app_mb": resident(pid),
+        "page_mb": round(sum(map(resident, renderers)), 1),
         "heap_mb": round(heap / 2**20, 2),
         "nodes": nodes,
     }
+
+
+def resident(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS"))
+    return round(int(line.split()[1]) / 1024, 1)
 
 
 def keys(page: Any) -> dict[str, float]:

@@ -128,6 +128,7 @@ export class AssistantMessage extends Message {
     this.error.hidden = !error;
     this.error.textContent = error ?? "";
     this.dial.hide();
+    if (!running) this.dial.node.remove(); // a long chat has many
     this.stats = stats ?? null;
     const predicted = running ? null : stats?.predicted;
     this.saved.hidden = !predicted;
