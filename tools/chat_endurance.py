@@ -54,7 +54,7 @@ def endure(url: str, pid: int, messages: int) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(400_000)
         page.goto(url)
         page.wait_for_selector(".badge:not(.opening):not(.off)")
         page.wait_for_selector("body[data-controls=ready]")
