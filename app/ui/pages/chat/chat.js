@@ -404,12 +404,17 @@ class ChatPage {
   // What is written is kept for this chat, with what is sent and not answered yet.
   keepDraft() {
     const written = this.composer.value;
-    const sent = this.given?.action === "send" ? this.given : { text: "" };
+    const sent = this.given?.action === "send" && this.isHere(this.given) ? this.given : { text: "" };
     drafts.keep(this.chat, {
       text: [sent.text, written.text].filter(Boolean).join("\n\n"),
       files: [...(sent.files ?? []), ...written.files],
     });
-    drafts.send(this.given && { ...this.given, chat: this.chat }, written);
+    drafts.send(this.given, written);
+  }
+
+  // Whether what was asked belongs to the chat that is shown; another may be by now.
+  isHere({ chat = null }) {
+    return chat === this.chat;
   }
 
   send() {
@@ -432,6 +437,7 @@ class ChatPage {
     this.given = data;
     this.booted.then(() => {
       const asked = { ...data, chat: this.chat, preset: this.preset };
+      this.given = asked;
       if (status.latest?.waits) this.hold(asked);
       else this.deliver(asked);
     });
@@ -504,8 +510,11 @@ class ChatPage {
 
   begin(packet) {
     this.sending = false;
-    if (this.given?.action === "edit") drafts.forget(`edit-${this.given.message}`);
+    const { given } = this;
     this.given = null;
+    drafts.send(null);
+    if (given?.action === "edit") drafts.forget(`edit-${given.message}`);
+    if (given && !this.isHere(given)) drafts.forget(given.chat);
     if (packet.changed.length) this.tell(packet.changed.join(" "));
     if (packet.chat !== this.chat) {
       if (this.chat !== null || this.messages.length) return void this.list(packet);
@@ -572,7 +581,7 @@ class ChatPage {
     this.given = null;
     const edited = given.action === "edit" && this.messages.find((m) => m.id === given.message);
     if (edited) return void edited.edit(given);
-    if (given.action === "send") this.composer.giveBack(given);
+    if (given.action === "send" && this.isHere(given)) this.composer.giveBack(given); // else it is its chat's draft
     this.keepDraft();
     if (address.page === "chat") this.composer.focus();
   }
