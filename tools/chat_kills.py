@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,8 +19,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from app.paths import catalog_file
+from app.runtime import Runtime
 from app.store import Store
+from app.ui.pages.chat.backend import ChatBackend
 from app.ui.replies import SAVE_PERIOD
+from app.ui.settings import Settings
+from engine.fake import FakeEngine, Script
+from engine.loading.catalog import open_catalog
+from engine.loading.request import LoadRequest
 
 LATE = 0.5
 """Seconds beside ``SAVE_PERIOD`` that a busy machine may take to write."""
@@ -29,11 +36,7 @@ LATE = 0.5
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=50)
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.child:
-        write_on(arguments.child)
-        return
     kept: dict[int, str] = {}
     partial = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -41,21 +44,26 @@ def main() -> None:
             random.seed(number)
             lines, killed = kill_one(Path(folder), random.uniform(0.05, 3.0))
             partial += examine(Path(folder), lines, killed, kept)
+            print(f"{number + 1} kills, {len(kept)} finished replies there", file=sys.stderr)
     found = {"kills": arguments.count, "finished": len(kept), "cut short, text kept": partial}
     print(json.dumps(found))
 
 
 def kill_one(folder: Path, after: float) -> tuple[list[dict[str, Any]], float]:
     """What a child reported before it was killed, ``after`` seconds from its first report, and when."""
-    command = [sys.executable, "-m", "tools.chat_kills", "--child", str(folder)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    first = child.stdout.readline()
-    time.sleep(after)
-    child.send_signal(signal.SIGKILL)
-    killed = time.time()
-    rest = child.stdout.read()
-    child.wait()
+    end, told = os.pipe()
+    child = os.fork()  # what is imported is there already
+    if not child:
+        os.close(end)
+        write_on(folder, told)
+    os.close(told)
+    with os.fdopen(end) as reports:
+        first = reports.readline()
+        time.sleep(after)
+        os.kill(child, signal.SIGKILL)
+        killed = time.time()
+        rest = reports.read()
+    os.waitpid(child, 0)
     whole = f"{first}{rest}".rpartition("\n")[0]  # a line that was cut short says nothing
     return [json.loads(line) for line in whole.split("\n") if line], killed
 
@@ -86,16 +94,13 @@ def examine(folder: Path, lines: list[dict[str, Any]], killed: float, kept: dict
     return sum(found[each].status == "interrupted" and bool(found[each].text) for each in cut)
 
 
-def write_on(folder: Path) -> None:
-    """The child: chats until it is killed."""
-    from app.paths import catalog_file
-    from app.runtime import Runtime
-    from app.ui.pages.chat.backend import ChatBackend
-    from app.ui.settings import Settings
-    from engine.fake import FakeEngine, Script
-    from engine.loading.catalog import open_catalog
-    from engine.loading.request import LoadRequest
+def write_on(folder: Path, told: int) -> None:
+    """The child: chats until it is killed, and reports to the file of that number."""
 
+    def tell(**line: object) -> None:
+        os.write(told, f"{json.dumps(line)}\n".encode())
+
+    random.seed(time.time_ns())
     catalog = open_catalog(catalog_file())
     engine = FakeEngine(
         lambda request: Script([f" {number}" for number in range(random.randrange(1, 120))]),
@@ -119,9 +124,9 @@ def write_on(folder: Path) -> None:
         data: dict[str, Any] = {"chat": chat, "action": "send", "text": "Count."}
         if shown and chat and shown[-1].role == "assistant" and random.random() < 0.3:
             data |= {"action": "retry", "message": shown[-1].id}
-        told = backend.act(data, Settings(proposer="ngram"))
-        chat, message = told["chat"], told["reply"]["id"]
-        writing = backend.writings.find(told["run"])
+        begun = backend.act(data, Settings(proposer="ngram"))
+        chat, message = begun["chat"], begun["reply"]["id"]
+        writing = backend.writings.find(begun["run"])
         assert writing is not None
         while not writing.done.wait(0.02):
             events = writing.feed.packet(0)["events"]
@@ -130,10 +135,6 @@ def write_on(folder: Path) -> None:
                 tell(t="text", id=message, text=text, at=time.time())
         stored = next(m for m in backend.store.messages(chat) if m.id == message)
         tell(t="done", id=message, text=stored.text)
-
-
-def tell(**line: object) -> None:
-    print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":
