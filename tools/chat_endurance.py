@@ -68,6 +68,7 @@ def endure(url: str, pid: int, messages: int) -> None:
             if 2 * number % STEP == 0:
                 measured.append({"messages": 2 * number, **memory(browser, page, pid)})
                 print(measured[-1], flush=True)
+        page.get_by_role("tab", name="Settings").click()
         page.fill("#max-tokens input", "1000")
         print(json.dumps({"measured": measured, "keys_ms": keys(page)}))
         browser.close()
