@@ -116,7 +116,7 @@ def from_chats(data_dir: Path) -> list[Prompt]:
         for chat in store.chats():
             said: list[tuple[str, str]] = []
             for message in store.messages(chat.id):
-                said.append((message.role, message.text))
+                said.append((message.role, message.prompt))
                 if message.role == "user":
                     found.append(history(said))
     return found

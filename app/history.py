@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from engine.request import Message
+
+
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A text file that was attached to a message."""
+
+    name: str
+    text: str
 
 
 def history(messages: Iterable[tuple[str, str]], system: str = "") -> tuple[Message, ...]:
     """The turns the model is given, from (role, text) pairs.
 
-    A question whose reply never came to a word is left out: templates want roles to alternate.
+    A question whose reply never came to a word, or was deleted, is left out: templates want roles to
+    alternate.
     """
     turns: list[Message] = []
     for role, text in messages:
+        unanswered = bool(turns) and turns[-1].role == "user"
         if role == "assistant" and not text.strip():
-            if turns and turns[-1].role == "user":
+            if unanswered:
                 turns.pop()
             continue
+        if role == "user" and unanswered:
+            turns.pop()
         turns.append(Message(role, text))
     if system.strip():
         turns.insert(0, Message("system", system.strip()))
     return tuple(turns)
+
+
+def with_files(text: str, files: Iterable[TextFile]) -> str:
+    """A message as the model reads it: each file by its name and fenced, then what was written."""
+    parts = [f"{file.name}\n{_fenced(file.text)}" for file in files]
+    return "\n\n".join([*parts, text] if text.strip() else parts) or text
+
+
+def _fenced(text: str) -> str:
+    """In a fence that is longer than any within."""
+    longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}\n{text.rstrip()}\n{fence}"

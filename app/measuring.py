@@ -54,7 +54,7 @@ def _questions(store: Store, chat: int) -> list[Prompt]:
     said: list[tuple[str, str]] = []
     found: list[Prompt] = []
     for message in store.messages(chat):
-        said.append((message.role, message.text))
+        said.append((message.role, message.prompt))
         if message.role == "user" and message.text.strip():
             *before, question = history(said)
             found.append(Prompt(CHATS, (question.content,), before=tuple(before)))

@@ -15,10 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from app import store_tree
 from app.store_schema import TABLES, DamagedStore, fold_log, open_database
 
 MOST_PROBED = 100_000
 """Numbers of rows that are tried one by one between two readable ends."""
+
+LATER = ("folders",)
+"""Tables that files of earlier versions lack."""
 
 LOST = "Recovered"
 """The title of a chat whose own row could not be read."""
@@ -63,8 +67,10 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
         damaged.text_factory = lambda raw: raw.decode("utf-8", "replace")
         # Otherwise SQLite reads nothing at all of a file that is shorter than it says.
         damaged.execute("pragma writable_schema = on")
-        for table in TABLES:
+        chained = False
+        for table in (*TABLES, *LATER):
             for row in _rows(damaged, table):
+                chained = chained or "parent" in row
                 _insert(saved, table, _sound(table, row))
     saved.execute(
         "insert into chats (id, title, created, updated) select chat, ?, min(created), max(created) "
@@ -72,6 +78,8 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
         [LOST],
     )
     saved.execute("delete from traces where message not in (select id from messages)")
+    saved.execute("update chats set folder = null where folder not in (select id from folders)")
+    store_tree.mend(saved, chained=chained)
     saved.execute("commit")
     counted = [saved.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES]
     return counted[0], counted[1]
@@ -88,8 +96,9 @@ def _insert(saved: sqlite3.Connection, table: str, row: Row) -> None:
 def _sound(table: str, row: Row) -> Row:
     """What of a row is as it was written: pages that are missing read as zeros."""
     row = {name: v.replace("\0", "") if isinstance(v, str) else v for name, v in row.items()}
-    if table == "messages" and not _is_json(row["statistics"]):
-        row["statistics"] = None
+    for name in ("statistics", "files", "system"):
+        if name in row and not _is_json(row[name]):
+            row[name] = None
     if table == "settings" and not _is_json(row["value"]):
         row["value"] = None  # which makes the row none
     if table == "traces":

@@ -6,6 +6,7 @@ is never changed: what is to be different gets a step of its own, at the end.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -68,6 +69,50 @@ def _number_forms(db: Any) -> None:
     """The form of each message; what was written before is of the first."""
     db.execute("alter table messages add column form integer not null default 1")
 
+
+@steps(name="0003_branches_folders_files")
+def _branch(db: Any) -> None:
+    """Messages form a tree, of which one path is shown; what is deleted can be taken back for a while.
+
+    ``parent`` refers to no row by a constraint: deleting a long chat row by row down the tree would be
+    deeper than SQLite goes.
+    """
+    for statement in (
+        "alter table messages add column parent integer",
+        "alter table messages add column shown integer not null default 1",
+        "alter table messages add column deleted real",
+        "alter table messages add column left_out integer not null default 0",
+        "alter table messages add column files text",
+        "alter table messages add column model text",
+        "alter table messages add column method text",
+        """create table folders (
+            id integer primary key autoincrement, name text not null, folded integer not null default 0
+        )""",
+        "alter table chats add column folder integer references folders(id) on delete set null",
+        "alter table chats add column deleted real",
+        "alter table chats add column system text",
+        "create index messages_of_parent on messages(parent)",
+        CHAIN,
+    ):
+        db.execute(statement)
+    # Who wrote a reply stands in its first events.
+    first = db.execute("select message, lines from traces where part = 0")
+    for message, lines in [(row[0], row[1]) for row in first.fetchall()]:
+        for line in lines.split("\n")[:3]:
+            with suppress(ValueError, AttributeError):
+                event = json.loads(line)
+                if event.get("type") == "started":
+                    model = event.get("model")
+                    model = "Pip" if model == "target" else model  # so its folder is called
+                    found = [model, event.get("proposer"), message]
+                    db.execute("update messages set model = ?, method = ? where id = ?", found)
+
+
+CHAIN = """update messages set parent = (
+    select max(before.id) from messages before
+    where before.chat = messages.chat and before.id < messages.id
+)"""
+"""Makes each message follow the one before it, as where there were no branches."""
 
 TABLES = {
     "chats": ("id", "title", "created", "updated"),

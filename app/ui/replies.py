@@ -51,6 +51,7 @@ class Writing:
         self._generation = generation
         self._store = store
         self._reply = ReplyState()
+        self._predicted = view.Predicted()
         self._unsaved: list[str] = []
         self._saved = time.monotonic()
         self._begun = False  # whether some of its text is stored
@@ -106,7 +107,10 @@ class Writing:
             marks=view.marks(self._reply.tokens or ()),
             status=view.status(self._reply),
             error=self._reply.error,
-            statistics=view.numbers(self._reply.statistics),
+            statistics={
+                **view.numbers(self._reply.statistics),
+                "predicted": self._predicted.counts,
+            },
             trace=self._unsaved,
         )
         self._unsaved = []  # only here: what could not be stored goes with the next
@@ -115,8 +119,11 @@ class Writing:
 
     def _take(self, event: Event) -> None:
         self._reply.add(event)
+        self._predicted.add(event)
         self._unsaved.append(trace.to_line(event))
-        self.feed.append(view.show(event), view.totals(self._reply.statistics))
+        self.feed.append(
+            view.show(event), view.totals(self._reply.statistics, self._predicted.counts)
+        )
 
     def _break_off(self, error: Exception) -> None:
         """Ends the reply with what went wrong, in the store too if that can be."""

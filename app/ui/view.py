@@ -47,6 +47,7 @@ from engine.events import (
     Token,
 )
 from engine.reply import ReplyState
+from engine.request import PREDICTED
 from engine.stats import Statistics
 
 View = dict[str, Any]
@@ -158,6 +159,28 @@ def numbers(statistics: Statistics) -> View:
     }
 
 
+class Predicted:
+    """What was drafted from a predicted reply, and what of it was taken: a fold over events."""
+
+    def __init__(self) -> None:
+        self._drafted = self._accepted = 0
+
+    def add(self, event: Event) -> None:
+        match event:
+            case Emitted(round=Round(proposer=who) as turn) if who == PREDICTED and len(turn.tree):
+                self._drafted += len(turn.tree)
+                self._accepted += len(turn.accepted_path[: turn.emitted])
+            case _:
+                pass
+
+    @property
+    def counts(self) -> View | None:
+        """None where nothing was drafted from one."""
+        if not self._drafted:
+            return None
+        return {"drafted": self._drafted, "accepted": self._accepted}
+
+
 TOTALS = (
     "rounds",
     "drafted",
@@ -173,16 +196,17 @@ TOTALS = (
 )
 
 
-def totals(statistics: Statistics) -> View:
+def totals(statistics: Statistics, predicted: View | None = None) -> View:
     """The statistics that the page shows while a reply grows.
 
-    Beside figures of the same names: ``needed``, the acceptance from which drafting pays, and
-    ``expected``, the one it has, as the controller last said (see ``Decision``).
+    Beside figures of the same names: ``predicted``, as ``Predicted`` counts; ``needed``, the acceptance
+    from which drafting pays, and ``expected``, the one it has, as the controller last said (see
+    ``Decision``).
     """
     named = {name: getattr(statistics, name) for name in TOTALS}
     said = statistics.decision
     decision = None if said is None else {"needed": said.needed, "expected": said.expected}
-    return kept_totals({**named, "decision": decision})
+    return kept_totals({**named, "decision": decision, "predicted": predicted})
 
 
 def kept_totals(statistics: View) -> View:
@@ -192,7 +216,8 @@ def kept_totals(statistics: View) -> View:
         for name in TOTALS
     }
     decision = statistics.get("decision") or {}
-    return {**shown, "needed": decision.get("needed"), "expected": decision.get("expected")}
+    said = {"needed": decision.get("needed"), "expected": decision.get("expected")}
+    return {**shown, **said, "predicted": statistics.get("predicted")}
 
 
 def status(reply: ReplyState) -> str:
@@ -204,10 +229,11 @@ def status(reply: ReplyState) -> str:
 
 def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
     """A kept trace as lanes and totals."""
-    reply = ReplyState()
+    reply, predicted = ReplyState(), Predicted()
     lanes = []
     for event in trace.read(lines):
         reply.add(event)
+        predicted.add(event)
         if isinstance(event, Emitted) and event.round is not None:
             lanes.append(show(event))
-    return lanes, totals(reply.statistics)
+    return lanes, totals(reply.statistics, predicted.counts)

@@ -26,6 +26,19 @@ class Words:
     NO_TARGET = "Choose a target first."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
+    TOO_LATE = "It is too late to take this back: what was deleted is gone for good."
+    NO_FOLDER_NAME = "Give the folder a name first."
+    NO_PROMPT_NAME = "Give the system prompt a name first."
+    NO_PROMPT_TEXT = "The system prompt is empty. Write it first, then save it under a name."
+    NO_TEXT_FILE = "Only text files can be attached. Choose one that holds text."
+    SYSTEM_PROMPTS: ClassVar[dict[str, str]] = {
+        "Concise": "Answer in as few words as the question allows. No introduction, no summary.",
+        "Code reviewer": "You review code. Name each fault with its place, say why it is one, and show "
+        "the smallest change that mends it. Say nothing of what is fine.",
+        "Tutor": "You are a patient teacher. Explain one step at a time in plain words, with a small "
+        "example, and end with one question that checks whether it was understood.",
+    }
+    """System prompts that come with the app, by name."""
     FAILED = (
         "The app failed at this, which is its own mistake; its terminal says more. "
         "Nothing was lost: try again, or restart the app."
@@ -170,6 +183,30 @@ class Words:
     DOWNLOADS = "downloads"
     SHIPPED = "shipped with the app"
     FILES_MISSING = "Its files are not here."
+
+    @staticmethod
+    def prompt_too_long(most: int) -> str:
+        return (
+            f"The system prompt has more than {most:,} characters, which are the most. Shorten it."
+        )
+
+    @staticmethod
+    def prompt_taken(name: str) -> str:
+        return f"A system prompt that comes with the app is called {name}. Choose another name."
+
+    @staticmethod
+    def prompt_gone(name: str) -> str:
+        return f"The system prompt {name} was deleted. Choose another one for this chat."
+
+    @staticmethod
+    def files_too_large(most: int, kilobytes: int) -> str:
+        size = f"{kilobytes} KB of text together"
+        return f"At most {most} files with {size} go with a message. Attach less."
+
+    @staticmethod
+    def writer(model: str | None, method: str | None) -> str | None:
+        """Below a reply; None where it was not stored."""
+        return " · ".join(filter(None, (model, method))) or None
 
     @staticmethod
     def opening(pair: str, message: str) -> str:

@@ -6,7 +6,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,8 @@ def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
                 assert [(m.role, m.text, m.marks) for m in messages] == [
                     (m["role"], m["text"], m["marks"]) for m in before
                 ]
+                followed = [None, *(message.id for message in messages[:-1])]
+                assert [message.parent for message in messages] == followed
                 for message, was in zip(messages, before, strict=True):
                     cut = was["status"] == "running"
                     assert message.status == ("interrupted" if cut else was["status"])
@@ -147,11 +149,37 @@ def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
                     if message.role == "assistant" and not cut:
                         reply = folded(list(trace.read(store.trace(message.id))))
                         assert reply.text == message.text
+                        if reply.text:  # its trace tells
+                            assert (message.model, bool(message.method)) == ("Pip", True)
                         assert view.marks(reply.tokens or ()) == message.marks
             assert len(store.chats()) == 2
     with closing(Store(old)) as store:
         chat = store.new_chat()
         assert chat == 3
+
+
+def test_an_old_database_with_branches_has_all_of_them(tmp_path: Path) -> None:
+    """And folders, files, system prompts, what was left out, and who wrote what."""
+    shutil.copy(DATA / "v4" / "chats.db", tmp_path)
+    before = expected(DATA / "v4" / "chats.expected.json")
+    for _ in range(2):
+        with closing(Store(tmp_path)) as store:
+            chats = store.chats()
+            found: list[dict[str, Any]] = []
+            for chat in chats:
+                found += (asdict(message) for message in store.all_messages(chat.id))
+                shown = [message.id for message in store.messages(chat.id)]
+                assert shown == before["shown"][str(chat.id)]
+            assert [asdict(chat) for chat in chats] == before["chats"]
+            assert [asdict(folder) for folder in store.folders()] == before["folders"]
+        told = json.loads(json.dumps(found))
+        for message, was in zip(told, before["messages"], strict=True):
+            status = "interrupted" if was["status"] == "running" else was["status"]
+            assert message == {**was, "status": status, "beside": []}
+    with closing(Store(tmp_path)) as store:
+        (old,) = (m for m in store.all_messages(1) if m.files)
+        store.show_branch(old.id)
+        assert [message.id for message in store.messages(1)] == [6, 7]
 
 
 def test_the_form_of_replies_has_a_step_by_which_older_versions_refuse_it(tmp_path: Path) -> None:

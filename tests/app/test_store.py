@@ -31,8 +31,8 @@ def test_a_chat_keeps_its_messages_in_order(store):
     chat = store.new_chat()
     turn(store, chat)
     turn(store, chat, "And?", "So.")
-    told = [(message.role, message.text) for message in store.messages(chat)]
-    assert told == [("user", "Hi"), ("assistant", "Hello"), ("user", "And?"), ("assistant", "So.")]
+    found = [(message.role, message.text) for message in store.messages(chat)]
+    assert found == [("user", "Hi"), ("assistant", "Hello"), ("user", "And?"), ("assistant", "So.")]
 
 
 def test_the_first_message_names_the_chat_and_the_newest_chat_comes_first(store):
@@ -42,32 +42,101 @@ def test_the_first_message_names_the_chat_and_the_newest_chat_comes_first(store)
     assert [chat.title for chat in store.chats()] == ["Older", "Newer"]
 
 
-def test_a_kept_message_ends_what_comes_after_it(store):
+def told(store, chat):
+    return [message.text for message in store.messages(chat)]
+
+
+def test_what_is_written_anew_stands_beside_the_old_and_either_can_be_shown(store):
     chat = store.new_chat()
-    user, _ = turn(store, chat)
-    turn(store, chat, "Gone", "Gone too")
-    store.begin_turn(chat, None, keep=user)
-    assert [message.text for message in store.messages(chat)] == ["Hi", ""]
+    user, first = turn(store, chat)
+    turn(store, chat, "More", "Of the first")
+    _, second = store.begin_turn(chat, None, keep=user)
+    assert told(store, chat) == ["Hi", ""]
+    assert store.messages(chat)[-1].beside == (first, second)
+    turn(store, chat, "Else", "Of the second")
+    edited, _ = store.begin_turn(chat, "Hello", keep=0)
+    assert told(store, chat) == ["Hello", ""]
+    assert store.messages(chat)[0].beside == (user, edited)
+    store.show_branch(user)
+    assert told(store, chat) == ["Hi", "", "Else", "Of the second"]
+    store.show_branch(first)  # what followed it comes with it
+    assert told(store, chat) == ["Hi", "Hello", "More", "Of the first"]
+    assert len(store.all_messages(chat)) == 9
 
 
-def test_the_trace_grows_in_parts_and_goes_with_its_message(store):
+def test_what_is_deleted_comes_back_as_it_was_even_when_others_took_its_place(store):
+    chat = store.new_chat()
+    user, first = turn(store, chat)
+    turn(store, chat, "More", "And more")
+    _, second = store.begin_turn(chat, None, keep=user)
+    store.show_branch(first)
+    deleted = store.delete_message(first)
+    assert told(store, chat) == ["Hi", ""]  # the one beside it
+    assert store.messages(chat)[-1].beside == (second,)
+    assert store.restore(deleted) == chat
+    assert told(store, chat) == ["Hi", "Hello", "More", "And more"]
+    cleared = store.clear(chat)
+    assert told(store, chat) == []
+    turn(store, chat, "New", "In its place")
+    assert store.restore(cleared) == chat
+    assert told(store, chat) == ["Hi", "Hello", "More", "And more"]
+    assert len(store.messages(chat)[0].beside) == 2
+    gone = store.delete(chat)
+    assert (store.chats(), store.search("more")) == ((), ())
+    assert store.restore(gone) == chat
+    assert store.search("more") == (chat,)
+    assert store.restore(gone) is None
+
+
+def test_what_was_deleted_is_gone_once_the_app_has_ended(tmp_path):
+    with closing(Store(tmp_path)) as store:
+        chat = store.new_chat()
+        user, reply = turn(store, chat)
+        for _ in range(1200):  # deeper than SQLite's triggers go
+            turn(store, chat, trace=())
+        deleted = store.delete_message(user)
+    with closing(Store(tmp_path)) as store:
+        assert store.restore(deleted) is None
+        assert store.all_messages(chat) == ()
+        assert store.trace(reply) == ()
+
+
+def test_folders_hold_chats_and_let_them_go(store):
+    chat = store.new_chat("One")
+    work, home = store.new_folder("Work"), store.new_folder("home")
+    store.move(chat, work)
+    store.change_folder(work, folded=True)
+    store.change_folder(home, name="At home")
+    assert [(each.name, each.folded) for each in store.folders()] == [
+        ("At home", False),
+        ("Work", True),
+    ]
+    assert store.chats()[0].folder == work
+    store.move(chat, 99)
+    assert store.chats()[0].folder is None
+    store.move(chat, work)
+    store.delete_folder(work)
+    assert [(each.title, each.folder) for each in store.chats()] == [("One", None)]
+
+
+def test_the_trace_grows_in_parts(store):
     chat = store.new_chat()
     _, message = store.begin_turn(chat, "Hi", keep=None)
     store.save_reply(message, text="He", marks="a2", status="running", trace=["1", "2"])
     store.save_reply(message, text="Hello", marks="a5", status="done", trace=["3"])
     assert store.trace(message) == ("1", "2", "3")
     store.clear(chat)
-    assert store.trace(message) == ()
     assert store.messages(chat) == ()
 
 
 def test_a_deleted_chat_takes_late_writes_without_complaint(store):
     chat = store.new_chat()
     _, message = store.begin_turn(chat, "Hi", keep=None)
-    store.delete(chat)
+    deleted = store.delete(chat)
     store.save_reply(message, text="late", marks="", status="done", trace=["1"])
     assert store.chats() == ()
-    assert store.trace(message) == ()
+    store.restore(deleted)
+    assert told(store, chat) == ["Hi", "late"]
 
 
 def test_settings_are_replaced_by_name(store):
@@ -153,5 +222,5 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_titles_are_one_short_line():
     assert shorten("  one\ntwo") == "one"
-    assert len(shorten("x" * 100)) == 60
+    assert len(shorten("x" * 200)) == 120
     assert shorten("") == ""

@@ -117,6 +117,28 @@ def test_messages_whose_chat_is_lost_come_into_one_of_their_own(folder: Path) ->
         assert len(texts(store)) == CHATS * TURNS
 
 
+def test_of_a_damaged_file_with_branches_none_is_lost_and_one_is_shown(tmp_path: Path) -> None:
+    with closing(Store(tmp_path)) as store:
+        chat = store.new_chat("Work", folder=store.new_folder("Work"))
+        first, reply = store.begin_turn(chat, "Question", keep=None)
+        for _ in range(60):
+            store.begin_turn(chat, None, keep=first)  # each a branch
+            store.begin_turn(chat, "and more " * 200, keep=None)
+        store.show_branch(reply)
+        whole = {each.id: each for each in store.all_messages(chat)}
+    spoil(tmp_path / FILE, (tmp_path / FILE).stat().st_size // 4096 // 2, 2)
+    with closing(Store(tmp_path)) as store:
+        assert store.notice
+        found = store.all_messages(chat)
+        assert len(whole) * 3 // 4 < len(found) < len(whole)
+        known = {each.id for each in found} | {None}
+        assert all(each.parent in known for each in found)
+        places = [each.parent for each in found if each.shown]
+        assert len(places) == len(set(places)) == len({each.parent for each in found})
+        assert store.messages(chat)[0].text == "Question"
+        assert store.chats()[0].folder == store.folders()[0].id
+
+
 def test_another_programs_database_is_set_aside(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE)) as other:
         other.execute("create table chats (id integer primary key, subject text)")

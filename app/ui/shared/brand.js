@@ -57,7 +57,17 @@ function pages() {
   };
   address.watch(mark);
   mark();
-  return h("nav", { class: "pages", "aria-label": words.pages }, h("div", { role: "tablist", "aria-label": words.pages }, ...links));
+  // Where the window is too narrow for a row, they stand in a menu.
+  const list = h("div", { role: "tablist", id: "pages-list", "aria-label": words.pages }, ...links);
+  const turn = (open) => (nav.classList.toggle("open", open), menu.setAttribute("aria-expanded", String(open)));
+  const menu = h("button", { class: "pages-menu", type: "button", "aria-haspopup": "true", "aria-expanded": "false", "aria-controls": "pages-list", on: { click: () => turn(!nav.classList.contains("open")) } });
+  const nav = h("nav", { class: "pages", "aria-label": words.pages }, menu, list);
+  nav.addEventListener("keydown", (event) => event.key === "Escape" && nav.classList.contains("open") && (event.stopPropagation(), turn(false), menu.focus()));
+  document.addEventListener("pointerdown", (event) => !nav.contains(event.target) && turn(false));
+  const name = () => (turn(false), (menu.textContent = `${window.ForetokenPages[address.page]} ▾`));
+  address.watch(name);
+  name();
+  return nav;
 }
 
 // To the message box, or where a page has none to the page itself.

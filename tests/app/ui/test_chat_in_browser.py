@@ -57,36 +57,125 @@ def test_escape_stops_too(page, app):
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
 
 
-def test_retry_replaces_the_reply(page):
-    ask(page, "What is it?")
-    first = page.locator(".msg.assistant").get_attribute("data-id")
-    page.click(".msg.assistant [data-action=retry]")
-    page.wait_for_function(f"document.querySelector('.msg.assistant')?.dataset.id !== '{first}'")
-    page.wait_for_selector(DONE)
-    assert page.locator(".msg.assistant").count() == 1
-    assert page.locator(".msg.user").count() == 1
-
-
-def test_an_edited_message_is_answered_anew_and_later_turns_go(page):
+def test_what_is_written_anew_becomes_a_branch_that_the_keys_reach(page):
+    """An edit once deleted every later turn, and a retry the reply."""
     ask(page, "What is it?")
     ask(page, "And a second question?")
+    first = page.locator(".msg.assistant").first
+    page.locator(".msg.assistant").last.locator("[data-action=retry]").click()
+    page.wait_for_selector(".msg.assistant .branches:has-text('2/2')")
+    page.wait_for_function(
+        "document.querySelectorAll('.msg.assistant[data-status=done]').length === 2"
+    )
     page.locator(".msg.user").first.hover()
     page.locator(".msg.user [data-action=edit]").first.click()
     page.fill(".editor", "markdown please")
     page.keyboard.press("Enter")
     page.wait_for_function("document.querySelectorAll('.msg.user').length === 1")
     page.wait_for_selector(DONE)
-    assert page.locator(".msg.user .body").inner_text() == "markdown please"
-    assert page.locator(".msg.assistant h1").inner_text() == "A round, step by step"
+    assert first.locator("h1").inner_text() == "A round, step by step"
+    assert page.locator(".writer").inner_text() == "Pip · draft, auto"
+    page.locator(".msg.user .branches [data-branch=before]").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelectorAll('.msg.user').length === 2")
+    assert [each.split()[1] for each in page.locator(".branches").all_inner_texts()] == [
+        "1/2",
+        "2/2",
+    ]
+    assert page.evaluate("document.activeElement.dataset.branch") == "after"
+    page.reload()
+    page.wait_for_function("document.querySelectorAll('.msg.user').length === 2")
+    page.locator("[data-branch=after]").first.click()
+    page.wait_for_function("document.querySelectorAll('.msg.user').length === 1")
+    assert first.locator("h1").inner_text() == "A round, step by step"
+    page.wait_for_selector("body[data-controls=ready]")
 
 
-def test_clear_asks_once_and_empties_the_chat(page):
+def test_what_is_deleted_can_be_taken_back(page):
     ask(page, "What is it?")
-    page.click("[data-action=clear]")
-    assert page.locator(".msg").count() == 2
+    ask(page, "And a second question?")
     page.click("[data-action=clear]")
     page.wait_for_selector(".empty")
+    page.click(".toast button:has-text('Undo')")
+    page.wait_for_function("document.querySelectorAll('.msg').length === 4")
+    page.locator(".msg.user").last.hover()
+    page.locator(".msg.user [data-action=delete]").last.click()
+    page.wait_for_selector(".toast:has-text('The message and 1 after it are deleted')")
+    page.wait_for_function("document.querySelectorAll('.msg').length === 2")
+    current = page.locator(".chat-list li.current")
+    current.hover()
+    current.get_by_title("Delete").click()
+    page.wait_for_selector(".empty")
+    page.focus(".composer textarea")
+    page.keyboard.type("abc")
+    page.keyboard.press("Control+z")  # the browser's own, in a text
     assert page.locator(".msg").count() == 0
+    page.fill(".composer textarea", "")
+    page.focus(".messages")
+    page.keyboard.press("Control+z")
+    page.wait_for_function("document.querySelectorAll('.msg').length === 2")
+    page.keyboard.press("Control+z")
+    page.wait_for_function("document.querySelectorAll('.msg').length === 4")
+
+
+def test_what_is_written_is_kept_for_each_chat(page):
+    ask(page, "What is it?")
+    page.fill(".composer textarea", "Half a thought")
+    page.set_input_files(
+        ".composer input[type=file]",
+        [{"name": "notes.md", "mimeType": "text/markdown", "buffer": "# Näht".encode()}],
+    )
+    page.wait_for_selector(".composer .file:has-text('notes.md')")
+    page.click("[data-action=new]")
+    page.wait_for_selector(".empty")
+    assert page.input_value(".composer textarea") == ""
+    page.fill(".composer textarea", "Another one")
+    page.go_back()
+    page.wait_for_selector(DONE)
+    page.reload()
+    page.wait_for_selector(DONE)
+    assert page.input_value(".composer textarea") == "Half a thought"
+    page.wait_for_selector("body[data-controls=ready]")
+    page.focus(".composer textarea")
+    page.keyboard.press("Enter")
+    page.locator(DONE).nth(1).wait_for()
+    chip = page.locator(".msg.user .file")
+    chip.locator("summary").click()
+    assert chip.locator("pre").inner_text() == "# Näht"
+    assert page.locator(".composer .file").count() == 0
+    page.set_input_files(
+        ".composer input[type=file]",
+        [{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG\0"}],
+    )
+    page.wait_for_selector(".notice[role=alert]:has-text('a.png is not text')")
+    page.click("[data-action=new]")
+    assert page.input_value(".composer textarea") == "Another one"
+    page.fill(".composer textarea", "")
+
+
+def test_a_full_chat_asks_what_to_leave_out(page):
+    for number in range(3):
+        ask(page, f"Turn {number} " + "word " * 1100)
+    page.wait_for_selector(".context-meter[data-state=nearly]")
+    send(page, "Last one " + "word " * 1100)
+    page.wait_for_selector("dialog.fitting[open]:has-text('context holds 4096')")
+    assert page.locator(".turns li").count() == 3
+    page.keyboard.press("Escape")
+    assert page.input_value(".composer textarea").startswith("Last one word")
+    page.focus(".composer textarea")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("dialog.fitting[open]")
+    page.locator(".turns input").nth(1).check()
+    page.click("[data-act=chosen]")
+    page.locator(DONE).nth(3).wait_for()
+    left_out = page.locator(".msg.user.left-out")
+    assert left_out.locator(".body").inner_text().startswith("Turn 1")
+    left_out.locator("[data-action=give]").click()
+    left_out.wait_for(state="detached")
+    send(page, "One more")
+    page.click("[data-act=oldest]")
+    page.locator(DONE).nth(4).wait_for()
+    assert page.locator(".msg.user.left-out .body").first.inner_text().startswith("Turn 0")
 
 
 def test_a_reload_during_a_reply_goes_on_with_it(page, app):
@@ -155,7 +244,6 @@ def test_chats_are_listed_renamed_and_deleted(page):
     page.wait_for_selector(".chat-list .open:has-text('Renamed')")
     page.locator(".chat-list li.current").hover()
     page.locator(".chat-list li.current").get_by_title("Delete").click()
-    page.locator(".chat-list li.current .sure").click()
     page.wait_for_selector(".empty")
     page.click(".chat-list .open:has-text('Renamed')")
     page.wait_for_selector(DONE)

@@ -122,6 +122,75 @@ def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
 
 
+def test_on_a_phone_the_pages_stand_in_a_menu(page):
+    page.set_viewport_size(PHONE)
+    page.click(".pages-menu")
+    page.get_by_role("tab", name="Plan").click()
+    page.locator("#plan-page").wait_for()
+    assert page.locator(".pages-menu").inner_text().startswith("Plan")
+    assert page.get_by_role("tab", name="Plan").is_hidden()
+    for width in (390, 320):
+        page.set_viewport_size({"width": width, "height": 700})
+        right = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('#brand > *:not(.skip)')]"
+            ".map((n) => n.getBoundingClientRect().right))"
+        )
+        assert right <= width
+    page.click(".pages-menu")
+    page.get_by_role("tab", name="Chat").click()
+
+
+def test_the_tour_is_offered_until_it_was_answered_and_is_behind_the_question_mark(page):
+    page.click(".invitation [data-act=tour]")
+    steps = []
+    while page.locator(".tour").is_visible():
+        steps.append(page.locator(".tour h2").inner_text())
+        box = page.locator(".tour").bounding_box()
+        assert box["x"] >= 0 and box["y"] >= 0 and box["y"] + box["height"] <= 800
+        page.click("[data-act=tour-next]")
+    assert len(steps) == len(set(steps)) == 5
+    page.reload()
+    page.wait_for_selector(".empty .examples")
+    assert page.locator(".invitation").count() == 0
+    page.wait_for_selector("body[data-controls=ready]")
+    page.click(".help")
+    page.click("dialog [data-act=tour]")
+    page.wait_for_selector(".tour")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".tour", state="hidden")
+    page.wait_for_function("document.querySelector('.tour-target') === null")
+
+
+def test_chats_stand_by_days_and_in_folders(page, app):
+    ask(page, "A chat of today")
+    assert page.locator(".day h3").first.inner_text() == "Today"
+    page.click("[data-action=new-folder]")
+    page.keyboard.type("Work")
+    page.keyboard.press("Enter")
+    folder = page.locator(".chat-folder:has-text('Work')")
+    folder.wait_for()
+    chat = page.locator(".chat-list li.current")
+    chat.drag_to(folder)
+    folder.locator("li.current").wait_for()
+    folder.locator(".fold").click()
+    page.wait_for_selector(".fold[aria-expanded=false]")
+    page.reload()
+    page.wait_for_selector(".fold[aria-expanded=false]")
+    page.wait_for_selector("body[data-controls=ready]")
+    page.fill(".chat-search", "chat of today")
+    folder.locator("li.current").wait_for()  # what is found is not hidden
+    page.fill(".chat-search", "")
+    folder.locator(".fold").click()
+    folder.locator("li.current").hover()
+    folder.locator("li.current").get_by_title("More").click()
+    folder.get_by_label("Move to").select_option(label="No folder")
+    page.wait_for_selector(".day li.current")
+    folder.locator(".folder-head").hover()
+    folder.get_by_title("Delete the folder, keep its chats").click()
+    folder.wait_for(state="detached")
+    assert page.locator(".day li.current").count() == 1
+
+
 @contextmanager
 def held_load(app) -> Iterator[threading.Event]:
     """A load stays where it is until this is set."""
@@ -161,6 +230,23 @@ def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, 
         go_on.set()
         page.wait_for_selector(DONE)
     assert page.locator(".msg.user .body").inner_text() == "What is it?"
+
+
+def test_a_message_that_waits_for_the_model_outlives_a_reload(page, app):
+    with held_load(app) as go_on:
+        load_again(page)
+        send(page, "What is it?")
+        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        page.fill(".composer textarea", "And then?")
+        page.reload()
+        page.locator(".told").get_by_text("Waits for the model").wait_for()
+        assert page.input_value(".composer textarea") == "And then?"
+        go_on.set()
+        page.wait_for_selector(DONE)
+    assert page.locator(".msg.user .body").all_inner_texts() == ["What is it?"]
+    assert page.input_value(".composer textarea") == "And then?"
+    page.fill(".composer textarea", "")
+    page.wait_for_selector("body[data-controls=ready]")
 
 
 def test_a_message_is_given_back_when_the_model_that_it_waited_for_fails(page, app):
@@ -238,7 +324,7 @@ def test_chats_are_found_exported_and_imported(page, tmp_path):
     page.fill(".chat-search", "foxes")
     title.wait_for()
     title.hover()
-    title.get_by_title("Export").click()
+    title.get_by_title("More").click()
     with page.expect_download() as download:
         title.locator("[data-export=json]").click()
     file = tmp_path / download.value.suggested_filename

@@ -169,3 +169,31 @@ def test_while_nothing_is_loaded_the_chip_says_so_and_fills_once_something_is(pa
     page.wait_for_selector(".race-form [data-act=start]:enabled")
     assert page.locator("[name=rival-method]").input_value() == "draft"
     page.get_by_role("tab", name="Chat").click()
+
+
+def test_a_system_prompt_has_a_name_and_belongs_to_a_chat(page, app):
+    asked = []
+    script = app.engine.script
+    app.engine.script = lambda request: (asked.append(request), script(request))[1]
+    open_settings(page)
+    page.fill("#system-prompt textarea", "Rhyme always.")
+    page.click("[data-act=name-prompt]")
+    page.keyboard.type("Poet")
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('#field-chat-system').value === 'Poet'")
+    page.fill("#system-prompt textarea", "")
+    ask(page, "Hi")
+    page.reload()
+    page.wait_for_function("document.querySelector('#field-chat-system')?.value === 'Poet'")
+    page.wait_for_selector("body[data-controls=ready]")
+    open_settings(page)
+    page.select_option("#field-chat-system", "")
+    ask(page, "Hi")
+    page.click("[data-action=new]")
+    page.select_option("#field-chat-system", "Poet")
+    page.click("[data-act=delete-prompt]")
+    page.wait_for_selector("[data-act=delete-prompt]", state="hidden")
+    app.engine.script = script
+    roles = [[message.role for message in request.messages] for request in asked]
+    assert roles == [["system", "user"], ["user", "assistant", "user"]]
+    assert asked[0].messages[0].content == "Rhyme always."

@@ -6,24 +6,30 @@ Every answer is JSON. Mistakes of users raise ``ForetokenError``, whose text the
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from app import chat_files
 from app.defaults import Defaults
-from app.history import history
+from app.history import TextFile, history, with_files
 from app.loading import STAGES, LoadState
 from app.runtime import Runtime
-from app.store import Store, StoredMessage
+from app.store import Store
+from app.store_rows import StoredMessage, SystemPrompt
 from app.ui import replay_file, view
 from app.ui.feed import since
 from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
+from app.ui.pages.chat import fitting
+from app.ui.pages.chat.files import files_of
+from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.speeds import Speeds
 from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Loaded
-from engine.errors import InvalidRequest, NotLoaded
+from engine.api import Generation, Loaded
+from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
 from engine.loading.hub import Progress
@@ -40,6 +46,7 @@ class ChatBackend:
         self.kept = KeptSettings(store, self.defaults, runtime.engine)
         self.writings = Writings(store)
         self.speeds = Speeds()
+        self.library = Library(store)
         self._turns = threading.Lock()
 
     # ---- questions with one answer
@@ -49,8 +56,9 @@ class ChatBackend:
         chat = data.get("chat")
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
-        kept = {"chats": self.chats(), "chat": self.chat(chat), "notice": self.store.notice}
-        return {**self.status(), **kept}
+        kept = {"chat": self.chat(chat), "notice": self.store.notice}
+        prompts = {"prompts": self.library.prompts()}
+        return {**self.status(), **self.library.listing(), **prompts, **kept}
 
     def speed(self) -> float | None:
         """Tokens/s of what is loaded, as replies here were at their fastest; None before the first."""
@@ -95,9 +103,6 @@ class ChatBackend:
             found["detail"] += f"\n{Words.measured_default(str(measured))}"
         return found
 
-    def chats(self, data: View | None = None) -> list[View]:
-        return [{"id": chat.id, "title": chat.title} for chat in self.store.chats()]
-
     def chat(self, chat: int | None) -> View | None:
         """One chat with its messages, and the reply being written in it."""
         if chat is None:
@@ -109,36 +114,65 @@ class ChatBackend:
         # A reply may outlive its message: one that does not stop is deleted with the rest of the chat.
         if writing and any(message["id"] == writing.message for message in messages):
             running = {"run": writing.run, "message": writing.message}
-        return {"id": chat, "messages": messages, "running": running}
+        system = self.store.system_of(chat)
+        return {
+            "id": chat,
+            "messages": messages,
+            "running": running,
+            "system": system and {"name": system.name, "text": system.text},
+        }
 
     def open_chat(self, data: View) -> View:
         chat = int(data["chat"])
         found = self.chat(chat) if self.store.has_chat(chat) else None
-        return {"chats": self.chats(), "chat": found}
-
-    def search_chats(self, data: View) -> list[int]:
-        """The chats whose title or messages hold all the words."""
-        return list(self.store.search(str(data["text"])))
-
-    def export_chat(self, data: View) -> View:
-        """A chat as a file: its name and text. ``form``: markdown or json."""
-        return chat_files.written(self.store, int(data["chat"]), str(data["form"]))
+        return {**self.library.listing(), "chat": found}
 
     def import_chat(self, data: View) -> View:
         """A new chat of an exported one. Raises InvalidRequest for a file that is none."""
         chat = chat_files.read(self.store, str(data["text"]))
-        return {"chats": self.chats(), "chat": self.chat(chat)}
+        return {**self.library.listing(), "chat": self.chat(chat)}
 
-    def rename_chat(self, data: View) -> list[View]:
-        self.store.rename(int(data["chat"]), str(data["title"]))
-        return self.chats()
+    def use_system(self, data: View) -> View | None:
+        """The system prompt of one chat, by its name; none: that of the settings."""
+        chat = int(data["chat"])
+        self.store.use_system(chat, self.library.system_named(data.get("name")))
+        return self.chat(chat)
 
-    def delete_chat(self, data: View) -> list[View]:
+    # ---- branches, and what is deleted or left out
+
+    def show_branch(self, data: View) -> View | None:
+        """Shows a message in the place of those beside it."""
+        chat, message = int(data["chat"]), int(data["message"])
+        with self._turns:
+            self._refuse_running(chat)
+            if not any(message in each.beside for each in self.store.messages(chat)):
+                raise InvalidRequest("messages", Words.GONE)
+            self.store.show_branch(message)
+        return self.chat(chat)
+
+    def leave_out(self, data: View) -> View | None:
+        """Whether models are given these messages."""
+        chat, wanted = int(data["chat"]), {int(each) for each in data["messages"]}
+        here = [each.id for each in self.store.messages(chat) if each.id in wanted]
+        self.store.leave_out(here, bool(data["out"]))
+        return self.chat(chat)
+
+    def delete_message(self, data: View) -> View:
+        """A message with what follows it; ``deleted`` takes it back."""
+        chat, message = int(data["chat"]), int(data["message"])
+        with self._turns:
+            self._refuse_running(chat)
+            if not any(each.id == message for each in self.store.messages(chat)):
+                raise InvalidRequest("messages", Words.GONE)
+            deleted = self.store.delete_message(message)
+        return {"deleted": deleted, "chat": self.chat(chat)}
+
+    def delete_chat(self, data: View) -> View:
         chat = int(data["chat"])
         with self._turns:
             self._stop_chat(chat)
-            self.store.delete(chat)
-        return self.chats()
+            deleted = self.store.delete(chat)
+        return {"deleted": deleted, **self.library.listing()}
 
     def clear_chat(self, data: View) -> View | None:
         if data.get("chat") is None:
@@ -146,8 +180,20 @@ class ChatBackend:
         chat = int(data["chat"])
         with self._turns:
             self._stop_chat(chat)
-            self.store.clear(chat)
-        return self.chat(chat)
+            deleted = self.store.clear(chat)
+        return {"deleted": deleted, "chat": self.chat(chat)}
+
+    def restore(self, data: View) -> View:
+        """Takes a deletion back. Raises InvalidRequest where it is too late."""
+        with self._turns:
+            chat = self.store.restore(float(data["deleted"]))
+        if chat is None or not self.store.has_chat(chat):
+            raise InvalidRequest("chat", Words.TOO_LATE)
+        return {**self.library.listing(), "chat": self.chat(chat)}
+
+    def _refuse_running(self, chat: int) -> None:
+        if self.writings.of_chat(chat) is not None:
+            raise InvalidRequest("messages", Words.BUSY)
 
     def stop(self, data: View) -> bool:
         writing = self.writings.find(int(data["run"]))
@@ -183,7 +229,11 @@ class ChatBackend:
     # ---- replies
 
     def act(self, data: View, settings: Settings) -> View:
-        """Send, retry or edit; tells the page the run to follow and what changed in the chat."""
+        """Send, retry or edit; tells the page the run to follow and what changed in the chat.
+
+        ``full``: nothing was sent, for the chat is longer than the context; it is asked again with
+        ``drop`` "oldest", or once something was left out.
+        """
         with self._turns:
             return self._act(data, settings)
 
@@ -191,49 +241,100 @@ class ChatBackend:
         chat = int(data["chat"]) if data.get("chat") else None
         if chat is not None and not self.store.has_chat(chat):
             chat = None
-        if chat is not None and self.writings.of_chat(chat) is not None:
-            raise InvalidRequest("messages", Words.BUSY)
-        kept, text = self._kept(data, self.store.messages(chat) if chat else ())
+        if chat is not None:
+            self._refuse_running(chat)
+        kept, turn = self._kept(data, self.store.messages(chat) if chat else ())
         loaded = self.runtime.engine.loaded
         if loaded is None:
             opening = self.runtime.loader.status.state is LoadState.WORKING
             raise NotLoaded(Words.STILL_LOADING if opening else Words.NOT_LOADED)
-        pairs = [(message.role, message.text) for message in kept]
-        if text is not None:
-            pairs.append(("user", text))
-        request = settings.request(history(pairs, settings.system))
-        generation = self.runtime.engine.generate(request)
+        system = self._system(data, chat)
+        asked = settings if system is None else replace(settings, system=system.text)
+        try:
+            generation, left_out = self._generate(kept, turn, asked, loaded, data.get("drop"))
+        except ContextExceeded as error:
+            if not fitting.turns(kept[:-1] if turn.text is None else kept):
+                raise  # the message alone is too long
+            return {"full": str(error)}
+        request = generation.request
         try:
             if chat is None:
-                chat = self.store.new_chat()
-            keep = kept[-1].id if kept else 0
-            user, reply = self.store.begin_turn(chat, text, keep=keep)
+                chat = self.store.new_chat(system=system)
+            self.store.leave_out(left_out)
+            if turn.text is None:  # a question that is answered anew is given again
+                self.store.leave_out([kept[-1].id], False)
+            user, reply = self.store.begin_turn(
+                chat,
+                turn.text,
+                keep=kept[-1].id if kept else 0,
+                files=turn.files,
+                model=title(loaded.name),
+                method=Words.method(settings, False),
+            )
             writing = self.writings.start(generation, chat, reply)
             self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
         except BaseException:  # nobody would read it, and others would wait behind it
             generation.cancel()
             raise
+        shown = {each.id: show_message(each) for each in self.store.messages(chat)[-2:]}
         return {
             "run": writing.run,
             "chat": chat,
-            "chats": self.chats(),
+            **self.library.listing(),
             "kept": [message.id for message in kept],
-            "user": {"id": user, "role": "user", "text": text} if user else None,
-            "reply": {"id": reply, "role": "assistant", "text": "", "status": "running"},
+            "left_out": left_out,
+            "user": shown.get(user or 0),
+            "reply": {**shown[reply], "text": "", "status": "running", "stats": None},
         }
+
+    def _system(self, data: View, chat: int | None) -> SystemPrompt | None:
+        if chat is None:
+            return self.library.system_named(data.get("preset"))
+        return self.store.system_of(chat)
+
+    def _generate(
+        self,
+        kept: Sequence[StoredMessage],
+        turn: _Turn,
+        settings: Settings,
+        loaded: Loaded,
+        drop: object,
+    ) -> tuple[Generation, list[int]]:
+        """The reply to what is kept and the new turn, and which messages are left out for it: where
+        ``drop`` is "oldest", as many as it takes. Raises ContextExceeded."""
+        asked = [] if turn.text is None else [("user", with_files(turn.text, turn.files))]
+        last = [kept[-1]] if turn.text is None else []  # the question of a retry is never left out
+        given = fitting.turns(kept[: len(kept) - len(last)])
+        left_out: list[int] = []
+        while True:
+            messages = [*(each for some in given for each in some), *last]
+            pairs = [(each.role, each.prompt) for each in messages] + asked
+            request = settings.request(history(pairs, settings.system))
+            if turn.instead and request.speculation.deepest:
+                request = replace(request, predicted=turn.instead)
+            try:
+                return self.runtime.engine.generate(request), left_out
+            except ContextExceeded as error:
+                if drop != "oldest" or not given:
+                    raise
+                new = sum(len(text) for _, text in asked) + sum(len(each.prompt) for each in last)
+                tokens = error.over + loaded.context
+                count = fitting.oldest(given, new + len(settings.system), tokens, loaded.context)
+                left_out += [each.id for some in given[:count] for each in some]
+                given = given[count:]
 
     @staticmethod
     def _kept(
         data: View, messages: tuple[StoredMessage, ...]
-    ) -> tuple[tuple[StoredMessage, ...], str | None]:
-        """The messages that stay, and the user's new text if any.
+    ) -> tuple[tuple[StoredMessage, ...], _Turn]:
+        """The messages that stay shown, and what is new behind them.
 
         Raises InvalidRequest where the message was replaced meanwhile, from another page perhaps: what
         stands in its place is not what is to go.
         """
         action = data["action"]
         if action == "send":
-            return messages, _text(data)
+            return messages, _new(data)
         edited, wanted = action == "edit", int(data["message"])
         role = "user" if edited else "assistant"
         here = (index for index, m in enumerate(messages) if (m.id, m.role) == (wanted, role))
@@ -241,14 +342,26 @@ class ChatBackend:
         before = messages[:place]
         if place is None or not (edited or (before and before[-1].role == "user")):
             raise InvalidRequest("messages", Words.GONE)
-        return before, _text(data) if edited else None
+        reply = messages[place + 1 : place + 2] if edited else messages[place : place + 1]
+        instead = "".join(each.text for each in reply)
+        return before, replace(_new(data) if edited else _Turn(None), instead=instead)
 
 
-def _text(data: View) -> str:
-    text = str(data.get("text") or "")
-    if not text.strip():
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What is new: a user's message, None where a reply is written anew. ``instead`` is the reply that
+    the new one stands beside, which it may resemble."""
+
+    text: str | None
+    files: tuple[TextFile, ...] = ()
+    instead: str = ""
+
+
+def _new(data: View) -> _Turn:
+    text, files = str(data.get("text") or ""), files_of(data.get("files"))
+    if not text.strip() and not files:
         raise InvalidRequest("messages", Words.EMPTY)
-    return text
+    return _Turn(text, files)
 
 
 def show_message(message: StoredMessage) -> View:
@@ -261,6 +374,10 @@ def show_message(message: StoredMessage) -> View:
         "status": message.status,
         "error": message.error,
         "stats": view.kept_totals(message.statistics) if message.statistics else None,
+        "beside": message.beside,
+        "left_out": message.left_out,
+        "files": [{"name": file.name, "text": file.text} for file in message.files],
+        "writer": Words.writer(message.model, message.method),
     }
 
 

@@ -27,7 +27,7 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> None:
         else:
             settings = settings_of(sent, found.capabilities if found else None)
             served = backend.kept.asked(settings, data.get("pair"))
-        return {**backend.act(data, served.settings), "changed": list(served.changes)}
+        return {"changed": list(served.changes), **backend.act(data, served.settings)}
 
     with gr.Column(elem_id="chat-page", elem_classes="ft-page"):
         scripted(
@@ -38,12 +38,23 @@ def chat_page(backend: ChatBackend, pickers: Pickers) -> None:
                 backend.status,
                 backend.cancel_loading,
                 backend.open_chat,
-                backend.search_chats,
-                backend.export_chat,
                 backend.import_chat,
-                backend.rename_chat,
+                backend.use_system,
+                backend.show_branch,
+                backend.leave_out,
+                backend.delete_message,
                 backend.delete_chat,
                 backend.clear_chat,
+                backend.restore,
+                backend.library.search_chats,
+                backend.library.export_chat,
+                backend.library.rename_chat,
+                backend.library.new_folder,
+                backend.library.change_folder,
+                backend.library.delete_folder,
+                backend.library.move_chat,
+                backend.library.keep_prompt,
+                backend.library.delete_prompt,
                 backend.stop,
                 backend.follow,
                 backend.rounds,

@@ -10,8 +10,8 @@ const folded = "foretoken.advanced";
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 export class Settings {
-  // `ask(name, data)` asks Python; `shown(view)` is called with what it answers.
-  constructor(ask, shown) {
+  // `ask(name, data)` asks Python; `shown(view)` is called with what it answers; `ofChat` is of the open chat alone.
+  constructor(ask, shown, ofChat) {
     this.ask = ask;
     this.shown = shown;
     this.values = null; // not known yet
@@ -28,7 +28,7 @@ export class Settings {
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
     const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, (on) => document.body.classList.toggle("show-marks", on));
     this.node = h("div", { id: "settings", class: "settings" },
-      h("h3", { id: "presets-head" }, say.presets), this.presets, mark.node, this.first, this.advanced,
+      h("h3", { id: "presets-head" }, say.presets), this.presets, mark.node, ofChat, this.first, this.advanced,
       h("button", { class: "ft-button small", id: "defaults", type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));
     this.presets.setAttribute("role", "group");
     this.presets.setAttribute("aria-labelledby", "presets-head");

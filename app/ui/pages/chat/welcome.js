@@ -5,12 +5,13 @@ import { words } from "../../shared/words.js";
 import { pipPicture } from "./pip.js";
 import { greetings } from "./words.js";
 
-// `loading` shows how far a load is, while one goes on; `ask` is called with the text of a suggestion.
-export function welcome(loaded, loading, ask) {
+// `loading` shows how far a load is, while one goes on; `ask` is called with the text of a suggestion; `tour`
+// may be offered.
+export function welcome(loaded, loading, ask, tour) {
   if (!loaded && loading) return h("div", { class: "empty" }, pipPicture(), loading);
   if (!loaded) return h("div", { class: "empty" }, pipPicture(), h("h1", {}, words.noModel), h("p", {}, words.noModelBody));
   const { title, body, examples } = greetings.find(({ fits }) => fits(loaded));
   const suggestions = examples.map(({ label, text }) =>
     h("button", { class: "example", type: "button", on: { click: () => ask(text) } }, h("b", {}, label), h("span", {}, text)));
-  return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, body), h("div", { class: "examples" }, ...suggestions));
+  return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, body), tour.invitation(), h("div", { class: "examples" }, ...suggestions));
 }

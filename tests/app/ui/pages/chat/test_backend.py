@@ -43,7 +43,8 @@ def texts(backend: ChatBackend, chat: int) -> list[str]:
 
 def test_a_first_message_makes_a_chat(backend):
     first = act(backend, action="send", text="Hi", chat=None)
-    assert first["chats"] == [{"id": first["chat"], "title": "Hi"}]
+    (listed,) = first["chats"]
+    assert (listed["id"], listed["title"], listed["folder"]) == (first["chat"], "Hi", None)
     assert texts(backend, first["chat"]) == ["Hi", REPLIES["plain"]]
 
 
@@ -68,12 +69,89 @@ def test_a_retry_keeps_the_question(backend):
     assert len(texts(backend, first["chat"])) == 2
 
 
-def test_an_edit_drops_what_followed(backend):
+def test_an_edit_begins_a_branch_and_what_followed_is_in_the_other(backend):
     first = act(backend, action="send", text="Hi", chat=None)
     chat = first["chat"]
     act(backend, action="send", text="More", chat=chat)
     act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
     assert texts(backend, chat) == ["markdown", REPLIES["markdown"]]
+    backend.show_branch({"chat": chat, "message": first["user"]["id"]})
+    assert texts(backend, chat) == ["Hi", REPLIES["plain"], "More", REPLIES["plain"]]
+
+
+def test_what_is_written_anew_is_drafted_from_the_reply_before(backend, monkeypatch):
+    asked = []
+    generate = backend.runtime.engine.generate
+    monkeypatch.setattr(
+        backend.runtime.engine, "generate", lambda r: (asked.append(r), generate(r))[1]
+    )
+    first = act(backend, action="send", text="Hi", chat=None)
+    chat = first["chat"]
+    again = act(backend, action="retry", message=first["reply"]["id"], chat=chat)
+    act(backend, action="edit", message=first["user"]["id"], text="markdown", chat=chat)
+    assert [request.predicted for request in asked] == ["", REPLIES["plain"], REPLIES["plain"]]
+    last = backend.chat(chat)["messages"][-1]["id"]
+    plain = Settings(proposer="none")
+    backend.act({"action": "retry", "message": last, "chat": chat}, plain)
+    assert asked[-1].predicted == ""  # nothing is drafted
+    assert again["reply"]["beside"] == (first["reply"]["id"], again["reply"]["id"])
+
+
+def test_a_chat_that_is_too_long_asks_before_it_leaves_out_what_is_oldest(backend):
+    chat = None
+    for number in range(3):
+        text = f"Turn {number} " + "word " * 1100
+        chat = act(backend, action="send", text=text, chat=chat)["chat"]
+    long = {"action": "send", "text": "word " * 1100, "chat": chat}
+    assert "context holds 4096" in backend.act(dict(long), Settings())["full"]
+    assert len(texts(backend, chat)) == 6
+    told = act(backend, **long, drop="oldest")
+    shown = backend.chat(chat)["messages"]
+    assert [each["id"] for each in shown if each["left_out"]] == told["left_out"]
+    assert [each["left_out"] for each in shown] == [True] * 4 + [False] * 4  # a quarter is free
+    backend.leave_out({"chat": chat, "messages": told["left_out"], "out": False})
+    assert not any(each["left_out"] for each in backend.chat(chat)["messages"])
+    alone = {"action": "send", "text": "word " * 9000, "chat": None}
+    with pytest.raises(InvalidRequest, match="context holds 4096"):
+        backend.act(alone, Settings())
+
+
+def test_a_chat_has_a_system_prompt_of_its_own_and_keeps_it(backend, monkeypatch):
+    asked = []
+    generate = backend.runtime.engine.generate
+    monkeypatch.setattr(
+        backend.runtime.engine, "generate", lambda r: (asked.append(r), generate(r))[1]
+    )
+    library = backend.library
+    library.keep_prompt({"name": "Mine", "text": "Rhyme."})
+    first = act(backend, action="send", text="Hi", chat=None, preset="Mine")
+    library.delete_prompt({"name": "Mine"})
+    act(backend, action="send", text="Hi", chat=first["chat"])
+    backend.use_system({"chat": first["chat"], "name": "Concise"})
+    act(backend, action="send", text="Hi", chat=first["chat"])
+    backend.use_system({"chat": first["chat"], "name": ""})
+    act(backend, action="send", text="Hi", chat=first["chat"])
+    said = [request.messages[0].content for request in asked]
+    assert said[:2] == ["Rhyme.", "Rhyme."]
+    assert said[2].startswith("Answer in as few words")
+    assert said[3] == "Hi"
+    for name, text in (("Concise", "x"), ("", "x"), ("Mine", " "), ("Mine", "x" * 30_000)):
+        with pytest.raises(InvalidRequest):
+            library.keep_prompt({"name": name, "text": text})
+    with pytest.raises(InvalidRequest, match="was deleted"):
+        backend.use_system({"chat": first["chat"], "name": "Mine"})
+
+
+def test_files_go_with_a_message_and_only_text_is_taken(backend):
+    files = [{"name": "a.py", "text": "x = 1\n"}]
+    chat = act(backend, action="send", text="", files=files, chat=None)["chat"]
+    question = backend.store.messages(chat)[0]
+    assert (question.prompt, question.text) == ("a.py\n```\nx = 1\n```", "")
+    assert backend.chat(chat)["messages"][0]["files"] == files
+    assert backend.chat(chat)["messages"][1]["writer"] == "Pip · draft, auto"
+    for bad in ([{"name": "a", "text": "\0"}], ["a"], [{"name": "a", "text": "x" * 600_000}]):
+        with pytest.raises(InvalidRequest, match="text"):
+            backend.act({"action": "send", "text": "Hi", "files": bad, "chat": None}, Settings())
 
 
 def test_pip_is_known_by_its_model_and_not_by_its_name(backend):
@@ -95,7 +173,7 @@ def test_nothing_is_stored_of_a_refused_message(backend):
     backend.runtime.engine.loaded = None
     with pytest.raises(NotLoaded):
         backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
-    assert backend.chats() == []
+    assert backend.library.listing()["chats"] == []
 
 
 def test_a_chat_answers_one_message_at_a_time(backend):
@@ -150,7 +228,11 @@ def test_clearing_stops_the_reply_first(backend):
     writing = backend.writings.find(first["run"])
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
-    assert cleared["messages"] == []
+    assert cleared["chat"]["messages"] == []
+    restored = backend.restore({"deleted": cleared["deleted"]})["chat"]
+    assert restored["messages"][-1]["status"] == "cancelled"
+    with pytest.raises(InvalidRequest, match="too late"):
+        backend.restore({"deleted": cleared["deleted"]})
 
 
 def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(backend, monkeypatch):
@@ -160,7 +242,7 @@ def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(ba
     monkeypatch.setattr(backend, "_stop_chat", lambda chat: None)
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert not writing.done.is_set()
-    assert (cleared["messages"], cleared["running"]) == ([], None)
+    assert (cleared["chat"]["messages"], cleared["chat"]["running"]) == ([], None)
     writing.stop()
     assert writing.done.wait(5)
 
@@ -192,16 +274,24 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
 
 def test_a_chat_is_exported_and_read_back(backend):
     first = act(backend, action="send", text="Hi, مرحبا", chat=None)
-    exported = backend.export_chat({"chat": first["chat"], "form": "json"})
+    exported = backend.library.export_chat({"chat": first["chat"], "form": "json"})
     assert exported["name"] == "hi-مرحبا.json"
     again = backend.import_chat({"text": exported["text"]})["chat"]
     assert again["id"] != first["chat"]
     told = [
-        [{**message, "id": None} for message in backend.chat(chat)["messages"]]
+        [{**message, "id": None, "beside": None} for message in backend.chat(chat)["messages"]]
         for chat in (first["chat"], again["id"])
     ]
     assert told[0] == told[1]
-    readable = backend.export_chat({"chat": first["chat"], "form": "markdown"})
+    act(backend, action="edit", message=first["user"]["id"], text="Other", chat=first["chat"])
+    whole = backend.library.export_chat({"chat": first["chat"], "form": "json"})
+    branched = backend.import_chat({"text": whole["text"]})["chat"]
+    assert [m["text"] for m in branched["messages"]] == ["Other", REPLIES["plain"]]
+    old = branched["messages"][0]["beside"][0]
+    backend.show_branch({"chat": branched["id"], "message": old})
+    backend.show_branch({"chat": first["chat"], "message": first["user"]["id"]})
+    assert texts(backend, branched["id"]) == texts(backend, first["chat"])
+    readable = backend.library.export_chat({"chat": first["chat"], "form": "markdown"})
     assert readable["text"].startswith("# Hi, مرحبا\n\n## You\n\nHi, مرحبا\n\n## Model\n\n")
     assert readable["text"].endswith(f"{REPLIES['plain']}\n")
 
@@ -213,23 +303,25 @@ def test_a_chat_is_exported_and_read_back(backend):
         "[]",
         '{"format": "other", "version": 1, "title": "", "messages": []}',
         '{"format": "foretoken-chat", "version": 1, "title": "", "messages": [{"role": "x"}]}',
-        '{"format": "foretoken-chat", "version": 2, "title": "", "messages": []}',
+        '{"format": "foretoken-chat", "version": 9, "title": "", "messages": []}',
+        '{"format": "foretoken-chat", "version": 2, "title": "", "messages": '
+        '[{"id": 1, "parent": 7, "role": "user", "text": "Hi"}]}',
     ],
 )
 def test_a_file_that_holds_no_chat_makes_none(backend, text):
     with pytest.raises(InvalidRequest, match=r"no chat|newer version"):
         backend.import_chat({"text": text})
-    assert backend.chats() == []
+    assert backend.library.listing()["chats"] == []
 
 
 def test_chats_are_found_by_all_words_of_title_or_messages(backend):
     fox = act(backend, action="send", text="A fox at 100%", chat=None)["chat"]
     owl = act(backend, action="send", text="An owl", chat=None)["chat"]
-    assert backend.search_chats({"text": "fox"}) == [fox]
-    assert backend.search_chats({"text": "0%"}) == [fox]
-    assert backend.search_chats({"text": "pass OWL"}) == [owl]
-    assert backend.search_chats({"text": "_wl"}) == []
-    assert backend.search_chats({"text": " "}) == [owl, fox]
+    assert backend.library.search_chats({"text": "fox"}) == [fox]
+    assert backend.library.search_chats({"text": "0%"}) == [fox]
+    assert backend.library.search_chats({"text": "pass OWL"}) == [owl]
+    assert backend.library.search_chats({"text": "_wl"}) == []
+    assert backend.library.search_chats({"text": " "}) == [owl, fox]
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):

@@ -1,0 +1,47 @@
+// What was written and not sent yet, for each chat; it outlives the page. And what this page has sent and nobody has
+// answered, which a reload goes on with.
+
+const key = (place) => `foretoken.draft.${place ?? "new"}`;
+const pending = "foretoken.unanswered";
+
+export const drafts = {
+  // `place`: a chat's id, null for a new one, or `edit-` and a message's id.
+  keep(place, { text = "", files = [] }) {
+    if (!text && !files.length) return localStorage.removeItem(key(place));
+    try {
+      localStorage.setItem(key(place), JSON.stringify({ text, files }));
+    } catch {
+      localStorage.setItem(key(place), JSON.stringify({ text, files: [] })); // there is no room for the files
+    }
+  },
+
+  of(place) {
+    return read(localStorage, key(place)) ?? { text: "", files: [] };
+  },
+
+  forget(place) {
+    localStorage.removeItem(key(place));
+  },
+
+  // `asked` is what was sent, null once it is answered; `rest` is what was written since.
+  send(asked, rest) {
+    try {
+      if (asked) sessionStorage.setItem(pending, JSON.stringify({ asked, rest }));
+      else sessionStorage.removeItem(pending);
+    } catch {
+      sessionStorage.removeItem(pending); // the draft is kept all the same
+    }
+  },
+
+  get unanswered() {
+    return read(sessionStorage, pending);
+  },
+};
+
+function read(storage, name) {
+  try {
+    return JSON.parse(storage.getItem(name));
+  } catch {
+    return null;
+  }
+}

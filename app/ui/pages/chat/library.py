@@ -1,0 +1,129 @@
+"""The list of chats as the page shows it, with folders; and the system prompts that chats may have.
+
+Plain values. Mistakes of users raise ``ForetokenError``.
+"""
+
+from __future__ import annotations
+
+from app import chat_files
+from app.store import Store
+from app.store_rows import SystemPrompt
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import InvalidRequest
+
+PROMPTS = "system_prompts"
+"""The name under which the user's own system prompts are kept."""
+LONGEST_PROMPT = 20_000
+
+
+class Library:
+    """Chats, folders and system prompts of one data folder."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def listing(self) -> View:
+        """All chats, newest first, and all folders."""
+        chats = [
+            {"id": each.id, "title": each.title, "updated": each.updated, "folder": each.folder}
+            for each in self._store.chats()
+        ]
+        folders = [
+            {"id": each.id, "name": each.name, "folded": each.folded}
+            for each in self._store.folders()
+        ]
+        return {"chats": chats, "folders": folders}
+
+    def search_chats(self, data: View) -> list[int]:
+        """The chats whose title or messages hold all the words."""
+        return list(self._store.search(str(data["text"])))
+
+    def export_chat(self, data: View) -> View:
+        """A chat as a file: its name and text. ``form``: markdown or json."""
+        return chat_files.written(self._store, int(data["chat"]), str(data["form"]))
+
+    def rename_chat(self, data: View) -> View:
+        self._store.rename(int(data["chat"]), str(data["title"]))
+        return self.listing()
+
+    # ---- folders
+
+    def new_folder(self, data: View) -> View:
+        """``chat``, if given, goes into it."""
+        folder = self._store.new_folder(_name(data, Words.NO_FOLDER_NAME))
+        if data.get("chat") is not None:
+            self._store.move(int(data["chat"]), folder)
+        return self.listing()
+
+    def change_folder(self, data: View) -> View:
+        """Another ``name``, or ``folded`` or not."""
+        named = data.get("name") is not None
+        self._store.change_folder(
+            int(data["folder"]),
+            name=_name(data, Words.NO_FOLDER_NAME) if named else None,
+            folded=None if data.get("folded") is None else bool(data["folded"]),
+        )
+        return self.listing()
+
+    def delete_folder(self, data: View) -> View:
+        """Its chats stay."""
+        self._store.delete_folder(int(data["folder"]))
+        return self.listing()
+
+    def move_chat(self, data: View) -> View:
+        """Into a ``folder``; None: out of all."""
+        folder = data.get("folder")
+        self._store.move(int(data["chat"]), None if folder is None else int(folder))
+        return self.listing()
+
+    # ---- system prompts
+
+    def prompts(self, data: View | None = None) -> list[View]:
+        """Those that come with the app, then the user's own; ``own`` ones can be deleted."""
+        shipped = [
+            {"name": name, "text": text, "own": False}
+            for name, text in Words.SYSTEM_PROMPTS.items()
+        ]
+        own = [{"name": name, "text": text, "own": True} for name, text in self._own().items()]
+        return [*shipped, *own]
+
+    def keep_prompt(self, data: View) -> list[View]:
+        """A system prompt under a name of its own, or another text for one of the user's."""
+        name, text = _name(data, Words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
+        if not text:
+            raise InvalidRequest("system", Words.NO_PROMPT_TEXT)
+        if len(text) > LONGEST_PROMPT:
+            raise InvalidRequest("system", Words.prompt_too_long(LONGEST_PROMPT))
+        if name in Words.SYSTEM_PROMPTS:
+            raise InvalidRequest("system", Words.prompt_taken(name))
+        self._store.keep_setting(PROMPTS, {**self._own(), name: text})
+        return self.prompts()
+
+    def delete_prompt(self, data: View) -> list[View]:
+        """Chats that have it keep it."""
+        own = self._own()
+        own.pop(str(data["name"]), None)
+        self._store.keep_setting(PROMPTS, own)
+        return self.prompts()
+
+    def system_named(self, name: object) -> SystemPrompt | None:
+        """The system prompt of that name; None for no name. Raises InvalidRequest."""
+        if not name:
+            return None
+        found = {each["name"]: each["text"] for each in self.prompts()}
+        if name not in found:
+            raise InvalidRequest("system", Words.prompt_gone(str(name)))
+        return SystemPrompt(str(name), found[str(name)])
+
+    def _own(self) -> dict[str, str]:
+        kept = self._store.setting(PROMPTS)
+        kept = kept if isinstance(kept, dict) else {}
+        return {name: text for name, text in kept.items() if isinstance(text, str)}
+
+
+def _name(data: View, missing: str) -> str:
+    name = str(data.get("name") or "").strip()
+    if not name:
+        raise InvalidRequest("name", missing)
+    return name[:80]
