@@ -32,7 +32,18 @@ from engine.fake import CAPABILITIES, FakeEngine, Script
 from engine.loading.request import LoadRequest
 from engine.local.capabilities import proposer_info
 from engine.local.engine import LocalEngine
-from engine.request import PLAIN, AcceptanceRule, OptionValue, Request, Sampling, Speculation
+from engine.request import (
+    PLAIN,
+    AcceptanceRule,
+    Grammar,
+    GrammarKind,
+    Message,
+    OptionValue,
+    Request,
+    Sampling,
+    Speculation,
+)
+from engine.tool_calls.values import Tool
 from tests.support.loading import request_for
 
 PATIENCE = 60.0
@@ -350,6 +361,10 @@ def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
         )
 
 
+ENDING: dict[str, Any] = {"ignore_eos": False}
+CHAT: dict[str, Any] = {"prompt": None, "messages": (Message("user", "Hello"),)}
+
+
 @pytest.mark.parametrize(
     ("field", "given", "rule"),
     [
@@ -358,6 +373,8 @@ def test_what_is_offered_is_accepted_and_nothing_else(engine: Engine) -> None:
         ("acceptance", {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.BLOCK),
         ("logit_bias", {"logit_bias": ((5, -100.0),)}, AcceptanceRule.AUTO),
         ("alternatives", {"alternatives": 3}, AcceptanceRule.AUTO),
+        ("grammar", {"grammar": Grammar(GrammarKind.REGEX, "a+")} | ENDING, AcceptanceRule.AUTO),
+        ("tools", {"tools": (Tool("f"),)} | ENDING | CHAT, AcceptanceRule.AUTO),
         (None, {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.AUTO),
         (None, {}, AcceptanceRule.GREEDY),
     ],
@@ -376,6 +393,8 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
         sampling=frozenset({"temperature"}),
         logit_bias=False,
         alternatives=False,
+        grammars=False,
+        calls=None,
     )
     if isinstance(unloaded, FakeEngine):
         unloaded.capabilities = less
@@ -386,7 +405,7 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
     if field is None:
         assert finish(unloaded.generate(request))
         return
-    with pytest.raises(InvalidRequest, match=f"^{field} (is|cannot be had)") as caught:
+    with pytest.raises(InvalidRequest, match=f"^{field} (is|are|cannot be had)") as caught:
         unloaded.generate(request)
     assert caught.value.field == field
 
@@ -457,13 +476,14 @@ def test_the_fakes_proposers_have_the_options_of_the_real_ones() -> None:
 
 LESS = (("rounds",), ("probabilities",), ("tokens", "rounds"))
 """What an engine may not tell."""
+LACKING = {"logit_bias", "alternatives", "grammars"}
+"""What it may not have: see ``test_sampling_and_rules_that_are_not_offered_are_refused``."""
 
 
 def test_there_is_no_more_that_an_engine_may_not_tell() -> None:
     kinds = get_type_hints(Capabilities)
-    assert {name for name, kind in kinds.items() if kind is bool} == {
-        name for missing in LESS for name in missing
-    }
+    told = {name for missing in LESS for name in missing}
+    assert {name for name, kind in kinds.items() if kind is bool} == told | LACKING
 
 
 @pytest.mark.parametrize("missing", LESS)
