@@ -14,7 +14,7 @@ from app.runtime import read_catalog
 from app.store import Store
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
-from tests.support.gguf_files import all_in, write_gguf
+from tests.support.gguf_files import write_gguf
 
 RECIPE = {
     "kind": "medusa",
@@ -50,8 +50,7 @@ def test_a_drafter_for_gguf_files_is_trained_entered_and_used(
     """The draft, which helps to record, was once entered as a model that the catalog does not know."""
     write_random(tmp_path / "tiny")
     target, draft = (
-        write_gguf(tmp_path / "tiny", tmp_path / f"{name}.gguf", all_in("Q8_0"))
-        for name in ("tiny", "small")
+        write_gguf(tmp_path / "tiny", tmp_path / f"{name}.gguf") for name in ("tiny", "small")
     )
     words = ("train", recipe, "--target", f"{target}::{draft}", "--prompts", prompts)
     data = ("--data-dir", tmp_path / "data")
