@@ -22,6 +22,7 @@ from app.store import Store
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading import hub
+from engine.loading.drafts import judge_draft
 from engine.loading.files import fetch
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
@@ -147,14 +148,17 @@ def _entries(identity: str, pair: Pairing, recipe: Recipe, folder: Path) -> list
     parts = [("target", pair.target)]
     if recipe.kind in heads.kinds():
         entry["heads"] = [str(folder)]
-        if pair.draft is not None:
+        if pair.draft is not None and judge_draft(pair.target, pair.draft).cross_vocabulary is None:
             parts.append(("draft", pair.draft))
+    # A catalog takes two models for a pair only where it says that they share a tokenizer.
+    tokenizer = next((spec.tokenizer for _, spec in parts if spec.tokenizer), identity)
     models = []
     for part, spec in parts:
         entry[part] = spec.id
         if spec.path is not None and Path(spec.id).is_absolute():  # outside the catalog
             entry[part] = f"{identity}-{part}"
-            models.append(_model(f"{identity}-{part}", spec.name, spec.id, "unknown"))
+            made = _model(f"{identity}-{part}", spec.name, spec.id, "unknown")
+            models.append({**made, "tokenizer": tokenizer})
     if recipe.kind not in heads.kinds():
         entry["draft"] = identity + "-draft"
         models.append(_model(identity + "-draft", recipe.name, str(folder), "apache-2.0"))

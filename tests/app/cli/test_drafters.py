@@ -48,10 +48,10 @@ def test_a_drafter_for_gguf_files_is_trained_entered_and_used(
     foretoken: Foretoken, recipe: Path, prompts: Path, tmp_path: Path
 ) -> None:
     """The draft, which helps to record, was once entered as a model that the catalog does not know."""
-    write_random(tmp_path / "tiny")
-    target, draft = (
-        write_gguf(tmp_path / "tiny", tmp_path / f"{name}.gguf") for name in ("tiny", "small")
-    )
+    for name, layers in (("tiny", 2), ("small", 1)):
+        write_random(tmp_path / name, num_hidden_layers=layers)
+        write_gguf(tmp_path / name, tmp_path / f"{name}.gguf")
+    target, draft = tmp_path / "tiny.gguf", tmp_path / "small.gguf"
     words = ("train", recipe, "--target", f"{target}::{draft}", "--prompts", prompts)
     data = ("--data-dir", tmp_path / "data")
     result = foretoken(*words, "--out", tmp_path / "run", *data)
