@@ -90,10 +90,10 @@ def test_what_is_found_is_loaded_under_the_name_that_is_shown(
     assert ("tale:latest · Ollama", str(path)) in Pickers(runtime).targets()
     assert ModelsBackend(runtime).open({"target": str(path)}) == {"error": None}
     until(lambda: not runtime.loader.working)
-    (entry,) = Models(runtime).list()["data"]
+    (entry,) = Models(runtime, 1).list()["data"]
     told = (entry["id"], entry["name"], entry["target"], entry["draft"])
     assert told == ("tale-latest", "tale:latest", "tale:latest", None)
-    assert Models(runtime).find("tale:latest").target_id == str(path)
+    assert Models(runtime, 1).find("tale:latest").target_id == str(path)
 
 
 def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
