@@ -11,7 +11,7 @@ export const select = (name, options, value, more = {}) =>
 
 // A choice among several: `type` is radio or checkbox.
 export const choice = (type, name, value, title, hint, more = {}) =>
-  h("label", { class: "choice" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
+  h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
 
 // Calls `f` each time the page of `form` comes into sight, until somebody has chosen something in it: what
 // it offers follows the chats and their settings.

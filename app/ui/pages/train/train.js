@@ -123,7 +123,7 @@ class TrainPage {
   }
 
   choice(name, value, title, hint, more) {
-    return h("label", { class: "choice" }, h("input", { type: "radio", name, value, ...more }), h("span", {}, h("b", {}, title), h("span", { class: "hint" }, hint)));
+    return h("label", { class: "choice-card" }, h("input", { type: "radio", name, value, ...more }), h("span", {}, h("b", {}, title), h("span", { class: "hint" }, hint)));
   }
 
   // ---- a run
