@@ -87,7 +87,7 @@ export class ChatList {
       h("span", { class: "tools" },
         tool(words.rename, "✎", title, () => this.rename(item, chat)),
         more,
-        tool(words.remove, "✕", title, () => this.page.remove(chat))),
+        tool(words.remove, "✕", title, () => this.page.deletions.deleteChat(chat))),
       menu);
     this.folders.drags(item, chat);
     return item;

@@ -22,6 +22,8 @@ function branches({ id, beside }, page) {
     arrow(-1, "‹", say.versionBefore), h("span", {}, `${here + 1}/${beside.length}`), arrow(1, "›", say.versionAfter));
 }
 
+// `page` does what a message's buttons ask for: act(data), showBranch(id, step), openRounds(message),
+// giveAgain(message) and removeMessage(message). It shows notice(why), and is told when a reply has grown().
 class Message {
   constructor(message, page) {
     this.id = message.id;

@@ -1,0 +1,39 @@
+// The pair that is loaded or being opened, and what on this page depends on it: chip, settings, bar and meter.
+
+const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
+
+export class Loaded {
+  constructor(page) {
+    this.page = page;
+    this.pair = undefined; // not known yet
+  }
+
+  show(latest) {
+    const { loaded, opening, failed, found, looking } = latest;
+    const { pair, settings, loading, meter, notices } = this.page;
+    const ended = this.opening && !opening;
+    if (ended) notices.loadingEnded();
+    this.opening = opening;
+    const first = this.pair === undefined;
+    const other = first || (loaded && !samePair(loaded, this.pair));
+    const changed = settings.version !== latest.settings && !settings.keeping;
+    this.pair = loaded;
+    pair.show(latest);
+    loading.show(latest);
+    meter.setLimit(loaded?.context);
+    if (other || changed) this.renewing = this.renewSettings(other && !first);
+    if (!pair.popover.hidden && (other || ended)) pair.refresh();
+    else if (!looking && found !== this.found) pair.again();
+    if (!looking) this.found = found;
+    if (failed && !opening) notices.notice(failed, true);
+  }
+
+  // The settings for what is loaded now; what could not be taken over is said.
+  async renewSettings(tell) {
+    const { settings, notices } = this.page;
+    await settings.refresh();
+    document.body.dataset.controls = "ready";
+    const changes = settings.view?.changes ?? [];
+    if (tell) notices.tell(changes.join(" "));
+  }
+}
