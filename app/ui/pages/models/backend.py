@@ -1,21 +1,19 @@
-"""What the Models page asks for, in plain values: the table, drafters, memory, opening, and the disk."""
+"""What the Models page asks for, in plain values: the table, drafters, memory, opening, and folders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from app import browse, disk
-from app.downloads import Download, DownloadState, key_of
-from app.loading import LoadState
+from app import browse
+from app.downloads import key_of
 from app.runtime import Runtime
+from app.ui.pages.models.outcome import outcome
 from app.ui.pages.models.rows import Rows, measured
 from app.ui.view import View
 from app.ui.words import Words
-from engine.errors import ForetokenError, InvalidRequest, ModelError, TokenNeeded
+from engine.errors import ForetokenError, InvalidRequest, ModelError
 from engine.loading import fit as memory
-from engine.loading import hub
 from engine.loading.drafts import DraftChoice, HeadChoice, break_even, judge_head
 from engine.loading.fit import human
 from engine.loading.forecast import Forecast, forecast
@@ -24,12 +22,11 @@ from engine.loading.specs import ModelSpec
 
 
 class ModelsBackend:
-    """The models of one running app: those of its catalog, those on its machine, those on the hub."""
+    """The models of one running app: those of its catalog, and those on its machine."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.rows = Rows(runtime)
-        self._looked_up: dict[str, ModelSpec] = {}  # by key, what people may download
 
     # ---- the table
 
@@ -165,7 +162,7 @@ class ModelsBackend:
                 opened = (Path(path).expanduser().absolute() for path in paths if path)
                 self.runtime.found.remember(*opened)
 
-        return _then(start)
+        return outcome(start)
 
     def _request(self, data: View) -> LoadRequest:
         draft = data.get("draft")
@@ -215,178 +212,15 @@ class ModelsBackend:
                 raise InvalidRequest("folder", Words.PLACE_EMPTY)
             self.runtime.found.add(Path(path))
 
-        return _then(add)
+        return outcome(add)
 
     def remove_folder(self, data: View) -> View:
         """Look there no more; nothing in it is touched."""
-        return _then(lambda: self.runtime.found.remove(Path(str(data["folder"]))))
+        return outcome(lambda: self.runtime.found.remove(Path(str(data["folder"]))))
 
     def forget(self, data: View) -> View:
         """A model that was opened by its path is remembered no more; nothing of it is touched."""
-        return _then(lambda: self.runtime.found.forget(Path(str(data["path"]))))
-
-    # ---- the hub
-
-    def look_up(self, data: View) -> View:
-        """What of a repository can be downloaded."""
-        try:
-            found = hub.look_up(str(data.get("repository") or ""))
-        except ForetokenError as error:
-            return {"error": str(error), "needs_token": isinstance(error, TokenNeeded)}
-        free = memory.free_bytes()
-        self._looked_up |= {key_of(spec): spec for spec in found.choices}
-        return {
-            "error": None,
-            "name": found.name,
-            "licence": "" if found.licence == "unknown" else found.licence,
-            "gated": found.gated,
-            "reason": found.reason,
-            "choices": [
-                {
-                    "key": key_of(spec),
-                    "name": spec.name,
-                    "type": hub.type_of(spec) or Words.LAYOUT,
-                    "size": human(spec.bytes),
-                    "fits": spec.bytes < free,
-                    "fit": Words.weights_alone(human(spec.bytes), human(free)),
-                    "path": str(self.runtime.locate(spec) or "") or None,
-                }
-                for spec in found.choices
-            ],
-        }
-
-    def download(self, data: View) -> View:
-        """Begin, or queue, what ``ids`` of the catalog lack, or what ``key`` names of a look-up."""
-
-        def start() -> None:
-            if "key" in data:
-                key = str(data["key"])
-                if key in self._looked_up:
-                    self.runtime.downloads.start(self._looked_up[key])
-                else:
-                    self.runtime.downloads.resume(key)
-                return
-            for spec in self._missing(data):
-                self.runtime.downloads.start(spec)
-
-        return _then(start)
-
-    def _missing(self, data: View) -> list[ModelSpec]:
-        catalog = self.runtime.catalog
-        if data.get("pair"):
-            pair = catalog.pair(str(data["pair"]))
-            specs = [pair.target, *([pair.draft] if pair.draft else [])]
-        else:
-            specs = [catalog.model(str(data["id"]))]
-        return [one for one in specs if one.repository and self.runtime.locate(one) is None]
-
-    def downloads(self, data: View | None = None) -> View:
-        """How they stand, by key."""
-        downloads = self.runtime.downloads
-        working, finished = (
-            downloads.working,
-            downloads.finished,
-        )  # asked first, as with what is found
-        shown = {key: self._download(one) for key, one in downloads.all().items()}
-        return {"downloads": shown, "working": working, "finished": finished}
-
-    def _download(self, one: Download) -> View:
-        progress = one.progress
-        if progress is None:
-            done, total = hub.arrived(one.spec, self.runtime.models), one.spec.bytes
-        else:
-            done, total = progress.bytes, progress.total
-        running = progress is not None and one.state is DownloadState.RUNNING
-        eta = progress.eta_s if progress and running else None
-        return {
-            "name": one.spec.name,
-            "source": one.spec.repository,
-            "state": str(one.state),
-            "done": human(done),
-            "total": human(total) if total else "",
-            "share": min(done / total, 1.0) if total else None,
-            "speed": f"{human(int(progress.bytes_per_s))}/s" if progress and running else None,
-            "eta": None if eta is None else Words.duration(eta),
-            "waiting": progress.waiting if progress and running else "",
-            "error": one.message or None,
-            "needs_token": one.needs_token,
-            "page": f"{hub.endpoint()}/{one.spec.repository}",
-        }
-
-    def pause(self, data: View) -> View:
-        """End one at the next bytes; what has arrived stays."""
-        return _then(lambda: self.runtime.downloads.pause(str(data["key"])))
-
-    def discard(self, data: View) -> View:
-        """Delete what has arrived of one that does not run."""
-        return _then(lambda: self.runtime.downloads.discard(str(data["key"])))
-
-    def keep_token(self, data: View) -> View:
-        """Keep an access token; where it is kept is said."""
-        try:
-            place = hub.keep_token(str(data.get("token") or ""))
-        except ForetokenError as error:
-            return {"error": str(error), "kept": None}
-        return {"error": None, "kept": Words.TOKEN_KEPT[place].format(file=hub.token_file())}
-
-    def forget_token(self, data: View | None = None) -> View:
-        """Delete what was kept."""
-        return _then(hub.forget_token)
-
-    # ---- the disk
-
-    def disk(self, data: View | None = None) -> View:
-        """What the downloads take, each of which can be deleted."""
-        models = self.runtime.models
-        kept = disk.kept(models)
-        place = hub.token()[1]
-        return {
-            "folder": str(models),
-            "free": human(disk.free_bytes(models)),
-            "total": human(sum(one.bytes for one in kept)),
-            "kept": [
-                {
-                    "path": str(one.path),
-                    "name": one.name,
-                    "size": human(one.bytes),
-                    "unfinished": one.unfinished,
-                    "in_use": bool(_uses(one, self._in_use())),
-                }
-                for one in kept
-            ],
-            "token": Words.TOKEN_AT[place].format(file=hub.token_file()),
-            "own_token": place in (hub.KeptIn.KEYRING, hub.KeptIn.FILE),
-        }
-
-    def delete(self, data: View) -> View:
-        """Delete one of what ``disk`` lists."""
-
-        def remove() -> None:
-            disk.delete(self.runtime.models, Path(str(data["path"])), self._in_use())
-            self.runtime.found.scan()
-
-        return _then(remove)
-
-    def _in_use(self) -> tuple[Path, ...]:
-        """Where the models lie that are loaded, being loaded or downloaded."""
-        runtime, used = self.runtime, []
-        names: list[str | None] = []
-        loaded, status = runtime.engine.loaded, runtime.loader.status
-        if loaded is not None:
-            names += [loaded.target_id, loaded.draft_id]
-            used += [Path(head) for head in loaded.request.heads]
-        if status.state is LoadState.WORKING:
-            names += [status.target_id, status.draft_id]
-        for name in filter(None, names):
-            try:
-                place = runtime.locate(runtime.known().spec(name))
-            except ForetokenError:
-                place = Path(name)  # a file that cannot be read any more is loaded all the same
-            used += [place] if place else []
-        for one in runtime.downloads.all().values():
-            if one.state in (DownloadState.RUNNING, DownloadState.WAITING):
-                used.append(hub.folder_for(one.spec, runtime.models) / hub.PARTIAL / "any")
-        return tuple(used)
+        return outcome(lambda: self.runtime.found.forget(Path(str(data["path"]))))
 
 
 def show_parts(found: Forecast) -> list[View]:
@@ -411,22 +245,6 @@ def show_parts(found: Forecast) -> list[View]:
         }
         for kind, role, name, size in parts
     ]
-
-
-def _uses(one: disk.Kept, used: Iterable[Path]) -> bool:
-    own = one.files or (one.path,)
-    return any(file == place or file in place.parents for file in own for place in used)
-
-
-def _then(act: Callable[[], object]) -> View:
-    """``act``, and why it was refused, if it was."""
-    try:
-        act()
-    except ForetokenError as error:
-        return {"error": str(error)}
-    except OSError as error:
-        return {"error": Words.disk_refused(error)}
-    return {"error": None}
 
 
 def _cleaned(text: object) -> str:

@@ -11,6 +11,8 @@ from gradio.context import LocalContext
 from app.browse import from_this_machine
 from app.ui.components import scripted
 from app.ui.pages.models.backend import ModelsBackend
+from app.ui.pages.models.disk import DiskBackend
+from app.ui.pages.models.transfers import TransfersBackend
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import InvalidRequest
@@ -19,6 +21,7 @@ from engine.errors import InvalidRequest
 def models_page(backend: ModelsBackend, *shared: Callable[[View], Any]) -> None:
     """Build the page in the current tab. ``shared`` is what other pages ask for, too: ``status`` and
     ``cancel_loading``."""
+    transfers, disk = TransfersBackend(backend.runtime), DiskBackend(backend.runtime)
 
     def browse(data: View) -> View:
         check_from_here()
@@ -43,15 +46,15 @@ def models_page(backend: ModelsBackend, *shared: Callable[[View], Any]) -> None:
                 backend.add_folder,
                 backend.remove_folder,
                 backend.forget,
-                backend.look_up,
-                backend.download,
-                backend.downloads,
-                backend.pause,
-                backend.discard,
-                backend.keep_token,
-                backend.forget_token,
-                backend.disk,
-                backend.delete,
+                transfers.look_up,
+                transfers.download,
+                transfers.downloads,
+                transfers.pause,
+                transfers.discard,
+                transfers.keep_token,
+                transfers.forget_token,
+                disk.disk,
+                disk.delete,
             ),
             elem_id="models-view",
         )

@@ -1,0 +1,82 @@
+"""What the Models page asks of the disk, in plain values: what the downloads take, and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from app import disk
+from app.downloads import DownloadState
+from app.loading import LoadState
+from app.runtime import Runtime
+from app.ui.pages.models.outcome import outcome
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError
+from engine.loading import hub
+from engine.loading.fit import human
+
+
+class DiskBackend:
+    """The downloads that lie on the disk of one running app."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def disk(self, data: View | None = None) -> View:
+        """What the downloads take, each of which can be deleted."""
+        models = self._runtime.models
+        kept = disk.kept(models)
+        place = hub.token()[1]
+        return {
+            "folder": str(models),
+            "free": human(disk.free_bytes(models)),
+            "total": human(sum(one.bytes for one in kept)),
+            "kept": [
+                {
+                    "path": str(one.path),
+                    "name": one.name,
+                    "size": human(one.bytes),
+                    "unfinished": one.unfinished,
+                    "in_use": bool(_uses(one, self._in_use())),
+                }
+                for one in kept
+            ],
+            "token": Words.TOKEN_AT[place].format(file=hub.token_file()),
+            "own_token": place in (hub.KeptIn.KEYRING, hub.KeptIn.FILE),
+        }
+
+    def delete(self, data: View) -> View:
+        """Delete one of what ``disk`` lists."""
+
+        def remove() -> None:
+            disk.delete(self._runtime.models, Path(str(data["path"])), self._in_use())
+            self._runtime.found.scan()
+
+        return outcome(remove)
+
+    def _in_use(self) -> tuple[Path, ...]:
+        """Where the models lie that are loaded, being loaded or downloaded."""
+        runtime, used = self._runtime, []
+        names: list[str | None] = []
+        loaded, status = runtime.engine.loaded, runtime.loader.status
+        if loaded is not None:
+            names += [loaded.target_id, loaded.draft_id]
+            used += [Path(head) for head in loaded.request.heads]
+        if status.state is LoadState.WORKING:
+            names += [status.target_id, status.draft_id]
+        for name in filter(None, names):
+            try:
+                place = runtime.locate(runtime.known().spec(name))
+            except ForetokenError:
+                place = Path(name)  # a file that cannot be read any more is loaded all the same
+            used += [place] if place else []
+        for one in runtime.downloads.all().values():
+            if one.state in (DownloadState.RUNNING, DownloadState.WAITING):
+                used.append(hub.folder_for(one.spec, runtime.models) / hub.PARTIAL / "any")
+        return tuple(used)
+
+
+def _uses(one: disk.Kept, used: Iterable[Path]) -> bool:
+    own = one.files or (one.path,)
+    return any(file == place or file in place.parents for file in own for place in used)

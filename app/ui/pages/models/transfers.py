@@ -1,0 +1,128 @@
+"""What the Models page asks of the hub, in plain values: look-ups, downloads, and the access token."""
+
+from __future__ import annotations
+
+from app.downloads import Download, DownloadState, key_of
+from app.runtime import Runtime
+from app.ui.pages.models.outcome import outcome
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError, TokenNeeded
+from engine.loading import fit as memory
+from engine.loading import hub
+from engine.loading.fit import human
+from engine.loading.specs import ModelSpec
+
+
+class TransfersBackend:
+    """What comes from the hub to one running app."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._looked_up: dict[str, ModelSpec] = {}  # by key, what people may download
+
+    def look_up(self, data: View) -> View:
+        """What of a repository can be downloaded."""
+        try:
+            found = hub.look_up(str(data.get("repository") or ""))
+        except ForetokenError as error:
+            return {"error": str(error), "needs_token": isinstance(error, TokenNeeded)}
+        free = memory.free_bytes()
+        self._looked_up |= {key_of(spec): spec for spec in found.choices}
+        return {
+            "error": None,
+            "name": found.name,
+            "licence": "" if found.licence == "unknown" else found.licence,
+            "gated": found.gated,
+            "reason": found.reason,
+            "choices": [
+                {
+                    "key": key_of(spec),
+                    "name": spec.name,
+                    "type": hub.type_of(spec) or Words.LAYOUT,
+                    "size": human(spec.bytes),
+                    "fits": spec.bytes < free,
+                    "fit": Words.weights_alone(human(spec.bytes), human(free)),
+                    "path": str(self._runtime.locate(spec) or "") or None,
+                }
+                for spec in found.choices
+            ],
+        }
+
+    def download(self, data: View) -> View:
+        """Begin, or queue, what ``pair`` or ``id`` of the catalog lacks, or ``key`` of a look-up."""
+
+        def start() -> None:
+            if "key" in data:
+                key = str(data["key"])
+                if key in self._looked_up:
+                    self._runtime.downloads.start(self._looked_up[key])
+                else:
+                    self._runtime.downloads.resume(key)
+                return
+            for spec in self._missing(data):
+                self._runtime.downloads.start(spec)
+
+        return outcome(start)
+
+    def _missing(self, data: View) -> list[ModelSpec]:
+        catalog = self._runtime.catalog
+        if data.get("pair"):
+            pair = catalog.pair(str(data["pair"]))
+            specs = [pair.target, *([pair.draft] if pair.draft else [])]
+        else:
+            specs = [catalog.model(str(data["id"]))]
+        return [one for one in specs if one.repository and self._runtime.locate(one) is None]
+
+    def downloads(self, data: View | None = None) -> View:
+        """How they stand, by key."""
+        downloads = self._runtime.downloads
+        # Asked first: what comes by the end is in the last answer.
+        working, finished = downloads.working, downloads.finished
+        shown = {key: self._download(one) for key, one in downloads.all().items()}
+        return {"downloads": shown, "working": working, "finished": finished}
+
+    def _download(self, one: Download) -> View:
+        progress = one.progress
+        if progress is None:
+            done, total = hub.arrived(one.spec, self._runtime.models), one.spec.bytes
+        else:
+            done, total = progress.bytes, progress.total
+        running = progress is not None and one.state is DownloadState.RUNNING
+        eta = progress.eta_s if progress and running else None
+        return {
+            "name": one.spec.name,
+            "source": one.spec.repository,
+            "state": str(one.state),
+            "done": human(done),
+            "total": human(total) if total else "",
+            "share": min(done / total, 1.0) if total else None,
+            "speed": f"{human(int(progress.bytes_per_s))}/s" if progress and running else None,
+            "eta": None if eta is None else Words.duration(eta),
+            "waiting": progress.waiting if progress and running else "",
+            "error": one.message or None,
+            "needs_token": one.needs_token,
+            "page": f"{hub.endpoint()}/{one.spec.repository}",
+        }
+
+    def pause(self, data: View) -> View:
+        """End one at the next bytes; what has arrived stays."""
+        return outcome(lambda: self._runtime.downloads.pause(str(data["key"])))
+
+    def discard(self, data: View) -> View:
+        """Delete what has arrived of one that does not run."""
+        return outcome(lambda: self._runtime.downloads.discard(str(data["key"])))
+
+    # ---- the access token
+
+    def keep_token(self, data: View) -> View:
+        """Keep an access token; where it is kept is said."""
+        try:
+            place = hub.keep_token(str(data.get("token") or ""))
+        except ForetokenError as error:
+            return {"error": str(error), "kept": None}
+        return {"error": None, "kept": Words.TOKEN_KEPT[place].format(file=hub.token_file())}
+
+    def forget_token(self, data: View | None = None) -> View:
+        """Delete what was kept."""
+        return outcome(hub.forget_token)
