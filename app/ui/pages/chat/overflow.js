@@ -12,6 +12,7 @@ export class Overflow {
 
   // Leaves out before it has to be.
   choose() {
+    this.waiting = null; // what was not to be sent after all does not go now
     this.dialog.open(words.context.nearly, this.page.conversation.turns, false);
   }
 
