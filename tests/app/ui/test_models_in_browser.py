@@ -180,12 +180,19 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     assert app.engine.loaded.draft_name.endswith("small")
 
 
+def heads_of(app: App) -> list[str]:
+    """Of what is loaded."""
+    loaded = app.engine.loaded
+    return [] if loaded is None else [Path(each).name for each in loaded.request.heads]
+
+
 def test_heads_are_offered_for_their_own_target_and_say_why_for_others(models, app):
     pip = card(models, "Pip")
     head = pip.locator("li.yes", has_text="eagle3")
     head.get_by_role("button", name="Load with it").click()
+    while heads_of(app) != ["eagle3"]:
+        models.wait_for_timeout(50)  # the test's own limit ends it
     models.wait_for_function("() => !document.querySelector('.ft-models [data-open]:disabled')")
-    assert [Path(each).name for each in app.engine.loaded.request.heads] == ["eagle3"]
     large = card(models, "large")
     unfold(large)
     reason = large.locator("li.no", has_text="eagle3")
