@@ -81,9 +81,8 @@ class PredictedProposer:
         return DraftProposal(chain, None, (None,) * len(chain), PREDICTED)
 
     def observe(self, acceptance: Acceptance) -> None:
-        if (
-            self._asked and self._drafted
-        ):  # nothing was drafted by it: the first token is all there is
+        if self._asked and self._drafted:
+            # It drafted nothing, so the first token is all there is for it.
             first = self._drafted[0] if acceptance.path else acceptance.next_token
             self._other.observe(Acceptance((), first, acceptance.origin))
         elif self._asked:

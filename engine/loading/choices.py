@@ -132,7 +132,7 @@ def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Place) -> s
     them; None: nothing.
 
     A step takes as long as its weights take to come from memory, and what only drafts may have any: four
-    bits cost it little of its acceptance and save a quarter to a half of its time (see the log).
+    bits cost it little of its acceptance and save a quarter of its time (see docs/log/drafting.md).
     """
     large = checkpoint.parameters > SMALL
     return DRAFTING if large and _compiled(checkpoint, quantization, place) else None

@@ -233,7 +233,7 @@ def _in_pieces(kind: int, part: Weight) -> Iterator[Weight]:
     """Some outputs after the other, whole panels, so that what is read or made on the way stays small."""
     if not isinstance(part, Blocks):
         yield from part.split(int8.CHUNK_ROWS)
-    elif kind in BLOCKS.values():
+    elif kind in BLOCKS.values() and part.format in MULTIPLIED:
         panel = part.nbytes * LANES // len(part)
         yield from part.in_parts(LANES * max(1, _PIECE_BYTES // panel))
     else:
@@ -257,10 +257,12 @@ def _kind(kind: Kind, part: Weight, rounded: str | None) -> int:
 
 
 def _takes_more(part: Weight, layout: Layout) -> bool:
-    """Whether ``part``, whose rows are then whole blocks of ``layout``, takes more bytes than so."""
+    """Whether rows of ``part`` are whole blocks of ``layout``, and held in more bytes otherwise."""
     outputs, inputs = part.shape
     blocks, rest = divmod(inputs, layout.inputs)
-    return not rest and part.nbytes > outputs * blocks * layout.size
+    in_int8 = isinstance(part, Blocks) and part.format in ROUNDED
+    held = outputs * inputs if in_int8 else part.nbytes
+    return not rest and held > outputs * blocks * layout.size
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:

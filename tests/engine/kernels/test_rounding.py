@@ -38,6 +38,7 @@ WEIGHTS: dict[str, Weight] = {
     "q8_0, scaled": blocks("q8_0", numbers()).times(0.125),
     "q5_1": random_blocks("q5_1", OUTPUTS, INPUTS),
     "q6_k": random_blocks("q6_k", OUTPUTS, 768),
+    "iq3_s": random_blocks("iq3_s", OUTPUTS, 768),  # held in int8 otherwise
 }
 
 
