@@ -69,18 +69,23 @@ def why_not_loaded(path: Path) -> str | None:
 
 def load(path: Path, dtype: torch.dtype) -> Any:
     """A folder, or a GGUF file, which transformers widens to ``dtype``. Raises PeerFailed."""
-    from transformers import AutoModelForCausalLM
+    import transformers
 
     if (lacking := why_not_loaded(path)) is not None:
         raise PeerFailed(f"{path.name} cannot be loaded by transformers. {lacking}")
 
-    file = {"gguf_file": path.name} if is_gguf(path) else {}
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        str(path.parent if file else path),
+    extra: dict[str, Any] = {}
+    if is_gguf(path):
+        extra["gguf_file"] = path.name
+        # Since 5.23 weights stay in their blocks otherwise, where they can be neither cast nor saved.
+        if (config := getattr(transformers, "GgufConfig", None)) is not None:
+            extra["quantization_config"] = config(dequantize=True)
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(
+        str(path.parent if extra else path),
         dtype=dtype,
         local_files_only=True,
         trust_remote_code=False,
-        **file,
+        **extra,
     )
     return model.eval()
 
