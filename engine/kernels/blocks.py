@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import torch
 from torch import Tensor
@@ -20,9 +21,8 @@ _ROWS_AT_ONCE = 1024
 """Rows that are dequantised together, so that what is made on the way stays small."""
 
 
-class Rows(Protocol):
-    """What ``Blocks`` are made of: a uint8 tensor (rows, bytes of a row), or rows that are still in a
-    file, read as they are taken."""
+class StoredRows(Protocol):
+    """Rows of a matrix that are still in a file, one behind the other, read as they are taken."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -31,6 +31,14 @@ class Rows(Protocol):
     def dtype(self) -> torch.dtype: ...
 
     def __getitem__(self, rows: Tensor | slice, /) -> Tensor: ...
+
+    def opened(self) -> AbstractContextManager[tuple[BinaryIO, int]]:
+        """The file, and where in it they begin, for whoever reads them himself."""
+        ...
+
+
+Rows = Tensor | StoredRows
+"""What ``Blocks`` are made of: uint8 (rows, bytes of a row)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,16 +7,18 @@ import functools
 import itertools
 import logging
 import operator
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, Layout
+from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, SCALES, Layout
 from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4
@@ -79,6 +81,10 @@ class Products:
         self.pack = _typed(
             found.foretoken_pack, None, pointer, pointer, number, pointer, pointer, number, number
         )
+        self.take = _typed(
+            found.foretoken_take, number,
+            pointer, pointer, number, c.c_ssize_t, c.c_uint64, pointer, pointer, number, number,
+        )  # fmt: skip
         self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
         self.multiply = _typed(
             found.foretoken_multiply, None, pointer, pointer, pointer, number, pointer
@@ -195,9 +201,32 @@ class Matrix:
         weakref.finalize(self, library.free_matrix, self.pointer)
         first = 0
         for key, part in zip(kinds, parts, strict=True):
-            for rows in _in_pieces(key, part):
-                self._pack(key, rows, first)
-                first += len(rows)
+            if not self._take(part, first):
+                for rows in _in_pieces(key, part):
+                    self._pack(key, rows, first)
+                    first += len(rows)
+            else:
+                first += len(part)
+
+    def _take(self, part: Weight, first: int) -> bool:
+        """Whether ``part``, from its file, became the outputs from ``first`` on.
+
+        Not where the file holds what it should not: whoever takes it piece by piece says what.
+        """
+        if (
+            not isinstance(part, Blocks)
+            or isinstance(part.data, Tensor)
+            or part.format not in MULTIPLIED
+        ):
+            return False
+        halves = (c.c_int * 2)(*(*SCALES.get(part.format, ()), -1, -1)[:2])
+        scales = _scales(part)
+        with part.data.opened() as (file, start):
+            taken = self.library.take(
+                self.pointer, self.library.pool, BLOCKS[part.format], _handle(file), start, halves,
+                None if scales is None else scales.data_ptr(), first, len(part),
+            )  # fmt: skip
+        return taken == _ALL
 
     def _pack(self, kind: int, part: Weight, first: int) -> None:
         """``part`` becomes the outputs from ``first`` on."""
@@ -243,6 +272,8 @@ def _in_pieces(kind: int, part: Weight) -> Iterator[Weight]:
 _PIECE_BYTES = 16_000_000
 """Of blocks that are read and packed at once: little beside a model, and enough that all threads need not
 meet often, who wait for each other on a busy machine."""
+_ALL = 0
+"""Rows were taken, as in stored.h."""
 _NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
 _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 
@@ -280,8 +311,7 @@ def _held(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
     """The kind that some rows of a weight come in, what ``Part::pack`` reads, and their scales."""
     in_blocks = kind in BLOCKS.values()
     if isinstance(weight, Blocks) and in_blocks and weight.format in MULTIPLIED:
-        scales = None if weight.scale == 1 else torch.full((len(weight),), weight.scale)
-        return BLOCKS[weight.format], weight.data[:].contiguous(), scales
+        return BLOCKS[weight.format], weight.data[:].contiguous(), _scales(weight)
     numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
     if in_blocks:
         return Kind.FP32, numbers.float().contiguous(), None
@@ -292,6 +322,20 @@ def _held(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
         halves = nf4.quantise(numbers)
         return kind, halves.packed, halves.absmax
     return kind, numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
+
+
+def _scales(blocks: Blocks) -> Tensor | None:
+    """What multiplies each row; None for 1."""
+    return None if blocks.scale == 1 else torch.full((len(blocks),), blocks.scale)
+
+
+def _handle(file: BinaryIO) -> int:
+    """What the system itself calls an open file."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        return msvcrt.get_osfhandle(file.fileno())
+    return file.fileno()
 
 
 @functools.cache

@@ -9,6 +9,7 @@
 #include "matrix.h"
 #include "panels.h"
 #include "pool.h"
+#include "stored.h"
 
 namespace foretoken {
 
@@ -55,6 +56,10 @@ EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* r
             task.matrix.pack(task.from, task.rows, task.scales, task.first, task.count, part);
         },
         &task);
+}
+// Likewise `count` outputs whose rows, in the blocks `from`, lie in a file from `at` on; see stored.h. Returns what became of them.
+EXPORTED int foretoken_take(Matrix* matrix, Pool* pool, int from, File file, uint64_t at, const int* halves, const float* scales, int first, int count) {
+    return int(take(*matrix, *pool, {static_cast<Kind>(from), file, at, halves, scales, count}, first));
 }
 EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
 // Rows of the weight as floats: [count][inputs].

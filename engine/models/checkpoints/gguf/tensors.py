@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import BinaryIO
 
 import torch
 from torch import Tensor
@@ -129,6 +131,14 @@ class _RowsInFile:
             if bool(((scales & _EXPONENT) == _EXPONENT).any()):
                 check_finite(self.header.file, self.name, scales.view(torch.float16))
         return data
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[BinaryIO, int]]:
+        """See ``StoredRows``. Raises ModelError where the file is another one, before or afterwards."""
+        _check_unchanged(self.header)
+        with self.header.file.open("rb", buffering=0) as stream:
+            yield stream, self.entry.start
+        _check_unchanged(self.header)
 
 
 def _bytes_of(header: GgufHeader, entry: TensorEntry) -> Tensor:
