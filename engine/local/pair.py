@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import kept_tokens
 from engine.drafting.resources import Resources
-from engine.loading.loader import load_planned
+from engine.kernels.formats import AS_STORED
+from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.plan import LoadPlan
 from engine.loading.watching import LoadWatch, Stage
 from engine.local.capabilities import capabilities
@@ -40,10 +41,13 @@ def load_pair(
     ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
     DeviceLost, FailedTrial, LoadCancelled, and what ``ran_out`` knows where memory runs out.
     """
-    threads.use(plan.place.threads)  # each thread has its own setting, so it is made in this one
+    models = [each for each in (plan.target, plan.draft) if each is not None]
+    threads.use(
+        _loading_threads(models)
+    )  # each thread has its own setting, so it is made in this one
     watch.begin(Stage.TOKENIZER)
     codec = TextCodec(plan.files.target)
-    watch.expect(*(each.checkpoint for each in (plan.target, plan.draft) if each is not None))
+    watch.expect(*(each.checkpoint for each in models))
     watch.begin(Stage.TARGET)
     model, draft = load_planned(plan.target, watch), None
     if plan.draft is not None:
@@ -61,6 +65,20 @@ def load_pair(
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources))
+
+
+def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
+    """How many threads torch loads with: one where the compiled step takes the weights as they are, or
+    few are rounded. More wait for each other after every small operation, for longer than it takes."""
+    quick = all(
+        each.library is not None
+        and (each.quantization == AS_STORED or each.checkpoint.bytes < _FEW_BYTES)
+        for each in models
+    )
+    return 1 if quick else models[0].place.threads
+
+
+_FEW_BYTES = 200_000_000
 
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <vector>
 
 #include "file.h"
 #include "matrix.h"
@@ -61,14 +61,16 @@ inline Taken take(Matrix& matrix, Pool& pool, const Stored& rows, int first) {
             const Format& format = format_of(rows.kind);
             const size_t blocks = task.matrix.inputs / format.inputs, size = blocks * format.bytes;
             const int some = int(std::max<size_t>(TOGETHER / (size * LANES), 1)) * LANES;
-            const std::unique_ptr<uint8_t[]> room(new uint8_t[size * some]);
+            // Kept: memory that is given back comes back as pages to be cleared.
+            thread_local std::vector<uint8_t> room;
+            if (room.size() < size * some) room.resize(size * some);
             pool.deal(task.dealt, (rows.count + some - 1) / some, [&](int piece, int end) {
                 for (; piece < end && task.taken == Taken::ALL; ++piece) {
                     const int row = piece * some, count = std::min(some, rows.count - row);
-                    if (!read_at(rows.file, room.get(), size * count, rows.at + size * row)) task.taken = Taken::UNREADABLE;
-                    else if (!are_finite(room.get(), blocks * count, format.bytes, rows.halves)) task.taken = Taken::NOT_FINITE;
+                    if (!read_at(rows.file, room.data(), size * count, rows.at + size * row)) task.taken = Taken::UNREADABLE;
+                    else if (!are_finite(room.data(), blocks * count, format.bytes, rows.halves)) task.taken = Taken::NOT_FINITE;
                     else
-                        task.matrix.pack(rows.kind, room.get(), rows.scales ? rows.scales + row : nullptr, task.first + row, count,
+                        task.matrix.pack(rows.kind, room.data(), rows.scales ? rows.scales + row : nullptr, task.first + row, count,
                                          {0, (count + LANES - 1) / LANES});
                 }
             });
