@@ -43,6 +43,11 @@ def remembered(data_dir: Path) -> Path:
     return data_dir / "remembered"
 
 
+def measured(data_dir: Path) -> Path:
+    """Where what a model's steps take on this machine is kept, a file for each model."""
+    return data_dir / "measured"
+
+
 def data_folder(chosen: Path | None = None) -> Path:
     """The folder for chats and settings, made if absent, for its owner alone; ``chosen`` replaces the
     system's place."""

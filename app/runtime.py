@@ -120,6 +120,11 @@ def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
         return runtime.known()
 
     models = hub.models_folder(data_dir)
-    engine = LocalEngine(catalog, models=models, remembered=paths.remembered(data_dir))
+    engine = LocalEngine(
+        catalog,
+        models=models,
+        remembered=paths.remembered(data_dir),
+        measured=paths.measured(data_dir),
+    )
     runtime = Runtime(engine, read_catalog(data_dir), data_dir, models, first)
     return runtime

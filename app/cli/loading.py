@@ -78,6 +78,7 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngi
         lambda: catalog,
         models=hub.models_folder(data_dir),
         remembered=paths.remembered(data_dir),
+        measured=paths.measured(data_dir),
     )
     with contextlib.closing(made) as engine:
         with Status() as status:

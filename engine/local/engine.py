@@ -44,13 +44,17 @@ class LocalEngine:
         *,
         models: Path | None = None,
         remembered: Path | None = None,
+        measured: Path | None = None,
     ) -> None:
         """``catalog``: the one by which the next pair is looked up; without one there are folders.
 
         ``models``: the folder for downloads; without one there are none.
         ``remembered``: a folder for what proposers learn, where a request asks them to.
+        ``measured``: a folder for what a model's steps take on this machine; without one that is measured
+        after every load.
         """
-        self._catalog, self._models, self._remembered = catalog, models, remembered
+        self._catalog, self._models = catalog, models
+        self._remembered, self._measured = remembered, measured
         self._pair: LoadedPair | None = None
         self._turns = Turns("engine")
 
@@ -183,7 +187,9 @@ class LocalEngine:
         failed = None
         try:
             pair = device_memory.within_memory(
-                lambda: load_pair(plan, request, self._remembered, watch),
+                lambda: load_pair(
+                    plan, request, watch, remembered=self._remembered, measured=self._measured
+                ),
                 lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
             )
         except FailedTrial as error:

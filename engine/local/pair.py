@@ -12,8 +12,10 @@ from engine.api import Loaded, LoadRequest
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import kept_tokens
+from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
+from engine.kernels.native import build
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.plan import LoadPlan
 from engine.loading.watching import LoadWatch, Stage
@@ -34,17 +36,21 @@ class LoadedPair:
 
 
 def load_pair(
-    plan: LoadPlan, request: LoadRequest, remembered: Path | None, watch: LoadWatch
+    plan: LoadPlan,
+    request: LoadRequest,
+    watch: LoadWatch,
+    *,
+    remembered: Path | None,
+    measured: Path | None,
 ) -> LoadedPair:
     """Loads what is planned. ``request`` is what was asked for, and is shown.
 
-    ``remembered``: a folder for what proposers learn, where a request asks them to. Raises ModelError,
-    DeviceLost, FailedTrial, LoadCancelled, and what ``ran_out`` knows where memory runs out.
+    ``remembered``: a folder for what proposers learn, where a request asks them to; ``measured``: one for
+    what verifying takes. Raises ModelError, DeviceLost, FailedTrial, LoadCancelled, and what ``ran_out``
+    knows where memory runs out.
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]
-    threads.use(
-        _loading_threads(models)
-    )  # each thread has its own setting, so it is made in this one
+    threads.use(_loading_threads(models))  # each thread has its own setting: it is made in this one
     watch.begin(Stage.TOKENIZER)
     codec = TextCodec(plan.files.target)
     watch.expect(*(each.checkpoint for each in models))
@@ -54,13 +60,15 @@ def load_pair(
         watch.begin(Stage.DRAFT)
         draft = load_planned(plan.draft, watch)
     watch.begin(Stage.FINISHING)
+    name = fingerprint(plan.files.target)
     resources = Resources(
         draft=draft,
         vocabularies=plan.vocabularies,
-        remembered=remembered and remembered / fingerprint(plan.files.target),
+        remembered=remembered and remembered / name,
         heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
     )
-    session = Session(model, codec, resources, plan.place)
+    kept = measured and KeptTimes(measured / f"{name}.json", _way(plan, model))
+    session = Session(model, codec, resources, plan.place, kept)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
@@ -79,6 +87,15 @@ def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
 
 
 _FEW_BYTES = 200_000_000
+
+
+def _way(plan: LoadPlan, model: Model) -> str:
+    """All that decides what a step of ``model`` takes here."""
+    info = model.info
+    count = plan.place.threads or threads.default()
+    step = build.built() if info.compiled else None
+    by = f"torch {torch.__version__}" if step is None else step.name
+    return f"{info.quantization}, {plan.target.cached} in the cache, {info.device}, {count} threads, {by}"
 
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:

@@ -30,6 +30,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
 from engine.drafting import proposers
+from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.predicted import PredictedProposer
@@ -53,13 +54,22 @@ class Session:
     """Runs requests on one target, with one draft or none."""
 
     def __init__(
-        self, model: Model, codec: TextCodec, resources: Resources, place: Place | None = None
+        self,
+        model: Model,
+        codec: TextCodec,
+        resources: Resources,
+        place: Place | None = None,
+        kept: KeptTimes | None = None,
     ) -> None:
-        """``place``: where the model runs, and what may be used there; None: whatever there is."""
+        """``place``: where the model runs, and what may be used there; None: whatever there is.
+
+        ``kept``: what verifying takes, from earlier starts; None: it is measured in this one.
+        """
         # Asked once: a step that is built later is for the pair that is loaded then.
         self.native = (place is None or place.native) and native.ready() is not None
         graphs = place is None or place.cuda_graphs
         self.target = Target(model, resources.taps, captures=graphs)
+        self._kept = kept
         self.codec = codec
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
@@ -260,7 +270,7 @@ class Session:
         """
         verify = self.learning.experience.verify
         if not self.target.runs_rounds and not verify.known:
-            warm_up(self.target.model, verify)
+            warm_up(self.target.model, verify, kept=self._kept)
 
     def _proposer(self, wanted: Speculation) -> Proposer:
         """The proposer of the last request that named it, unless its options have changed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
+from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.times import Times
 from engine.models.base import Model
 from engine.request import MAX_ROWS
@@ -17,16 +18,32 @@ _REPEATS = 5
 _LIMIT_S = 0.5
 
 
-def warm_up(model: Model, verify: Times, clock: Callable[[], float] = perf_counter) -> None:
-    """Teaches ``verify`` seconds by rows behind some cached tokens: for half a second, or as long as it
-    takes to measure every row count once.
+def warm_up(
+    model: Model,
+    verify: Times,
+    clock: Callable[[], float] = perf_counter,
+    kept: KeptTimes | None = None,
+) -> None:
+    """Teaches ``verify`` seconds by rows: what is ``kept``, else what is measured now, and then kept."""
+    seconds = {} if kept is None else kept.read()
+    if not seconds:
+        seconds = measured(model, clock)
+        if kept is not None and seconds:
+            kept.write(seconds)
+    for rows, taken in seconds.items():
+        verify.learn(rows, taken)
+
+
+def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
+    """Seconds by rows behind some cached tokens: for half a second, or as long as it takes to measure
+    every row count once. Empty where the context is too short.
 
     Row counts alternate, so that a drifting machine slows all alike, and medians count. The first
     pass builds what later ones reuse; it counts only where there is no time for another.
     """
     past = min(_PAST, model.info.context - max(ROWS))
     if past < 1:
-        return
+        return {}
     cache = model.new_cache(past + max(ROWS))
     tokens = [index % model.info.vocabulary for index in range(past + max(ROWS))]
     began, first = clock(), min(past, MAX_ROWS)
@@ -47,5 +64,4 @@ def warm_up(model: Model, verify: Times, clock: Callable[[], float] = perf_count
             float(logits[-1, -1])  # waits for a device that computes on its own
             seconds[rows].append(clock() - started)
             cache.crop(past)
-    for rows, measured in seconds.items():
-        verify.learn(rows, median(measured[1:] or measured))
+    return {rows: median(taken[1:] or taken) for rows, taken in seconds.items()}

@@ -13,7 +13,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,7 +55,7 @@ class GgufHeader:
 
 
 class Metadata(Mapping[str, Any]):
-    """Values by key. A list of strings is made when it is first asked for, and kept."""
+    """Values by key. A list of strings is made when it is asked for; the last ones are kept."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
@@ -130,7 +130,7 @@ class _Short(Exception):
     """The header goes on behind the bytes that were read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Strings:
     """``count`` strings, each behind its length."""
 
@@ -138,18 +138,24 @@ class _Strings:
     data: bytes
     count: int
 
-    @cached_property
+    @property
     def unpacked(self) -> list[str]:
-        data, begin, found = self.data, 8, []
-        length_at = struct.Struct("<Q").unpack_from
         try:
-            for _ in range(self.count):
-                end = begin + length_at(data, begin - 8)[0]
-                found.append(data[begin:end].decode())
-                begin = end + 8
+            return _unpacked(self.data, self.count)
         except UnicodeDecodeError as error:
-            raise _no_text(self.file, data[begin:end]) from error
-        return found
+            raise _no_text(self.file, error.object) from error
+
+
+@lru_cache(maxsize=4)
+def _unpacked(data: bytes, count: int) -> list[str]:
+    """Made once for a target and its draft, which mostly have one vocabulary."""
+    begin, found = 8, []
+    length_at = struct.Struct("<Q").unpack_from
+    for _ in range(count):
+        end = begin + length_at(data, begin - 8)[0]
+        found.append(data[begin:end].decode())
+        begin = end + 8
+    return found
 
 
 def _no_text(file: Path, data: bytes) -> ModelError:
