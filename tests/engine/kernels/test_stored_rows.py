@@ -1,0 +1,101 @@
+"""Rows that are still in a file become the matrix that they would be from memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.errors import ModelError
+from engine.kernels.block_formats import DRAFTING, LAYOUTS, MULTIPLIED, SCALES
+from engine.kernels.blocks import Blocks
+from engine.kernels.native.library import Kind, Library, Matrix
+from tests.support.block_matrices import random_blocks
+
+OUTPUTS, INPUTS = 1000, 1280  # several pieces for each thread, the last of them no whole panel
+BEFORE = 1001
+"""Bytes that the file begins with: rows need not be aligned."""
+
+
+@dataclass(frozen=True, eq=False)
+class InFile:
+    """Rows in ``file``, which nobody may take but from there."""
+
+    file: Path
+    shape: tuple[int, ...]
+    start: int = BEFORE
+    dtype: torch.dtype = torch.uint8
+
+    def __getitem__(self, rows: Tensor | slice) -> Tensor:
+        raise ModelError("taken piece by piece")
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[tuple[BinaryIO, int]]:
+        with self.file.open("rb", buffering=0) as stream:
+            yield stream, self.start
+
+
+def stored(blocks: Blocks, file: Path) -> Blocks:
+    assert isinstance(blocks.data, Tensor)
+    file.write_bytes(bytes(BEFORE) + blocks.data.numpy().tobytes())
+    return replace(blocks, data=InFile(file, tuple(blocks.data.shape)))
+
+
+@pytest.mark.parametrize("rounded", [None, DRAFTING])
+@pytest.mark.parametrize("format", MULTIPLIED)
+def test_they_are_the_same_weights(
+    format: str, rounded: str | None, tmp_path: Path, library: Library
+) -> None:
+    blocks = random_blocks(format, OUTPUTS, INPUTS)
+    ours, theirs = (
+        Matrix(library, Kind.FP32, each, rounded)
+        for each in (stored(blocks, tmp_path / "m"), blocks)
+    )
+    assert torch.equal(ours.rows(range(OUTPUTS)), theirs.rows(range(OUTPUTS)))
+    x = torch.randn(3, INPUTS, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(ours(x), theirs(x))
+
+
+def test_parts_in_a_file_stand_beside_parts_in_memory(tmp_path: Path, library: Library) -> None:
+    parts = (
+        random_blocks("q4_k", 32, 256).times(0.125),
+        random_blocks("q4_k", 64, 256, seed=1),
+        random_blocks("q6_k", 48, 256, seed=2).times(0.5),
+        torch.randn(24, 256, generator=torch.Generator().manual_seed(3)),
+    )
+    mixed = stored(parts[0], tmp_path / "a"), parts[1], stored(parts[2], tmp_path / "b"), parts[3]
+    ours, theirs = (Matrix(library, Kind.FP32, each) for each in (mixed, parts))
+    assert torch.equal(ours.rows(range(168)), theirs.rows(range(168)))
+
+
+@pytest.mark.parametrize("format", sorted(SCALES))
+def test_a_scale_that_is_no_finite_number_is_seen(
+    format: str, tmp_path: Path, library: Library
+) -> None:
+    """Any of a block's, in the first block and in the last."""
+    blocks = random_blocks(format, OUTPUTS, INPUTS)
+    assert isinstance(blocks.data, Tensor)
+    flat, block = blocks.data.view(-1), LAYOUTS[format].size
+    for at in SCALES[format]:
+        for place in (at, len(flat) - block + at):
+            for wrong in (torch.inf, -torch.inf, torch.nan):
+                kept = flat[place : place + 2].clone()
+                flat[place : place + 2] = torch.tensor([wrong]).half().view(torch.uint8)
+                with pytest.raises(ModelError, match="piece by piece"):
+                    Matrix(library, Kind.FP32, stored(blocks, tmp_path / "m"))
+                flat[place : place + 2] = kept
+    Matrix(library, Kind.FP32, stored(blocks, tmp_path / "m"))
+
+
+def test_a_file_that_ends_too_soon_is_seen(tmp_path: Path, library: Library) -> None:
+    blocks = stored(random_blocks("q4_k", OUTPUTS, INPUTS), tmp_path / "m")
+    assert isinstance(blocks.data, InFile)
+    for start in (BEFORE + 1, 2 * OUTPUTS * INPUTS):
+        with pytest.raises(ModelError, match="piece by piece"):
+            Matrix(library, Kind.FP32, replace(blocks, data=replace(blocks.data, start=start)))
