@@ -14,16 +14,24 @@ from torch import Tensor
 from engine.models.architecture import Rope
 
 
+_TOGETHER = 1024
+"""Positions whose angles are worked out at once."""
+
+
 def rotations(rope: Rope, head_dim: int, context: int) -> Tensor:
     """``(context, head_dim / 2)`` complex numbers: magnitude, and position times frequency as angle.
 
     Pairs without a frequency get 1, which leaves them as they are, to the bit.
     """
     frequency = torch.tensor(rope.frequencies, dtype=torch.float64)
-    angle = torch.arange(context, dtype=torch.float64)[:, None] * frequency[None, :]
-    turned = torch.polar(torch.full_like(angle, rope.magnitude), angle).to(torch.complex64)
-    still = torch.ones(context, head_dim // 2 - len(frequency), dtype=torch.complex64)
-    return torch.cat([turned, still], dim=1)
+    result = torch.ones(context, head_dim // 2, dtype=torch.complex64)
+    turned = result[:, : len(frequency)]
+    positions = torch.arange(context, dtype=torch.float64)
+    # In parts: what is made on the way takes four times what comes of it.
+    for to, some in zip(turned.split(_TOGETHER), positions.split(_TOGETHER), strict=True):
+        angle = some[:, None] * frequency[None, :]
+        to.copy_(torch.polar(torch.full_like(angle, rope.magnitude), angle))
+    return result
 
 
 def cosines(rope: Rope, head_dim: int, context: int) -> Tensor:

@@ -7,8 +7,12 @@
 
 #ifdef _WIN32
 #define WIN32_LEAN_AND_MEAN
+#ifndef NOMINMAX
 #define NOMINMAX
+#endif
 #include <windows.h>
+#undef near  // words of 1985, which stand for nothing now
+#undef far
 #else
 #include <cerrno>
 #include <unistd.h>
