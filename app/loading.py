@@ -22,8 +22,8 @@ STAGES = {
     Stage.COMPILING: "compiling for this processor, once; it may take minutes",
     Stage.WAITING: "it begins once that reply is written",
     Stage.CHECKING: "reading what the files hold",
-    Stage.TOKENIZER: "building the tokenizer",
     Stage.TARGET: "reading and packing the target's weights",
+    Stage.TOKENIZER: "building the tokenizer",
     Stage.DRAFT: "reading and packing the draft's weights",
     Stage.FINISHING: "making it ready",
 }

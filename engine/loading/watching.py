@@ -22,8 +22,8 @@ class Stage(StrEnum):
     COMPILING = "compiling"  # the step for this processor, where the weights need it
     WAITING = "waiting"  # for a reply that is being written
     CHECKING = "checking"
-    TOKENIZER = "tokenizer"
     TARGET = "target"  # its weights
+    TOKENIZER = "tokenizer"  # where it is not built before they are there
     DRAFT = "draft"  # its weights
     FINISHING = "finishing"
 

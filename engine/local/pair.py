@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +52,13 @@ def load_pair(
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]
     threads.use(_loading_threads(models))  # each thread has its own setting: it is made in this one
-    watch.begin(Stage.TOKENIZER)
-    codec = TextCodec(plan.files.target)
     watch.expect(*(each.checkpoint for each in models))
-    watch.begin(Stage.TARGET)
-    model, draft = load_planned(plan.target, watch), None
+    with ThreadPoolExecutor(1, "tokenizer") as beside:  # Python builds it, and not the weights
+        building = beside.submit(TextCodec, plan.files.target)
+        watch.begin(Stage.TARGET)
+        model, draft = load_planned(plan.target, watch), None
+        watch.begin(Stage.TOKENIZER)
+        codec = building.result()
     if plan.draft is not None:
         watch.begin(Stage.DRAFT)
         draft = load_planned(plan.draft, watch)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from engine.models.architecture import Rope
 
-
 _TOGETHER = 1024
 """Positions whose angles are worked out at once."""
 
