@@ -26,6 +26,9 @@ from engine.machine import threads
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 
+_FEW_BYTES = 200_000_000
+"""Of a model that one of torch's threads rounds as quickly as several, which wait for each other."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedPair:
@@ -80,16 +83,13 @@ def load_pair(
 
 def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
     """How many threads torch loads with: one where the compiled step takes the weights as they are, or
-    few are rounded. More wait for each other after every small operation, for longer than it takes."""
+    few are rounded. More would spin after every small operation, for longer than it takes."""
     quick = all(
         each.library is not None
         and (each.quantization == AS_STORED or each.checkpoint.bytes < _FEW_BYTES)
         for each in models
     )
     return 1 if quick else models[0].place.threads
-
-
-_FEW_BYTES = 200_000_000
 
 
 def _way(plan: LoadPlan, model: Model) -> str:

@@ -202,11 +202,8 @@ class Matrix:
         first = 0
         for key, part in zip(kinds, parts, strict=True):
             if not self._take(part, first):
-                for rows in _in_pieces(key, part):
-                    self._pack(key, rows, first)
-                    first += len(rows)
-            else:
-                first += len(part)
+                self._pack_pieces(key, part, first)
+            first += len(part)
 
     def _take(self, part: Weight, first: int) -> bool:
         """Whether ``part``, from its file, became the outputs from ``first`` on.
@@ -228,8 +225,14 @@ class Matrix:
             )  # fmt: skip
         return taken == _ALL
 
-    def _pack(self, kind: int, part: Weight, first: int) -> None:
+    def _pack_pieces(self, kind: int, part: Weight, first: int) -> None:
         """``part`` becomes the outputs from ``first`` on."""
+        for rows in _in_pieces(kind, part):
+            self._pack(kind, rows, first)
+            first += len(rows)
+
+    def _pack(self, kind: int, part: Weight, first: int) -> None:
+        """Likewise, all of it at once."""
         given, rows, scales = _held(kind, part)
         to = None if scales is None else scales.data_ptr()
         pool = self.library.pool

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import BinaryIO
 
 import torch
@@ -136,7 +137,11 @@ class _RowsInFile:
     def opened(self) -> Iterator[tuple[BinaryIO, int]]:
         """See ``StoredRows``. Raises ModelError where the file is another one, before or afterwards."""
         _check_unchanged(self.header)
-        with self.header.file.open("rb", buffering=0) as stream:
+        try:
+            stream = self.header.file.open("rb", buffering=0)
+        except OSError as error:
+            raise _unreadable(self.header.file, error) from error
+        with stream:
             yield stream, self.entry.start
         _check_unchanged(self.header)
 
@@ -163,14 +168,18 @@ def _check_unchanged(header: GgufHeader) -> None:
     try:
         now = os.stat(header.file)
     except OSError as error:
-        raise ModelError(
-            f"{header.file} cannot be read: {error.strerror}. Check the path and its permissions."
-        ) from error
+        raise _unreadable(header.file, error) from error
     if (now.st_size, now.st_mtime_ns) != (header.size, header.modified):
         raise ModelError(
             f"{header.file} changed while it was being loaded. Wait until whatever writes it is done, "
             "then load it again."
         )
+
+
+def _unreadable(file: Path, error: OSError) -> ModelError:
+    return ModelError(
+        f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
+    )
 
 
 def _apart(rows: int, heads: int) -> Tensor:

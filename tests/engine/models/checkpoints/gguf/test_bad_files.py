@@ -17,7 +17,9 @@ from torch import Tensor
 
 from engine.api import LoadRequest
 from engine.errors import ModelError
+from engine.kernels.block_formats import LAYOUTS
 from engine.kernels.blocks import Blocks
+from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import inspect
@@ -194,6 +196,29 @@ def test_blocks_of_a_file_that_changes_while_they_are_read(folder: Path, file: P
     os.utime(file, (0, 0))
     with pytest.raises(ModelError, match="changed while it was being loaded"):
         blocks.rows(slice(16, 32))
+
+
+def test_what_is_wrong_with_blocks_is_told_where_they_are_packed(
+    folder: Path, file: Path, library: Library
+) -> None:
+    """The compiled step reads them from the file itself, and has no words."""
+    name = "model.layers.0.mlp.down_proj.weight"
+    write_gguf(folder, file, all_in("Q8_0"))
+    entry = read_gguf_header(file).tensors["blk.0.ffn_down.weight"]
+    Matrix(library, Kind.FP32, tensors(file).weight(name))
+    content = bytearray(file.read_bytes())
+    last = entry.start + entry.nbytes - LAYOUTS["q8_0"].size
+    content[last : last + 2] = np.float16(np.inf).tobytes()
+    file.write_bytes(content)
+    blocks = tensors(file).weight(name)
+    with pytest.raises(ModelError, match=r"layers.0.mlp.down_proj.weight holds"):
+        Matrix(library, Kind.FP32, blocks)
+    os.truncate(file, entry.start + entry.nbytes // 2)
+    with pytest.raises(ModelError, match="changed while it was being loaded"):
+        Matrix(library, Kind.FP32, blocks)
+    file.unlink()
+    with pytest.raises(ModelError, match="cannot be read"):
+        Matrix(library, Kind.FP32, blocks)
 
 
 def down_projection(file: Path) -> Tensor:
