@@ -73,7 +73,9 @@ def load_pair(
         remembered=remembered and remembered / name,
         heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
     )
-    kept = measured and KeptTimes(measured / f"{name}.json", _way(plan, model))
+    kept = None
+    if measured is not None:
+        kept = KeptTimes(measured / f"{name}.json", _way(plan, model))
     session = Session(model, codec, resources, plan.place, kept)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.
