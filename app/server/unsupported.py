@@ -37,12 +37,12 @@ _REFUSED: dict[str, tuple[str, Harmless]] = {
 }
 
 
-_NO_TOOLS = "tools here; /v1/chat/completions does"
+_NO_TOOLS = "tools here; /v1/chat/completions, /v1/responses and /api/chat do"
 NO_TOOLS: dict[str, tuple[str, Harmless]] = {
     "tools": (_NO_TOOLS, is_nothing),
     "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
 }
-"""What other dialects than OpenAI's chats refuse."""
+"""What refuses tools: where a text goes on, nothing is called."""
 NO_CHAT: dict[str, tuple[str, Harmless]] = {
     **NO_TOOLS,
     "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),

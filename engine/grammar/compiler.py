@@ -97,7 +97,7 @@ def _source(grammar: Grammar) -> str:
             found: str = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
         case GrammarKind.JSON_OBJECT:
             schema = json.dumps({"type": "object"})
-            found = LLMatcher.grammar_from_json_schema(schema)
+            found = LLMatcher.grammar_from_json_schema(schema, defaults=json_options(True))
         case GrammarKind.REGEX:
             found = LLMatcher.grammar_from_regex(grammar.text)
         case GrammarKind.LARK:
