@@ -90,6 +90,14 @@ class FunctionToolBody(FunctionBody):
     type: Literal["function"]
 
 
+def _functions(value: Any) -> Any:
+    for tool in value if isinstance(value, list) else ():
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind not in (None, "function"):
+            raise ValueError(f"must be functions; tools of type {kind!r} are not supported")
+    return value
+
+
 class NamedFunctionToolBody(NamedFunctionBody):
     type: Literal["function"]
 
@@ -112,7 +120,7 @@ class ResponseBody(GenerationBody):
     ]
     instructions: str | None = None
     text: TextBody | None = None
-    tools: list[FunctionToolBody] | None = None
+    tools: Annotated[list[FunctionToolBody] | None, BeforeValidator(_functions)] = None
     tool_choice: (
         Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None
     ) = None
