@@ -166,6 +166,9 @@ class CompletionBody(GenerationBody):
     logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
 
 
+_LOOKED_INTO = 2**20
+"""Bytes of a body that is read once more to name a field well: of a larger one it would take long."""
+
 Body = TypeVar("Body", bound=_Body)
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -191,8 +194,11 @@ def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiErro
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         return ApiError(400, f"The body cannot be read: {message}.", code="invalid_json")
-    body = from_json(given) if isinstance(given, bytes) else given
-    param = _path(_fields(first["loc"], body, missing=first["type"] == "missing"))
+    location = first["loc"]
+    if len(given) <= _LOOKED_INTO:
+        body = from_json(given) if isinstance(given, bytes) else given
+        location = _fields(location, body, missing=first["type"] == "missing")
+    param = _path(location)
     if not param:
         return ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if first["type"] == "missing":

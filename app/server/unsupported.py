@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from app.server.errors import ApiError
 
@@ -57,13 +60,21 @@ def refuse(raw: bytes) -> None:
 
 def refuse_fields(raw: bytes, more: Mapping[str, tuple[str, Harmless]]) -> None:
     """The same where a dialect lacks ``more``, which goes before what all lack."""
+    refused = _REFUSED | dict(more)
     try:
-        given = json.loads(raw)
-    except (ValueError, RecursionError) as error:  # in a field that nothing else reads
+        given = _reader(tuple(refused)).validate_json(raw)
+    except ValidationError as error:
         raise ApiError(400, f"The body cannot be read: {error}.", code="invalid_json") from error
-    for field, (what, harmless) in (_REFUSED | dict(more)).items():
+    for field, (what, harmless) in refused.items():
         if field in given and not harmless(given[field]):
             raise unsupported(field, what)
+
+
+@cache
+def _reader(fields: tuple[str, ...]) -> TypeAdapter[dict[str, Any]]:
+    """Reads these fields and makes objects of no others: of 16 MiB that would take a second."""
+    kind: Any = TypedDict("Given", dict.fromkeys(fields, Any), total=False)  # type: ignore[misc]
+    return TypeAdapter(kind)
 
 
 def unsupported(param: str, what: str) -> ApiError:
