@@ -84,11 +84,12 @@ class Job:
         }
 
     def output(self, status: str, answer: Answer) -> list[Json]:
-        """The reply as items, of which the last is in ``status``."""
+        """The reply as items, of which the last is in ``status``, unless it is a call that is whole."""
         done = "completed"
         items = [self.message(done, answer)] if answer.said or not answer.called else []
         items += [self.call(at, done, call) for at, call in enumerate(answer.called)]
-        items[-1]["status"] = status
+        if not answer.called or answer.called[-1].object is None:
+            items[-1]["status"] = status
         return items
 
     def response(

@@ -107,7 +107,7 @@ def test_a_named_call_is_streamed_in_openais_events(server, client: OpenAI) -> N
         "response.completed",
     ]
     assert [event.sequence_number for event in events] == list(range(len(events)))
-    assert len(deltas) > 2  # as it is written, and not at once
+    assert len(deltas) > 1  # as it is written, and not at once
     opened, (call,) = events[2].item, events[-1].response.output
     assert (opened.status, opened.arguments) == ("in_progress", "")
     assert (opened.id, opened.call_id, opened.name) == (call.id, call.call_id, call.name)
@@ -145,14 +145,16 @@ def test_arguments_are_parsed_and_tools_narrowed(server, client: OpenAI) -> None
 def test_a_call_that_was_cut_is_told_and_not_gone_on_from(server, client: OpenAI) -> None:
     ask: dict[str, Any] = {"model": server.model, "input": ASK, "max_output_tokens": 1000}
     whole = client.responses.create(**ask, tools=[TOOL], tool_choice=NAMED)
-    cut = client.responses.create(
-        **{**ask, "max_output_tokens": whole.usage.output_tokens - 3},
-        tools=[TOOL],
-        tool_choice=NAMED,
-    )
-    assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
-    (call,) = cut.output
-    assert call.status == "incomplete"
+    for limit in range(whole.usage.output_tokens - 1, 0, -1):
+        cut = client.responses.create(
+            **{**ask, "max_output_tokens": limit}, tools=[TOOL], tool_choice=NAMED
+        )
+        assert (cut.status, cut.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+        (call,) = cut.output
+        whole_call = call.arguments == whole.output[0].arguments
+        assert call.status == ("completed" if whole_call else "incomplete")
+        if not whole_call:
+            break
     assert whole.output[0].arguments.startswith(call.arguments)
     again: Any = {"model": server.model, "previous_response_id": cut.id, "max_output_tokens": 4}
     went_on = client.responses.create(**again, input="And now?")
