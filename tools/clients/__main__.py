@@ -79,7 +79,7 @@ def run(python: Path, name: str, url: str, arguments: argparse.Namespace) -> int
     if arguments.pair != "pip":
         variables["FORETOKEN_CLIENTS_REAL"] = arguments.pair
     print(f"--- {name}", flush=True)
-    command = [python, "-m", "pytest", "-q", "-c", SETTINGS, "--rootdir", ROOT, "-rs"]
+    command = [python, "-m", "pytest", "-q", "-s", "-c", SETTINGS, "--rootdir", ROOT, "-rs"]
     command += [f"--confcutdir={TESTS}", TESTS / f"test_{name}.py"]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False)
     return done.returncode
