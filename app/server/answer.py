@@ -17,7 +17,7 @@ class Answer:
     """A reply and how far its request let rounds draft."""
 
     def __init__(
-        self, request: Request, style: CallStyle | None, *, keeps_rounds: bool = False
+        self, request: Request, style: CallStyle | None = None, *, keeps_rounds: bool = False
     ) -> None:
         """``style``: how the model writes calls of tools. ``keeps_rounds``: whether what each round did
         is to be told."""
