@@ -24,7 +24,7 @@ NEEDS = {
     "fuzz": ("schemathesis",),
     "instructor": ("instructor",),
     "langchain": ("langchain-openai",),
-    "litellm": ("litellm",),
+    "litellm": ("litellm", "mcp"),
     "ollama_client": ("ollama",),
     "openai_agents": ("openai-agents",),
     "programs": ("llm",),
@@ -76,10 +76,23 @@ def environment(folder: Path, packages: tuple[str, ...]) -> Path:
 def run(python: Path, name: str, url: str, arguments: argparse.Namespace) -> int:
     """pytest's status."""
     variables = {"FORETOKEN_CLIENTS_URL": url, "FORETOKEN_CLIENTS_CASES": str(arguments.cases)}
+    variables["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks for prices on the web
     if arguments.pair != "pip":
         variables["FORETOKEN_CLIENTS_REAL"] = arguments.pair
     print(f"--- {name}", flush=True)
-    command = [python, "-m", "pytest", "-q", "-s", "-c", SETTINGS, "--rootdir", ROOT, "-rs"]
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "-s",
+        "-c",
+        SETTINGS,
+        "--rootdir",
+        ROOT,
+        "-rs",
+        "--tb=short",
+    ]
     command += [f"--confcutdir={TESTS}", TESTS / f"test_{name}.py"]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False)
     return done.returncode
