@@ -26,12 +26,17 @@ def bounded(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     body = {
-        name: min(value, MOST[name]) if type(value) is int and name in MOST else value
-        for name, value in body.items()
+        name: _bounded(value, MOST[name]) if name in MOST else value for name, value in body.items()
     }
     if isinstance(body.get("options"), dict):
         body["options"] = body["options"] | {"num_predict": 2}
     return {"max_tokens": 2, **body}
+
+
+def _bounded(value: Any, most: int) -> Any:
+    if value in (None, -1):  # no limit
+        return most
+    return min(value, most) if type(value) is int else value
 
 
 def check_error(path: str, told: Any) -> None:

@@ -80,7 +80,7 @@ def run(python: Path, name: str, url: str, arguments: argparse.Namespace) -> int
     if arguments.pair != "pip":
         variables["FORETOKEN_CLIENTS_REAL"] = arguments.pair
     print(f"--- {name}", flush=True)
-    command = [
+    command: list[str | Path] = [
         python,
         "-m",
         "pytest",
