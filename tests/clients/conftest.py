@@ -49,9 +49,14 @@ def model(base: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def sensible() -> None:
-    """Skips where the model knows nothing of tools, as Pip."""
+def sensible() -> str:
+    """What makes a small model write calls in the form that Hermes' and Qwen's templates tell of. Skips
+    where it knows nothing of tools, as Pip."""
     if not os.environ.get(REAL):
         pytest.skip(
-            "Pip calls no tools of its own accord: python -m tools.clients --pair TARGET::DRAFT"
+            "Pip calls nothing of its own accord: python -m tools.clients --pair TARGET::DRAFT"
         )
+    return (
+        "To call a function, write exactly:\n<tool_call>\n"
+        '{"name": ..., "arguments": ...}\n</tool_call>'
+    )

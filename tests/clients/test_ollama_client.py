@@ -60,21 +60,13 @@ def test_a_history_with_calls_is_taken(client: Any, model: str) -> None:
     assert client.chat(**given, options={"num_predict": 20}).message is not None
 
 
-@pytest.mark.usefixtures("sensible")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_tool_is_called(client: Any, model: str, stream: bool) -> None:
-    """Once more: small models call where they see that they did."""
-    call = {"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}
-    history = [
-        {"role": "user", "content": "What is the weather in Rome?"},
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "content": "21 degrees", "tool_name": "get_weather"},
-        {"role": "assistant", "content": "There are 21 degrees in Rome."},
-    ]
-    given = {"model": model, "messages": [*history, *ASK], "tools": [get_weather]}
-    told = client.chat(**given, options={"num_predict": 100, "temperature": 0}, stream=stream)
-    parts = list(told) if stream else [told]
-    (call,) = [call for part in parts for call in part.message.tool_calls or ()]
-    assert call.function.name == "get_weather"
-    assert "Oslo" in call.function.arguments["city"]
-    assert parts[-1].done_reason == "stop"
+def test_a_tool_is_called(client: Any, model: str, sensible: str, stream: bool) -> None:
+    told = {"role": "system", "content": sensible}
+    asked = {"role": "user", "content": "What is the weather in Oslo? Call get_weather."}
+    given = {"model": model, "messages": [told, asked], "tools": [get_weather]}
+    reply = client.chat(**given, options={"num_predict": 100, "temperature": 0}, stream=stream)
+    parts = list(reply) if stream else [reply]
+    calls = [call.function for part in parts for call in part.message.tool_calls or ()]
+    assert calls and {call.name for call in calls} == {"get_weather"}
+    assert "Oslo" in calls[0].arguments["city"]
