@@ -123,6 +123,24 @@ def pydantic_tool() -> Any:
     return {"type": "function", **function}
 
 
+def test_logprobs_are_those_of_the_text(server, client: OpenAI) -> None:
+    """Where tools are offered too: the tokens of a stream's deltas are those of the whole."""
+    ask: dict[str, Any] = {"model": server.model, "input": ASK, "max_output_tokens": 15}
+    ask |= {"include": ["message.output_text.logprobs"], "tools": [TOOL]}
+    with client.responses.stream(**ask) as stream:
+        events = list(stream)
+    (part,) = events[-1].response.output[0].content
+    told = [
+        entry.token
+        for event in events
+        if event.type == "response.output_text.delta"
+        for entry in event.logprobs
+    ]
+    assert told == [entry.token for entry in part.logprobs] and "".join(told) == part.text
+    called = client.responses.create(**{**ask, "max_output_tokens": 80}, tool_choice=NAMED)
+    assert [item.type for item in called.output] == ["function_call"]
+
+
 def test_arguments_are_parsed_and_tools_narrowed(server, client: OpenAI) -> None:
     ask: dict[str, Any] = {"model": server.model, "input": ASK, "max_output_tokens": 100}
     allowed: Any = {"type": "allowed_tools", "mode": "required", "tools": [NAMED]}
