@@ -99,7 +99,7 @@ class Guard:
         self.login = Login(switch.api_key) if pages and switch.api_key is not None else None
         self.host = host.strip("[]").lower()
         self.switch = switch
-        self.origins = frozenset(origin.rstrip("/").lower() for origin in origins)
+        self.origins = frozenset(map(as_sent, origins))
         self.names = LOOPBACK_NAMES | ({self.host} if is_loopback(host) else _machine_names(host))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,7 +153,7 @@ class Guard:
         return not is_loopback(self.host) and _is_address(name)
 
     def _trusted(self, origin: str, host: str, path: str) -> bool:
-        origin = origin.rstrip("/").lower()
+        origin = as_sent(origin)
         if origin in self.origins and (_is_api(path) or path == HEALTH):
             return True
         try:
@@ -183,7 +183,14 @@ class Guard:
         elif self.login is not None and refusal is _PAGES_NEED_KEY and opens_page(scope):
             await self.login.ask(scope)(scope, receive, send)
         else:
-            await _answer(scope, refusal, send)
+            await _answer(scope, refusal, self._readable(scope), send)
+
+    def _readable(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Headers with which a listed website's page may read why it is refused."""
+        origin = Headers(scope=scope).get("origin", "")
+        if as_sent(origin) not in self.origins or not _is_api(scope["path"]):
+            return []
+        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
 
 
 _NEEDS_KEY = Refusal(
@@ -197,6 +204,11 @@ _PAGES_NEED_KEY = Refusal(
     "login_needed",
     f"These pages need the key of this server. Open {login.PATH} in the browser.",
 )
+
+
+def as_sent(origin: str) -> str:
+    """An origin as browsers send it, however it was written."""
+    return origin.rstrip("/").lower()
 
 
 def _is_api(path: str) -> bool:
@@ -246,7 +258,9 @@ def _with_headers(send: Send, *, of_api: bool) -> Send:
     return sending
 
 
-async def _answer(scope: Scope, refusal: Refusal, send: Send) -> None:
+async def _answer(
+    scope: Scope, refusal: Refusal, headers: list[tuple[bytes, bytes]], send: Send
+) -> None:
     """Answer as the API would on its paths, in plain words elsewhere."""
     if _is_api(scope["path"]):
         error = {
@@ -262,7 +276,11 @@ async def _answer(scope: Scope, refusal: Refusal, send: Send) -> None:
     start: Message = {
         "type": "http.response.start",
         "status": refusal.status,
-        "headers": [(b"content-type", kind), (b"content-length", str(len(body)).encode())],
+        "headers": [
+            (b"content-type", kind),
+            (b"content-length", str(len(body)).encode()),
+            *headers,
+        ],
     }
     await send(start)
     await send({"type": "http.response.body", "body": body})

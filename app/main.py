@@ -130,7 +130,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     """The ASGI app: API routes first, then the pages, all behind the guard."""
     from fastapi import FastAPI
 
-    from app.guard import Guard
+    from app.guard import Guard, as_sent
     from app.server import Counter, create_api
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
@@ -148,9 +148,10 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
 
         app.add_middleware(
             CORSMiddleware,
-            allow_origins=list(settings.origins),
-            allow_methods=["GET", "POST"],
-            allow_headers=["authorization", "content-type"],
+            allow_origins=[as_sent(origin) for origin in settings.origins],
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],  # OpenAI's clients send a dozen that tell what they are
+            expose_headers=["Retry-After"],
         )
     app.add_middleware(
         Guard,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from app.server.errors import closing, engine_failed
-from app.server.tools import CallsInReply
+from app.server.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
+from engine.tool_calls.reading import Part, Said
+from engine.tool_calls.styles import CallStyle
 
 
 class Answer:
     """A reply and how far its request let rounds draft."""
 
-    def __init__(self, request: Request, *, keeps_rounds: bool = False) -> None:
-        """``keeps_rounds``: whether what each round did is to be told."""
+    def __init__(
+        self, request: Request, style: CallStyle | None = None, *, keeps_rounds: bool = False
+    ) -> None:
+        """``style``: how the model writes calls of tools. ``keeps_rounds``: whether what each round did
+        is to be told."""
         self.request, self.keeps_rounds = request, keeps_rounds
         self.depth = request.speculation.deepest
         self.control = request.speculation.control
@@ -23,16 +28,20 @@ class Answer:
         self.predicted_accepted = self.predicted_rejected = 0
         """Tokens drafted from the request's prediction, by what became of them."""
         self.rounds: list[Round] = []
-        self.calls: CallsInReply | None = None
+        self.calls = CallsInReply(style) if request.tools and style is not None else None
         """What of it calls tools, where its request offers any."""
-        self.deltas: list[dict[str, Any]] = []
-        """What the last event added, where calls are told apart."""
+        self.parts: list[Part] = []
+        """What the last event added, as far as it is sure."""
 
     def add(self, event: Event) -> None:
         """Takes one event. Raises ApiError for a generation that failed or was cancelled."""
         self.reply.add(event)
         if self.calls is not None:
-            self.deltas = self.calls.add(event)
+            self.parts = self.calls.add(event)
+        else:
+            text = event.text if isinstance(event, Emitted) else ""
+            text = event.tail if isinstance(event, Finished) else text
+            self.parts = [Said(text)] if text else []
         match event:
             case Emitted(round=Round() as round):
                 self._add_round(round)
@@ -42,6 +51,16 @@ class Answer:
                 raise engine_failed(event.message)
             case _:
                 pass
+
+    @property
+    def said(self) -> str:
+        """The reply's text, without calls."""
+        return self.reply.text if self.calls is None else self.calls.content
+
+    @property
+    def called(self) -> Sequence[WrittenCall]:
+        """The calls in it, the last of which may be cut."""
+        return () if self.calls is None else self.calls.calls
 
     def _add_round(self, round: Round) -> None:
         if self.keeps_rounds:

@@ -11,16 +11,18 @@ from starlette.responses import Response
 
 from app.defaults import Defaults
 from app.runtime import Runtime
-from app.server import document, ollama, responses
+from app.server import document
 from app.server.counter import MAX_WAITING, Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
 from app.server.errors import METHODS, READING, ApiError, Route
 from app.server.models import Models
+from app.server.ollama import routes as ollama
 from app.server.payload import JsonReply
 from app.server.prometheus import CONTENT_TYPE
 from app.server.reading import read
 from app.server.replying import Job, reply
 from app.server.requests import chat_requests, completion_requests
+from app.server.responses import routes as responses
 from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Ask, Body, Service
 from app.server.unsupported import NO_CHAT, refuse, refuse_fields

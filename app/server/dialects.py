@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from app.server.answer import Answer
-from engine.events import Token
+from app.server.tools import CallsInReply
+from engine.events import FinishReason, Token
+from engine.tool_calls.reading import Arguments, Called, Part, Said
 
 NEVER = -9999.0
 """OpenAI's logarithm of a probability that is zero as far as the number format can tell."""
@@ -51,18 +53,23 @@ class ChatDialect:
         return self._delta({}) | {"finish_reason": reason}
 
     def choice(self, answer: Answer) -> dict[str, Any]:
-        reply, calls = answer.reply, answer.calls
-        said = {"role": "assistant", "content": reply.text, "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": answer.said, "refusal": None}
+        if answer.called:
+            message["content"] = answer.said or None
+            message["tool_calls"] = [
+                {"id": call.id, **_call(call.name, call.arguments)} for call in answer.called
+            ]
         return {
-            "message": said if calls is None else calls.message,
-            "logprobs": self._logprobs(reply.tokens),
-            "finish_reason": reply.reason if calls is None else calls.reason(reply.reason),
+            "message": message,
+            "logprobs": self._logprobs(answer.reply.tokens),
+            "finish_reason": chat_reason(answer),
         }
 
     def added(
-        self, deltas: Sequence[dict[str, Any]], tokens: Sequence[Token] | None
+        self, calls: CallsInReply, parts: Sequence[Part], tokens: Sequence[Token] | None
     ) -> Iterator[dict[str, Any]]:
         """Parts of a stream in which calls are told apart; the first has all of the tokens."""
+        deltas = [_delta(calls, part) for part in parts]
         for delta in deltas or ([{}] if tokens and self._wanted else []):
             yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
             tokens = None
@@ -112,6 +119,28 @@ class TextDialect:
             "top_logprobs": [_told(token) for token in tokens] if self._top else None,
             "text_offset": [token.start for token in tokens],
         }
+
+
+def chat_reason(answer: Answer) -> str | None:
+    """Why a reply ended, in OpenAI's words for chats."""
+    reason = answer.reply.reason
+    return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
+
+
+def _delta(calls: CallsInReply, part: Part) -> dict[str, Any]:
+    """What a chat's stream says of a part of its reply."""
+    match part:
+        case Said(text):
+            return {"content": text}
+        case Called(index, name):
+            opened = {"index": index, "id": calls.calls[index].id, **_call(name, "")}
+            return {"tool_calls": [opened]}
+        case Arguments(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def _call(name: str, arguments: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.server.ollama import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
-from app.server.response_schemas import ResponseBody
+from app.server.ollama.schemas import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
+from app.server.responses.schemas import ResponseBody
 from app.server.schemas import ChatBody, CompletionBody
 
 Json = dict[str, Any]
@@ -18,7 +18,10 @@ Json = dict[str, Any]
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (ChatBody, "A reply to a chat; server-sent events with `stream`."),
     "/v1/completions": (CompletionBody, "Text that goes on from prompts."),
-    "/v1/responses": (ResponseBody, "A response of OpenAI's Responses API, for text."),
+    "/v1/responses": (
+        ResponseBody,
+        "A response of OpenAI's Responses API.",
+    ),
     "/api/chat": (OllamaChatBody, "Ollama's chat; lines of JSON unless `stream` is false."),
     "/api/generate": (OllamaGenerateBody, "Ollama's completion."),
     "/api/show": (OllamaShowBody, "What Ollama tells of a model."),

@@ -24,7 +24,8 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A model as lists of other protocols show it. ``modified``: when, in seconds since 1970."""
+    """A model as lists of other protocols show it. ``modified``: when, in seconds since 1970.
+    ``calls``: whether it can be offered tools."""
 
     id: str
     loaded: bool
@@ -34,6 +35,7 @@ class Described:
     quantization: str
     is_gguf: bool
     modified: float
+    calls: bool
 
 
 class Models:
@@ -176,6 +178,7 @@ class Models:
             quantization=loaded.quantization,
             is_gguf=bool(spec and spec.is_gguf),
             modified=self._modified(spec) if spec else self._created,
+            calls=loaded.capabilities.calls is not None,
         )
 
     def _offered(self, one: Available) -> Described:
@@ -189,6 +192,7 @@ class Models:
             quantization=spec.quantization,
             is_gguf=spec.is_gguf,
             modified=self._modified(spec),
+            calls=True,  # this machine's engine has them for every model
         )
 
     def _modified(self, spec: ModelSpec) -> float:

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TypeVar
 
 from pydantic import BaseModel
 from starlette.requests import Request as HttpRequest
 
 from app.server.errors import ApiError
-from app.server.schemas import parse
+from app.server.schemas import MAX_IDS, parse
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
+MOST_CONTAINERS = 2**17
+"""Lists and objects of a body. To read megabytes of empty ones takes many seconds, in which nobody else
+is answered."""
+MOST_VALUES = MAX_IDS + MOST_CONTAINERS
 BODY_S = 30.0
 """Seconds for all of a body."""
+_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
+"""A string of JSON, or one that does not end. It never goes back: each byte takes the same time."""
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -31,7 +38,26 @@ async def read(http: HttpRequest, kind: type[Body]) -> tuple[Body, bytes]:
             code="request_timeout",
             hang_up=True,
         ) from None
+    _check_shape(raw)
     return parse(kind, raw), raw
+
+
+def _check_shape(raw: bytes) -> None:
+    """Raises a 413 for more values than any request needs. What stands in texts does not count."""
+    for marks, most, what in (
+        (b"[{", MOST_CONTAINERS, "lists and objects"),
+        (b",", MOST_VALUES, "values"),
+    ):
+        if _count(raw, marks) > most and _count(_TEXT.sub(b"", raw), marks) > most:
+            raise ApiError(
+                413,
+                f"The body holds more than {most} {what}. Send less at once.",
+                code="too_large",
+            )
+
+
+def _count(raw: bytes, marks: bytes) -> int:
+    return sum(raw.count(mark) for mark in marks)
 
 
 async def _whole(http: HttpRequest) -> bytes:

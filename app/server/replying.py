@@ -15,12 +15,11 @@ from starlette.responses import Response
 from app.server import metrics
 from app.server.answer import Answer
 from app.server.counter import Ticket
-from app.server.dialects import ChatDialect, Dialect
+from app.server.dialects import ChatDialect, Dialect, chat_reason
 from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT
 from app.server.payload import JsonReply
 from app.server.streaming import EventStream, comment, data
-from app.server.tools import CallsInReply
 from engine.events import Emitted, Event, Finished, Queued, Started
 from engine.request import Request
 from engine.tool_calls.styles import CallStyle
@@ -101,22 +100,19 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
 
 
 def _answer(request: Request, job: Job) -> Answer:
-    answer = Answer(request, keeps_rounds=job.detailed)
-    if request.tools and job.calls is not None:
-        answer.calls = CallsInReply(job.calls)
-    return answer
+    return Answer(request, job.calls, keeps_rounds=job.detailed)
 
 
 def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
     """Adds ``event`` to ``answer``; the choices that a stream says of it, without their index."""
     answer.add(event)
-    calls, dialect = answer.calls, job.dialect
+    dialect = job.dialect
     match event:
-        case Emitted() | Finished() if calls is not None and isinstance(dialect, ChatDialect):
+        case Emitted() | Finished() if answer.calls and isinstance(dialect, ChatDialect):
             tokens = event.tokens if isinstance(event, Emitted) else None
-            yield from dialect.added(answer.deltas, tokens)
+            yield from dialect.added(answer.calls, answer.parts, tokens)
             if isinstance(event, Finished):
-                yield dialect.ended(str(calls.reason(event.reason)))
+                yield dialect.ended(str(chat_reason(answer)))
         case Started():
             opening = job.dialect.opening()
             if opening is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import ApiError
-from app.server.response_schemas import ResponseBody
+from app.server.responses.schemas import ResponseBody
 from app.server.schemas import (
     MAX_CHOICES,
     ChatBody,
@@ -75,7 +75,7 @@ def response_requests(
     common = _common(body, pair, limit, body.top_logprobs)
     if (format := format_of(body)) is not None:
         common["grammar"] = grammar_of(format, body.structured_outputs)
-    return (Request(messages=conversation, **common),)
+    return (Request(messages=conversation, **common, **tools_of(body.offered)),)
 
 
 def completion_requests(body: CompletionBody, pair: Drafting) -> tuple[Request, ...]:
@@ -134,6 +134,8 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
     except InvalidRequest as error:
         engines = error.field
         error.field = names.get(engines, engines)
+        if isinstance(body, ResponseBody) and engines.startswith("tools["):
+            error.field = engines.replace(".function.", ".")
         message = str(error)
         if message.startswith(f"{engines} "):
             error.args = (error.field + message.removeprefix(engines),)
@@ -168,7 +170,7 @@ def _sampling(body: GenerationBody) -> Sampling:
 def _predicted(body: GenerationBody) -> str:
     if body.prediction is None:
         return ""
-    return _text(body.prediction.content, "prediction")
+    return text_of(body.prediction.content, "prediction.content")
 
 
 def _logit_bias(body: GenerationBody) -> tuple[tuple[int, float], ...]:
@@ -241,21 +243,21 @@ def message_of(message: MessageBody, path: str) -> Message:
         raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
     return Message(
         "system" if message.role == "developer" else message.role,
-        _text(message.content or (), path),
+        text_of(message.content or (), f"{path}.content"),
         tool_calls=calls_of(message.tool_calls, path),
         tool_call_id=message.tool_call_id,
         name=message.name if message.role == "tool" else None,
     )
 
 
-def _text(parts: Sequence[TextPart], path: str) -> str:
-    """Raises ApiError for a part that is no text."""
+def text_of(parts: Sequence[TextPart], path: str) -> str:
+    """Of the parts at ``path``. Raises ApiError for one that is no text."""
     texts = []
     for at, part in enumerate(parts):
         if part.type not in ("text", "input_text", "output_text"):
-            raise unsupported(f"{path}.content[{at}].type", f"content of type {part.type!r}")
+            raise unsupported(f"{path}[{at}].type", f"content of type {part.type!r}")
         if part.text is None:
-            param = f"{path}.content[{at}].text"
+            param = f"{path}[{at}].text"
             raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
         texts.append(part.text)
     return "\n".join(texts)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import from_json
 
 from app.server.errors import ApiError
 from app.server.structured import ResponseFormatBody, StructuredOutputsBody
@@ -101,7 +102,7 @@ class TextPart(_Body):
     text: str | None = None
 
 
-_Content = Annotated[
+Content = Annotated[
     list[TextPart],
     Field(max_length=MAX_MESSAGES),
     BeforeValidator(_parts, json_schema_input_type=str | list[TextPart]),
@@ -112,7 +113,7 @@ class PredictionBody(_Body):
     """What the reply will likely be: OpenAI's Predicted Outputs."""
 
     type: Literal["content"]
-    content: _Content
+    content: Content
 
 
 class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  # made of fields
@@ -141,7 +142,7 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
 
 class MessageBody(_Body):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: _Content | None = None
+    content: Content | None = None
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=MAX_CHOICES)] | None = None
     tool_call_id: str | None = None
     name: str | None = None
@@ -165,6 +166,9 @@ class CompletionBody(GenerationBody):
     logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
 
 
+_LOOKED_INTO = 2**20
+"""Bytes of a body that is read once more to name a field well: of a larger one it would take long."""
+
 Body = TypeVar("Body", bound=_Body)
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -174,7 +178,7 @@ def parse(kind: type[Parsed], raw: bytes) -> Parsed:
     try:
         return kind.model_validate_json(raw)
     except ValidationError as error:
-        raise _explained(error) from error
+        raise _explained(error, raw) from error
 
 
 def checked(kind: type[Body], given: dict[str, Any]) -> Body:
@@ -182,25 +186,45 @@ def checked(kind: type[Body], given: dict[str, Any]) -> Body:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        raise _explained(error) from error
+        raise _explained(error, given) from error
 
 
-def _explained(error: ValidationError) -> ApiError:
+def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiError:
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "json_invalid":
         return ApiError(400, f"The body cannot be read: {message}.", code="invalid_json")
-    param = _path(first["loc"])
+    location = first["loc"]
+    if len(given) <= _LOOKED_INTO:
+        body = from_json(given) if isinstance(given, bytes) else given
+        location = _fields(location, body, missing=first["type"] == "missing")
+    param = _path(location)
     if not param:
         return ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if first["type"] == "missing":
         return ApiError(400, f"{param} is missing.", code="missing_value", param=param)
     wrong = first["input"]
     # What is cut off here is not shown anyway, and may be as long as a body.
-    given = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
-    shown = given if len(given) <= 60 else f"{given[:60]}…"
+    written = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
+    shown = written if len(written) <= 60 else f"{written[:60]}…"
     what = message[0].lower() + message[1:]
     return ApiError(400, f"{param} is {shown}; {what}.", code="invalid_value", param=param)
+
+
+def _fields(location: tuple[int | str, ...], body: Any, *, missing: bool) -> tuple[int | str, ...]:
+    """``location`` in ``body`` without what Pydantic adds: which of several forms it tried.
+
+    ``missing``: whether its last step is a field that is not there.
+    """
+    found: list[int | str] = []
+    for at, step in enumerate(location):
+        try:
+            body = body[step]
+        except (LookupError, TypeError):
+            if not (missing and at == len(location) - 1):
+                continue
+        found.append(step)
+    return tuple(found)
 
 
 def _path(location: tuple[int | str, ...]) -> str:

@@ -1,18 +1,19 @@
-"""Tools in OpenAI's words: what a body offers and asks for, and how calls are told."""
+"""Tools in OpenAI's words: what a body offers and asks for; a reply told apart into text and calls."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import string
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
-from engine.events import Emitted, Event, Finished, FinishReason
+from engine.events import Emitted, Event, Finished
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
 from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice
@@ -45,6 +46,18 @@ class NamedToolBody(StructureBody):
     function: NamedFunctionBody
 
 
+class AllowedBody(StructureBody):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedToolBody], Field(min_length=1)]
+
+
+class AllowedToolsBody(StructureBody):
+    """Some of the tools alone may be called."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedBody
+
+
 class CalledFunctionBody(StructureBody):
     name: str
     arguments: str | None = None
@@ -64,16 +77,22 @@ class ToolsBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     tools: list[ToolBody] | None = None
-    tool_choice: Literal["auto", "required", "none"] | NamedToolBody | None = None
+    tool_choice: Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None = (
+        None
+    )
     parallel_tool_calls: bool | None = None
 
 
 def tools_of(body: ToolsBody) -> dict[str, Any]:
     """The engine's ``tools`` and ``tool_choice``. Raises InvalidRequest.
 
-    With ``none`` the model is not told of the tools, so it calls none.
+    With ``none`` the model is not told of the tools, so it calls none; and of those that are not allowed
+    it is told neither.
     """
     choice, given = body.tool_choice, body.tools or []
+    if isinstance(choice, AllowedToolsBody):
+        given = _allowed(given, choice.allowed_tools)
+        choice = choice.allowed_tools.mode
     if not given:
         if choice == "required" or isinstance(choice, NamedToolBody):
             raise InvalidRequest(
@@ -96,18 +115,41 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
 
 def calls_of(calls: Sequence[ToolCallBody] | None, path: str) -> tuple[ToolCall, ...]:
     """Those of a message at ``path``. Raises InvalidRequest for arguments that are no JSON object."""
-    found = []
-    for at, call in enumerate(calls or ()):
-        field = f"{path}.tool_calls[{at}].function.arguments"
-        arguments = call.function.arguments or "{}"
-        try:
-            parsed = json.loads(arguments)
-        except (ValueError, RecursionError):
-            parsed = None
-        if not isinstance(parsed, dict):
-            raise InvalidRequest(field, f"{field} must be a JSON object, as text.")
-        found.append(ToolCall(call.id, call.function.name, json.dumps(parsed, ensure_ascii=False)))
-    return tuple(found)
+    return tuple(
+        call_of(
+            call.id,
+            call.function.name,
+            call.function.arguments,
+            f"{path}.tool_calls[{at}].function.arguments",
+        )
+        for at, call in enumerate(calls or ())
+    )
+
+
+def call_of(id: str, name: str, arguments: str | None, field: str) -> ToolCall:
+    """A call whose arguments came in ``field``. Raises InvalidRequest where they are no JSON object."""
+    parsed = _object(arguments or "{}")
+    if parsed is None:
+        raise InvalidRequest(field, f"{field} must be a JSON object, as text.")
+    return ToolCall(id, name, json.dumps(parsed, ensure_ascii=False))
+
+
+def _new_id() -> str:
+    return "".join(secrets.choice(_ID) for _ in range(_ID_LENGTH))
+
+
+@dataclass(slots=True)
+class WrittenCall:
+    """A call as far as a reply has written it."""
+
+    name: str
+    arguments: str = ""
+    id: str = field(default_factory=_new_id)
+
+    @property
+    def object(self) -> dict[str, Any] | None:
+        """The arguments; None where the reply was cut before their end."""
+        return _object(self.arguments)
 
 
 class CallsInReply:
@@ -116,47 +158,54 @@ class CallsInReply:
     def __init__(self, style: CallStyle) -> None:
         self._reader = CallReader(style)
         self.content = ""
-        self.calls: list[dict[str, Any]] = []
+        self.calls: list[WrittenCall] = []
 
-    def add(self, event: Event) -> list[dict[str, Any]]:
-        """The deltas that a stream tells of ``event``."""
+    def add(self, event: Event) -> list[Part]:
+        """What ``event`` makes sure."""
         match event:
             case Emitted():
-                return list(self._deltas(self._reader.read(event.text)))
+                parts = [*self._reader.read(event.text)]
             case Finished():
-                return list(self._deltas((*self._reader.read(event.tail), *self._reader.end())))
+                parts = [*self._reader.read(event.tail), *self._reader.end()]
             case _:
-                return []
-
-    @property
-    def message(self) -> dict[str, Any]:
-        """The whole reply's."""
-        said = {"role": "assistant", "content": self.content, "refusal": None}
-        if not self.calls:
-            return said
-        return said | {"content": self.content or None, "tool_calls": self.calls}
-
-    def reason(self, reason: FinishReason | None) -> str | None:
-        """Why it ended, in OpenAI's words."""
-        return "tool_calls" if self.calls and reason is FinishReason.STOP else reason
-
-    def _deltas(self, parts: Sequence[Part] | Iterator[Part]) -> Iterator[dict[str, Any]]:
+                parts = []
         for part in parts:
             match part:
                 case Said(text):
                     self.content += text
-                    yield {"content": text}
-                case Called(index, name):
-                    function = {"name": name, "arguments": ""}
-                    self.calls.append({"id": _new_id(), "type": "function", "function": function})
-                    yield {
-                        "tool_calls": [
-                            {"index": index, **self.calls[-1], "function": dict(function)}
-                        ]
-                    }
+                case Called(_, name):
+                    self.calls.append(WrittenCall(name))
                 case Arguments(index, text):
-                    self.calls[index]["function"]["arguments"] += text
-                    yield {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+                    self.calls[index].arguments += text
+        return parts
+
+    @property
+    def whole_calls(self) -> tuple[ToolCall, ...]:
+        """Those that were written to their end."""
+        return tuple(
+            ToolCall(call.id, call.name, call.arguments)
+            for call in self.calls
+            if call.object is not None
+        )
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:
+    names, known = [one.function.name for one in allowed.tools], {t.function.name for t in tools}
+    for name in names:
+        if name not in known:
+            raise InvalidRequest(
+                "tool_choice",
+                f"tool_choice allows {name!r}, which is not among the tools: {', '.join(known)}.",
+            )
+    return [tool for tool in tools if tool.function.name in names]
 
 
 def _tool(function: FunctionBody) -> Tool:
@@ -167,7 +216,3 @@ def _tool(function: FunctionBody) -> Tool:
         json.dumps(given, ensure_ascii=False) if given else NO_PARAMETERS,
         bool(function.strict),
     )
-
-
-def _new_id() -> str:
-    return "".join(secrets.choice(_ID) for _ in range(_ID_LENGTH))

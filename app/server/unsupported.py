@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
+
+from pydantic import BaseModel, ValidationError, create_model
 
 from app.server.errors import ApiError
 
@@ -37,12 +39,12 @@ _REFUSED: dict[str, tuple[str, Harmless]] = {
 }
 
 
-_NO_TOOLS = "tools here; /v1/chat/completions does"
+_NO_TOOLS = "tools here; /v1/chat/completions, /v1/responses and /api/chat do"
 NO_TOOLS: dict[str, tuple[str, Harmless]] = {
     "tools": (_NO_TOOLS, is_nothing),
     "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
 }
-"""What other dialects than OpenAI's chats refuse."""
+"""What refuses tools: where a text goes on, nothing is called."""
 NO_CHAT: dict[str, tuple[str, Harmless]] = {
     **NO_TOOLS,
     "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),
@@ -57,13 +59,21 @@ def refuse(raw: bytes) -> None:
 
 def refuse_fields(raw: bytes, more: Mapping[str, tuple[str, Harmless]]) -> None:
     """The same where a dialect lacks ``more``, which goes before what all lack."""
+    refused = _REFUSED | dict(more)
     try:
-        given = json.loads(raw)
-    except (ValueError, RecursionError) as error:  # in a field that nothing else reads
+        given = _reader(tuple(refused)).model_validate_json(raw)
+    except ValidationError as error:
         raise ApiError(400, f"The body cannot be read: {error}.", code="invalid_json") from error
-    for field, (what, harmless) in (_REFUSED | dict(more)).items():
-        if field in given and not harmless(given[field]):
+    for field, (what, harmless) in refused.items():
+        if field in given.model_fields_set and not harmless(getattr(given, field)):
             raise unsupported(field, what)
+
+
+@cache
+def _reader(fields: tuple[str, ...]) -> type[BaseModel]:
+    """Reads these fields and makes objects of no others: of 16 MiB that would take a second."""
+    anything: Mapping[str, Any] = dict.fromkeys(fields, (Any, None))
+    return create_model("Given", **anything)
 
 
 def unsupported(param: str, what: str) -> ApiError:

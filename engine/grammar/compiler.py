@@ -91,13 +91,13 @@ def _source(grammar: Grammar) -> str:
     """As llguidance takes it. Raises ValueError for what is no JSON or no GBNF."""
     from llguidance import LLMatcher, grammar_from
 
+    options: Any = json_options(grammar.strict)
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
-            options: Any = json_options(grammar.strict)
             found: str = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
         case GrammarKind.JSON_OBJECT:
             schema = json.dumps({"type": "object"})
-            found = LLMatcher.grammar_from_json_schema(schema)
+            found = LLMatcher.grammar_from_json_schema(schema, defaults=options)
         case GrammarKind.REGEX:
             found = LLMatcher.grammar_from_regex(grammar.text)
         case GrammarKind.LARK:

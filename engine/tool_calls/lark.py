@@ -75,8 +75,8 @@ def grammar_of_calls(
 def json_options(strict: bool) -> dict[str, Any]:
     """llguidance's for a JSON schema; a schema's own "x-guidance" goes before them.
 
-    JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, and what
-    leaves most to be forced.
+    JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, what leaves
+    most to be forced, and what no model can fill up with spaces without end.
     """
     one_line = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     return {**one_line, "lenient": not strict}
@@ -103,7 +103,7 @@ def _schema(tool: Tool) -> str:
 def _json(content: Grammar) -> str:
     match content.kind:
         case GrammarKind.JSON_OBJECT:
-            return "%json " + json.dumps({"type": "object"})
+            return "%json " + json.dumps({"x-guidance": json_options(True), "type": "object"})
         case GrammarKind.JSON_SCHEMA:
             options = json_options(content.strict)
             return "%json " + json.dumps({"x-guidance": options, **json.loads(content.text)})

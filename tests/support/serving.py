@@ -50,12 +50,19 @@ def fake_runtime(data_dir: Path, engine: FakeEngine) -> Runtime:
 
 
 @contextlib.contextmanager
-def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> Iterator[Served]:
-    """The API over ``runtime``, which is closed in the end, and the pages if asked for."""
+def served(
+    runtime: Runtime,
+    *,
+    key: str | None = None,
+    pages: bool = False,
+    origins: tuple[str, ...] = (),
+) -> Iterator[Served]:
+    """The API over ``runtime``, which is closed in the end, and the pages if asked for. ``origins``: of
+    websites that may use the API."""
     import uvicorn
 
     switch = ApiSwitch(True, api_key=key)
-    settings = Settings(pages=pages, api=True, api_key=key)
+    settings = Settings(pages=pages, api=True, api_key=key, origins=origins)
 
     async def build() -> Any:
         return create_app(runtime, switch, settings)

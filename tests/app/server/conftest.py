@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
 from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
+from engine.fake import CAPABILITIES, FakeEngine, Script
 from engine.request import Request
+from engine.tool_calls.styles import HERMES
 from tests.support.loading import request_for
 from tests.support.places import PIP, beside
+from tests.support.serving import Served, fake_runtime, served
 
 
 class Recorder:
@@ -164,6 +167,31 @@ def foreign(start: Callable[..., Server]) -> Server:
 def empty(start: Callable[..., Server]) -> Server:
     """No model is loaded."""
     return start()
+
+
+class _Caller(FakeEngine):
+    """Says something, then calls twice, as Qwen writes it."""
+
+    def __init__(self) -> None:
+        capabilities = replace(CAPABILITIES, calls=HERMES, grammars=True)
+        super().__init__(self.reply, capabilities=capabilities)
+
+    def reply(self, request: Request) -> Script:
+        text = "Let me look.\n"
+        text += "\n".join(
+            f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
+            for city in ("Rome", "Oslo")
+        )
+        return Script([text[at : at + 3] for at in range(0, len(text), 3)])
+
+
+@pytest.fixture(scope="session")
+def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One that says "Let me look." and asks for the weather in Rome and in Oslo, whatever is said."""
+    runtime = fake_runtime(tmp_path_factory.mktemp("data"), _Caller())
+    runtime.engine.load(LoadRequest(target="pip"))
+    with served(runtime) as running:
+        yield running
 
 
 @pytest.fixture

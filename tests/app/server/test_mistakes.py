@@ -168,6 +168,23 @@ def test_a_body_of_megabytes_is_refused(server, http: httpx.Client) -> None:
     assert error["code"] == "too_large"
 
 
+@pytest.mark.parametrize(
+    "value", [b"[" + b"[]," * 140_000 + b"[]]", b"[" + b"1," * 2_300_000 + b"1]", b'"\\"' * 99_999]
+)
+def test_a_body_of_countless_values_is_refused_before_it_is_read(
+    server, http: httpx.Client, value: bytes
+) -> None:
+    """To read 15 MiB of empty lists took 25 seconds on a busy machine, and nobody was answered in 11."""
+    error = error_of(
+        http.post(TEXT, content=b'{"prompt": "Hi", "more": ' + value + b"}"),
+        413 if value.startswith(b"[") else 400,
+    )
+    assert error["code"] == ("too_large" if value.startswith(b"[") else "invalid_json")
+    text = "[" * 200_000 + ',"\\' * 800_000
+    error = error_of(http.post(TEXT, json={"prompt": text, "max_tokens": 1}))
+    assert error["code"] == "context_length_exceeded"
+
+
 def test_a_prompt_longer_than_the_context_says_by_how_much(server, http: httpx.Client) -> None:
     long = "word " * 5000
     for path, body, param in (

@@ -10,6 +10,8 @@ import pytest
 
 from engine.events import Finished
 from engine.request import Message, Request, Sampling
+from engine.tool_calls.values import Tool, ToolCall
+from tests.support.serving import Served
 
 ASK = {"role": "user", "content": "Tell me a tale of a fox."}
 
@@ -67,9 +69,65 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     shown = http.post("/api/show", json={"model": tag["name"]}).json()
     family = shown["model_info"]["general.architecture"]
     assert shown["model_info"][f"{family}.context_length"] == loaded.context
-    assert shown["capabilities"] == ["completion"]
+    assert shown["capabilities"] == ["completion", "tools"]
     assert http.get("/api/version").json()["version"]
     assert http.head("/api/version").status_code == 200
+
+
+CITIES = {"enum": ["Rome", "Oslo"]}
+PARAMETERS = {"type": "object", "properties": {"city": CITIES}, "required": ["city"]}
+TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}
+
+
+def test_a_call_comes_back_as_an_object_and_its_answer_finds_it(server, http: httpx.Client) -> None:
+    """By its id, by the tool's name, or, for old clients, by the order."""
+    call = {"function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}
+    answers: list[dict[str, Any]] = [
+        {"tool_name": "get_weather"},
+        {},
+        {"tool_call_id": "call00000"},
+    ]
+    options = {"num_predict": 10}
+    told = []
+    for answer in answers:
+        messages = [
+            ASK,
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "sunny", **answer},
+        ]
+        body = {"messages": messages, "tools": [TOOL], "options": options, "stream": False}
+        told.append(http.post("/api/chat", json=body).json()["message"]["content"])
+    made = ToolCall("call00000", "get_weather", '{"city": "Oslo"}')
+    own = text_of(
+        server,
+        messages=(
+            Message("user", ASK["content"]),
+            Message("assistant", "", (made,)),
+            Message("tool", "sunny", tool_call_id="call00000", name="get_weather"),
+        ),
+        tools=(Tool("get_weather", parameters=json.dumps(PARAMETERS)),),
+        max_tokens=10,
+    )
+    assert told == [own] * 3
+
+
+def test_each_call_has_a_line_of_its_own(caller: Served) -> None:
+    body = {"messages": [ASK], "tools": [TOOL]}
+    with caller.client() as http:
+        lines = [json.loads(line) for line in http.post("/api/chat", json=body).text.splitlines()]
+        whole = http.post("/api/chat", json={**body, "stream": False}).json()
+    called = [line["message"]["tool_calls"] for line in lines if "tool_calls" in line["message"]]
+    assert [len(calls) for calls in called] == [1, 1]
+    told = [call["function"] for calls in called for call in calls]
+    assert told == [
+        {"index": at, "name": "get_weather", "arguments": {"city": city}}
+        for at, city in enumerate(("Rome", "Oslo"))
+    ]
+    assert "".join(line["message"]["content"] for line in lines) == "Let me look.\n"
+    assert (lines[-1]["done"], lines[-1]["done_reason"]) == (True, "stop")
+    message = whole["message"]
+    assert message["content"] == "Let me look.\n"
+    assert [call["function"] for call in message["tool_calls"]] == told
 
 
 @pytest.mark.parametrize(
@@ -77,6 +135,9 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     [
         ("/api/chat", {"model": "other", "messages": [ASK]}, 404),
         ("/api/chat", {"messages": [ASK], "tools": [{"type": "function"}]}, 400),
+        ("/api/chat", {"messages": [ASK], "tools": [TOOL], "tool_choice": "required"}, 400),
+        ("/api/chat", {"messages": [{"role": "tool", "content": 5}]}, 400),
+        ("/api/generate", {"prompt": "x", "tools": [TOOL]}, 400),
         ("/api/chat", {"messages": [ASK], "format": {"type": "nonsense"}}, 400),
         ("/api/chat", {"messages": [{**ASK, "images": ["x"]}]}, 400),
         ("/api/chat", {"messages": [{"role": "oracle", "content": "x"}]}, 400),

@@ -92,13 +92,11 @@ def test_a_stream_has_openais_events_in_their_order(server, client: OpenAI) -> N
 
 
 def test_what_it_lacks_is_refused_by_name(server, client: OpenAI) -> None:
-    tool: Any = {"type": "function", "name": "f", "parameters": {}, "strict": True}
     for field, value in (
-        ("tools", [tool]),
         ("background", True),
         ("truncation", "auto"),
         ("input", []),
-        ("input", [{"type": "function_call_output", "call_id": "1", "output": "2"}]),
+        ("input", [{"type": "web_search_call", "id": "1"}]),
         ("max_output_tokens", 0),
     ):
         given: dict[str, Any] = {"model": server.model, "input": ASK, field: value}

@@ -33,6 +33,26 @@ def test_a_reply_is_parsed_into_a_class_whatever_pip_thinks(server, client: Open
         assert isinstance(reply.choices[0].message.parsed, Fox)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_no_reply_in_json_fills_up_with_spaces(server, client: OpenAI, seed: int) -> None:
+    """Any object was once written with as much space as the model liked, which could be all it wrote."""
+    given: dict[str, Any] = {"model": server.model, "temperature": 1.5}
+    limits: dict[str, Any] = {"extra_body": {"seed": seed}}
+    chat = client.chat.completions.create(
+        **given, **limits, messages=ASK, max_tokens=60, response_format={"type": "json_object"}
+    )
+    response = client.responses.create(
+        **given,
+        **limits,
+        input=ASK,
+        max_output_tokens=60,
+        text={"format": {"type": "json_object"}},
+    )
+    for text in (chat.choices[0].message.content, response.output_text):
+        bare = re.sub(r'"(\\.|[^"\\])*("|$)', "", text)
+        assert text.startswith("{") and not re.search(r"\s\s|[\n\t]", bare), text
+
+
 def test_what_is_cut_is_the_beginning_of_what_it_would_be(server, client: OpenAI) -> None:
     ask: dict[str, Any] = {"model": server.model, "messages": ASK}
     ask["response_format"] = {"type": "json_object"}

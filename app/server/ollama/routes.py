@@ -1,22 +1,18 @@
-"""Ollama's protocol, for the many programs that speak no other: chat, generate, tags, show, ps, version.
-
-Replies are lines of JSON, and durations nanoseconds. Errors are ``{"error": "..."}``.
-"""
+"""The routes of Ollama's protocol, and how replies are worded in it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from time import perf_counter_ns
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
@@ -25,88 +21,25 @@ from app.server.counter import Ticket
 from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT, METHODS, READING, ApiError, translate
 from app.server.models import Described
+from app.server.ollama.asking import chat_of, text_of, untagged
+from app.server.ollama.schemas import (
+    REFUSED_IN_CHAT,
+    REFUSED_IN_TEXT,
+    OllamaBody,
+    OllamaChatBody,
+    OllamaGenerateBody,
+    OllamaShowBody,
+)
 from app.server.payload import JsonReply, encode
 from app.server.reading import read
 from app.server.requests import chat_requests, completion_requests
-from app.server.schemas import (
-    MAX_MESSAGES,
-    ChatBody,
-    CompletionBody,
-    GenerationBody,
-    SpeculationBody,
-    checked,
-)
+from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Service
 from app.server.streaming import EventStream
-from app.server.unsupported import NO_TOOLS, is_nothing, refuse_fields
-from engine.events import Emitted, Finished
+from app.server.unsupported import refuse_fields
+from engine.tool_calls.reading import Said
 
 Json = dict[str, Any]
-
-TAG = ":latest"
-"""What Ollama's clients put behind a name without one."""
-_NO_LIMIT = (-1, -2)
-"""``num_predict``: as long as it gets, and until the context is full."""
-
-
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class OllamaOptions(_Body):
-    """Those that act here; others are ignored, as unknown fields are everywhere."""
-
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    num_predict: int | None = None
-    stop: str | list[str] | None = None
-    repeat_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-
-
-class OllamaMessage(_Body):
-    role: str
-    content: str = ""
-    images: list[Any] | None = None
-    tool_calls: list[Any] | None = None
-
-
-class OllamaBody(_Body):
-    """What both ways to ask have in common. Ollama streams unless told otherwise."""
-
-    model: str | None = None
-    stream: bool | None = None
-    format: Literal["json", ""] | dict[str, Any] | None = None
-    options: OllamaOptions | None = None
-    speculation: SpeculationBody | None = None
-
-
-class OllamaChatBody(OllamaBody):
-    messages: Annotated[list[OllamaMessage], Field(max_length=MAX_MESSAGES)] = []
-
-
-class OllamaGenerateBody(OllamaBody):
-    prompt: str = ""
-    system: str | None = None
-    raw: bool | None = None
-
-
-class OllamaShowBody(_Body):
-    model: str | None = None
-    name: str | None = None
-
-
-_REFUSED = {
-    **NO_TOOLS,
-    "think": ("thinking as a text of its own", is_nothing),
-    "images": ("images", is_nothing),
-    "template": ("templates other than the model's own", is_nothing),
-    "context": ("going on from tokens; send the conversation to /api/chat", is_nothing),
-}
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
@@ -115,38 +48,21 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
-        job = _Job("message", lambda text: {"role": "assistant", "content": text})
+        job = _Job("message", _spoken)
         body, raw = await read(http, OllamaChatBody)
-        refuse_fields(raw, _REFUSED)
-        for message in body.messages:
-            if message.images:
-                raise ApiError(400, "images are not supported.", code="unsupported_value")
+        refuse_fields(raw, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
-        messages = [
-            {"role": one.role, "content": one.content, "tool_calls": one.tool_calls}
-            for one in body.messages
-        ]
-        asked = checked(ChatBody, {**_fields(body), "messages": messages})
-        return await _answer(service, http, body, job, asked)
+        return await _answer(service, http, body, job, chat_of(body))
 
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
-        job = _Job("response", lambda text: text)
+        job = _Job("response", lambda text, calls: text)
         body, raw = await read(http, OllamaGenerateBody)
-        refuse_fields(raw, _REFUSED)
+        refuse_fields(raw, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
-        asked: GenerationBody
-        if body.raw:
-            asked = checked(
-                CompletionBody, {"max_tokens": -1, **_fields(body), "prompt": body.prompt}
-            )
-        else:
-            system = [{"role": "system", "content": body.system}] if body.system else []
-            messages = [*system, {"role": "user", "content": body.prompt}]
-            asked = checked(ChatBody, {**_fields(body), "messages": messages})
-        return await _answer(service, http, body, job, asked)
+        return await _answer(service, http, body, job, text_of(body))
 
     @router.api_route("/api/tags", methods=READING)
     async def tags() -> Response:
@@ -161,7 +77,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
         body, _ = await read(http, OllamaShowBody)
-        name = _untagged(body.model or body.name)
+        name = untagged(body.model or body.name)
         found = await to_thread.run_sync(models.describe, name)
         info = {
             "general.architecture": "foretoken",
@@ -176,7 +92,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
                 "template": "",
                 "details": entry["details"],
                 "model_info": info,
-                "capabilities": ["completion"],
+                "capabilities": ["completion", *(["tools"] if found.calls else [])],
                 "modified_at": entry["modified_at"],
             }
         )
@@ -197,27 +113,30 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """How a reply is worded: its text stands under ``key``, as ``says`` makes it."""
+    """How a reply is worded: text and calls stand under ``key``, as ``says`` makes them."""
 
     key: str
-    says: Callable[[str], Any]
+    says: Callable[[str, Sequence[Json]], Any]
     arrived: int = field(default_factory=perf_counter_ns)
 
-    def line(self, model: str, text: str, **more: Any) -> Json:
+    def line(self, model: str, text: str, calls: Sequence[Json] = (), **more: Any) -> Json:
         return {
             "model": model,
             "created_at": _now(),
-            self.key: self.says(text),
+            self.key: self.says(text, calls),
             "done": False,
             **more,
         }
 
-    def end(self, model: str, text: str, answer: Answer, loaded_at: int) -> Json:
+    def end(
+        self, model: str, text: str, calls: Sequence[Json], answer: Answer, loaded_at: int
+    ) -> Json:
         """The last line, with what the reply took, in nanoseconds."""
         told = answer.reply.statistics
         return self.line(
             model,
             text,
+            calls,
             done=True,
             done_reason=answer.reply.reason,
             total_duration=perf_counter_ns() - self.arrived,
@@ -229,24 +148,44 @@ class _Job:
         )
 
 
+def _spoken(text: str, calls: Sequence[Json]) -> Json:
+    said: Json = {"role": "assistant", "content": text}
+    return said | {"tool_calls": list(calls)} if calls else said
+
+
+def _calls(answer: Answer, first: int, end: int | None = None) -> list[Json]:
+    """A reply's calls from the ``first`` up to ``end``, as Ollama has them: their arguments are objects.
+
+    One that was cut is left out, since it has none.
+    """
+    return [
+        {"id": call.id, "function": {"index": at, "name": call.name, "arguments": arguments}}
+        for at, call in enumerate(answer.called[first:end], first)
+        if (arguments := call.object) is not None
+    ]
+
+
 async def _answer(
-    service: Service, http: HttpRequest, body: OllamaBody, job: _Job, asked: GenerationBody
+    service: Service,
+    http: HttpRequest,
+    body: OllamaBody,
+    job: _Job,
+    asked: ChatBody | CompletionBody,
 ) -> Response:
     if isinstance(asked, ChatBody):
         loaded, ticket = await service.admit(asked, chat_requests)
     else:
-        assert isinstance(asked, CompletionBody)
         loaded, ticket = await service.admit(asked, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
+    answer = Answer(ticket.generations[0].request, loaded.capabilities.calls)
     if body.stream is not False:
-        lines = _lines(ticket, job, model, ready)
+        lines = _lines(ticket, answer, job, model, ready)
         return EventStream(lines, ticket.close, _framed, "application/x-ndjson")
 
     async def whole() -> Json:
-        answer = Answer(ticket.generations[0].request)
         async for event in ticket.events_of(ticket.generations[0]):
             answer.add(event)
-        return job.end(model, answer.reply.text, answer, ready)
+        return job.end(model, answer.said, _calls(answer, 0), answer, ready)
 
     try:
         told = await unless_disconnected(http.receive, whole())
@@ -255,17 +194,23 @@ async def _answer(
     return Response(status_code=CLIENT_LEFT) if told is None else JsonReply(told)
 
 
-async def _lines(ticket: Ticket, job: _Job, model: str, ready: int) -> AsyncGenerator[bytes, None]:
+async def _lines(
+    ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int
+) -> AsyncGenerator[bytes, None]:
+    """Text as it comes, and each call once it is whole."""
     (generation,) = ticket.generations
-    answer = Answer(generation.request)
+    told = 0  # calls
     async with aclosing(ticket.events_of(generation)) as events:
         async for event in events:
             answer.add(event)
-            text = event.text if isinstance(event, Emitted) else ""
-            text = event.tail if isinstance(event, Finished) else text
-            if text:
+            if text := "".join(part.text for part in answer.parts if isinstance(part, Said)):
                 yield _line(job.line(model, text))
-    yield _line(job.end(model, "", answer, ready))
+            if (whole := len(answer.called) - 1) > told:
+                yield _line(job.line(model, "", _calls(answer, told, whole)))
+                told = whole
+    if calls := _calls(answer, told):
+        yield _line(job.line(model, "", calls))
+    yield _line(job.end(model, "", (), answer, ready))
 
 
 async def _framed(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -278,31 +223,9 @@ async def _framed(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
 
 async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
     """What Ollama does where nothing is asked: the model is brought into memory."""
-    async with service.models.using(_untagged(body.model)) as loaded:
+    async with service.models.using(untagged(body.model)) as loaded:
         model = body.model or loaded.id
     return JsonReply(job.line(model, "", done=True, done_reason="load"))
-
-
-def _fields(body: OllamaBody) -> Json:
-    """The fields of the other dialects that these options mean."""
-    options = body.options or OllamaOptions()
-    given = options.model_dump(exclude_none=True)
-    if "repeat_penalty" in given:
-        given["repetition_penalty"] = given.pop("repeat_penalty")
-    limit = given.pop("num_predict", -1)
-    given["max_tokens"] = -1 if limit in _NO_LIMIT else limit
-    given["model"] = _untagged(body.model)
-    if body.format:
-        schema = body.format
-        outputs = {"json_object": True} if schema == "json" else {"json": schema}
-        given["structured_outputs"] = outputs
-    if body.speculation is not None:
-        given["speculation"] = body.speculation.model_dump(exclude_none=True)
-    return given
-
-
-def _untagged(model: str | None) -> str | None:
-    return None if model is None else model.removesuffix(TAG)
 
 
 def _entry(one: Described) -> Json:

@@ -1,0 +1,92 @@
+"""What Ollama's routes accept, and what is refused by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.server.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
+from app.server.tools import ToolBody
+from app.server.unsupported import NO_TOOLS, is_nothing
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class OllamaOptions(_Body):
+    """Those that act here; others are ignored, as unknown fields are everywhere."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    num_predict: int | None = None
+    stop: str | list[str] | None = None
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+
+
+class OllamaFunctionCall(_Body):
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class OllamaCall(_Body):
+    """A call in an assistant's message; older clients know no ids."""
+
+    function: OllamaFunctionCall
+    id: str | None = None
+
+
+class OllamaMessage(_Body):
+    role: str
+    content: str | None = None
+    images: list[Any] | None = None
+    tool_calls: Annotated[list[OllamaCall], Field(max_length=MAX_CHOICES)] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class OllamaBody(_Body):
+    """What both ways to ask have in common. Ollama streams unless told otherwise."""
+
+    model: str | None = None
+    stream: bool | None = None
+    format: Literal["json", ""] | dict[str, Any] | None = None
+    options: OllamaOptions | None = None
+    speculation: SpeculationBody | None = None
+
+
+class OllamaChatBody(OllamaBody):
+    messages: Annotated[list[OllamaMessage], Field(max_length=MAX_MESSAGES)] = []
+    tools: list[ToolBody] | None = None
+
+
+class OllamaGenerateBody(OllamaBody):
+    prompt: str = ""
+    system: str | None = None
+    raw: bool | None = None
+
+
+class OllamaShowBody(_Body):
+    model: str | None = None
+    name: str | None = None
+
+
+_REFUSED = {
+    "think": ("thinking as a text of its own", is_nothing),
+    "images": ("images", is_nothing),
+    "template": ("templates other than the model's own", is_nothing),
+    "context": ("going on from tokens; send the conversation to /api/chat", is_nothing),
+}
+REFUSED_IN_CHAT = _REFUSED | {
+    "tool_choice": (
+        "a choice of tools, which Ollama's protocol lacks; /v1/chat/completions does",
+        lambda value: value in (None, "auto"),
+    )
+}
+REFUSED_IN_TEXT = _REFUSED | NO_TOOLS

@@ -1,0 +1,67 @@
+"""Items of a response's input as the messages of a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from app.server.requests import message_of, text_of
+from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
+from app.server.tools import call_of
+from engine.errors import InvalidRequest
+from engine.request import Message
+
+Find = Callable[[str, str], dict[str, Any]]
+"""The kept item of an id, which stands in a field."""
+_ITEM: TypeAdapter[Item] = TypeAdapter(Item)
+
+
+def resolved(items: Sequence[Item], find: Find) -> list[Item]:
+    """``items`` with what they refer to. Raises what ``find`` raises."""
+    return [
+        _ITEM.validate_python(find(item.id, f"input[{at}].id"))
+        if isinstance(item, ReferenceItem)
+        else item
+        for at, item in enumerate(items)
+    ]
+
+
+def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tuple[Message, ...]:
+    """``before`` and what follows it. Calls belong to the assistant's message that they stand behind.
+
+    Raises ApiError for what is no text, and InvalidRequest for calls that are none and for what answers
+    no call.
+    """
+    told = list(before)
+    names = {call.id: call.name for message in before for call in message.tool_calls}
+    for at, item in enumerate(items):
+        path = f"input[{at}]"
+        match item:
+            case MessageItem():
+                told.append(message_of(item, path))
+            case CallItem():
+                call = call_of(item.call_id, item.name, item.arguments, f"{path}.arguments")
+                names[call.id] = call.name
+                if not told or told[-1].role != "assistant":
+                    told.append(Message("assistant", ""))
+                told[-1] = replace(told[-1], tool_calls=(*told[-1].tool_calls, call))
+            case OutputItem():
+                told.append(_output(item, path, names))
+            case ReferenceItem():
+                raise AssertionError("what is referred to was looked up before")
+    return tuple(told)
+
+
+def _output(item: OutputItem, path: str, names: dict[str, str]) -> Message:
+    field = f"{path}.call_id"
+    if item.call_id not in names:
+        raise InvalidRequest(
+            field,
+            f"{field} is {item.call_id[:80]!r}, which no call of this conversation has. Send the call "
+            "before what it returned, or the response that made it as previous_response_id.",
+        )
+    text = text_of(item.output, f"{path}.output")
+    return Message("tool", text, tool_call_id=item.call_id, name=names[item.call_id])

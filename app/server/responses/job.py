@@ -1,0 +1,174 @@
+"""One response in the making, and how it is worded."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.server import metrics
+from app.server.answer import Answer
+from app.server.dialects import chat_logprobs
+from app.server.responses.schemas import Item, ResponseBody
+from app.server.responses.shelf import Json, Kept, Shelf
+from app.server.tools import WrittenCall
+from engine.api import Loaded
+from engine.events import FinishReason, Token
+from engine.request import Message, Request
+
+LOGPROBS = "message.output_text.logprobs"
+"""What ``include`` says of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """``items``: what is answered; ``conversation``: with all that was said before."""
+
+    body: ResponseBody
+    loaded: Loaded
+    items: Sequence[Item]
+    conversation: tuple[Message, ...]
+    shelf: Shelf
+    created: int = field(default_factory=lambda: int(time.time()))
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @property
+    def message_id(self) -> str:
+        return f"msg_{self.token}"
+
+    @property
+    def logprobs(self) -> bool:
+        return LOGPROBS in (self.body.include or ())
+
+    def answer(self, request: Request) -> Answer:
+        detailed = self.body.spec_decode_metrics == "detailed"
+        return Answer(request, self.loaded.capabilities.calls, keeps_rounds=detailed)
+
+    def told_logprobs(self, tokens: Sequence[Token]) -> list[Json]:
+        """Of some tokens, if anybody wants them."""
+        return chat_logprobs(tokens) if self.logprobs else []
+
+    def part(self, answer: Answer | None) -> Json:
+        """The text as a part of the message; None: nothing of it yet."""
+        tokens = [] if answer is None else list(answer.reply.tokens or ())
+        if answer is not None and answer.called:
+            tokens = [token for token in tokens if token.start < len(answer.said)]
+        return {
+            "type": "output_text",
+            "text": "" if answer is None else answer.said,
+            "annotations": [],
+            "logprobs": self.told_logprobs(tokens),
+        }
+
+    def message(self, status: str, answer: Answer | None) -> Json:
+        """What the reply says as an item; None: an empty one."""
+        return {
+            "id": self.message_id,
+            "type": "message",
+            "status": status,
+            "role": "assistant",
+            "content": [] if answer is None else [self.part(answer)],
+        }
+
+    def call(self, at: int, status: str, call: WrittenCall) -> Json:
+        """The ``at``-th call as an item."""
+        return {
+            "id": f"fc_{self.token}_{at}",
+            "type": "function_call",
+            "status": status,
+            "call_id": call.id,
+            "name": call.name,
+            "arguments": call.arguments,
+        }
+
+    def output(self, status: str, answer: Answer) -> list[Json]:
+        """The reply as items, of which the last is in ``status``, unless it is a call that is whole."""
+        done = "completed"
+        items = [self.message(done, answer)] if answer.said or not answer.called else []
+        items += [self.call(at, done, call) for at, call in enumerate(answer.called)]
+        if not answer.called or answer.called[-1].object is None:
+            items[-1]["status"] = status
+        return items
+
+    def response(
+        self, status: str, answer: Answer | None = None, error: Json | None = None
+    ) -> Json:
+        """The response as it stands; ``answer``: the whole one, where it is there."""
+        body = self.body
+        cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
+        sampling = None if answer is None else answer.request.sampling
+        return {
+            "id": f"resp_{self.token}",
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": False,
+            "error": error,
+            "incomplete_details": cut,
+            "instructions": body.instructions,
+            "max_output_tokens": body.max_output_tokens,
+            "metadata": body.metadata or {},
+            "model": self.loaded.id,
+            "output": [] if answer is None else self.output(status, answer),
+            "parallel_tool_calls": body.parallel_tool_calls is not False,
+            "previous_response_id": body.previous_response_id,
+            "reasoning": {"effort": None, "summary": None},
+            "store": body.store is not False,
+            "temperature": body.temperature if sampling is None else sampling.temperature,
+            "text": {"format": _format(body)},
+            "tool_choice": _choice(body),
+            "tools": [tool.model_dump() for tool in body.tools or ()],
+            "top_p": body.top_p if sampling is None else sampling.top_p,
+            "truncation": "disabled",
+            "usage": None if answer is None else usage(answer),
+            "user": body.user,
+            **({} if answer is None else metrics.measured([answer])),
+        }
+
+    def end(self, answer: Answer) -> Json:
+        """The finished response, which is kept if it is to be."""
+        cut = answer.reply.reason is FinishReason.LENGTH
+        response = self.response("incomplete" if cut else "completed", answer)
+        if self.body.store is not False:
+            calls = () if answer.calls is None else answer.calls.whole_calls
+            reply = Message("assistant", answer.said, tool_calls=calls)
+            asked = tuple(
+                {
+                    "id": f"{self.message_id}_in_{at}",
+                    "status": "completed",
+                    **item.model_dump(exclude_none=True),
+                }
+                for at, item in enumerate(self.items)
+            )
+            self.shelf.put(Kept(response, asked, (*self.conversation, reply)))
+        return response
+
+
+def usage(answer: Answer) -> Json:
+    """Tokens, in the words of this dialect."""
+    counted = metrics.usage([answer], 1)
+    return {
+        "input_tokens": counted["prompt_tokens"],
+        "input_tokens_details": counted["prompt_tokens_details"],
+        "output_tokens": counted["completion_tokens"],
+        "output_tokens_details": {
+            "reasoning_tokens": 0,
+            **counted["completion_tokens_details"],
+        },
+        "total_tokens": counted["total_tokens"],
+    }
+
+
+def _format(body: ResponseBody) -> Json:
+    """The text's, as it was asked for."""
+    format = None if body.text is None else body.text.format
+    if format is None:
+        return {"type": "text"}
+    return format.model_dump(by_alias=True, exclude_none=True)
+
+
+def _choice(body: ResponseBody) -> Any:
+    choice = body.tool_choice
+    return (choice or "auto") if choice is None or isinstance(choice, str) else choice.model_dump()

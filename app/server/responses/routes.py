@@ -1,0 +1,81 @@
+"""The routes of the Responses API."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+
+from app.server.counter import Ticket
+from app.server.disconnect import unless_disconnected
+from app.server.errors import CLIENT_LEFT, READING
+from app.server.payload import JsonReply
+from app.server.reading import read
+from app.server.requests import Drafting, response_requests
+from app.server.responses.items import conversation_of, resolved
+from app.server.responses.job import Job
+from app.server.responses.schemas import ResponseBody, refuse_in_response
+from app.server.responses.shelf import Json, Shelf
+from app.server.responses.stream import events, framed
+from app.server.service import Service
+from app.server.streaming import EventStream
+from engine.request import Message, Request
+
+
+def add_routes(router: APIRouter, service: Service) -> None:
+    """The routes of this dialect."""
+    shelf = Shelf()
+
+    @router.post("/v1/responses")
+    async def create(http: HttpRequest) -> Response:
+        body, raw = await read(http, ResponseBody)
+        refuse_in_response(raw)
+        before: tuple[Message, ...] = ()
+        if body.previous_response_id is not None:
+            before = shelf.get(body.previous_response_id, "previous_response_id").messages
+        items = resolved(body.items, shelf.item)
+        conversation = conversation_of(items, before)
+
+        def ask(body: ResponseBody, pair: Drafting) -> tuple[Request, ...]:
+            return response_requests(body, pair, conversation)
+
+        loaded, ticket = await service.admit(body, ask)
+        job = Job(body, loaded, items, conversation, shelf)
+        if body.stream:
+            return EventStream(events(ticket, job), ticket.close, framed=framed)
+        try:
+            whole = await unless_disconnected(http.receive, _whole(ticket, job))
+        finally:
+            ticket.close()
+        return Response(status_code=CLIENT_LEFT) if whole is None else JsonReply(whole)
+
+    @router.api_route("/v1/responses/{name}", methods=READING)
+    async def retrieve(name: str) -> Response:
+        return JsonReply(shelf.get(name).response)
+
+    @router.api_route("/v1/responses/{name}/input_items", methods=READING)
+    async def input_items(name: str) -> Response:
+        items = list(shelf.get(name).input)
+        ends = (items[0]["id"], items[-1]["id"]) if items else (None, None)
+        return JsonReply(
+            {
+                "object": "list",
+                "data": items,
+                "first_id": ends[0],
+                "last_id": ends[1],
+                "has_more": False,
+            }
+        )
+
+    @router.delete("/v1/responses/{name}")
+    async def delete(name: str) -> Response:
+        shelf.remove(name)
+        return JsonReply({"id": name, "object": "response", "deleted": True})
+
+
+async def _whole(ticket: Ticket, job: Job) -> Json:
+    (generation,) = ticket.generations
+    answer = job.answer(generation.request)
+    async for event in ticket.events_of(generation):
+        answer.add(event)
+    return job.end(answer)

@@ -1,0 +1,169 @@
+"""What ``/v1/responses`` accepts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from app.server.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
+from app.server.structured import StructureBody, TextBody
+from app.server.tools import (
+    AllowedBody,
+    AllowedToolsBody,
+    FunctionBody,
+    NamedFunctionBody,
+    NamedToolBody,
+    ToolBody,
+    ToolsBody,
+)
+from app.server.unsupported import is_nothing, refuse_fields
+
+_TYPES = ("message", "function_call", "function_call_output", "item_reference")
+
+
+class MessageItem(MessageBody):
+    """A message of the conversation."""
+
+    type: Literal["message"]
+    id: str | None = None
+    status: str | None = None
+
+
+class CallItem(StructureBody):
+    """A call that the model made."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+
+class OutputItem(StructureBody):
+    """What a call returned."""
+
+    type: Literal["function_call_output"]
+    call_id: str
+    output: Content
+    id: str | None = None
+    status: str | None = None
+
+
+class ReferenceItem(StructureBody):
+    """Stands for an item of a response that is kept."""
+
+    type: Literal["item_reference"]
+    id: str
+
+
+Item = Annotated[MessageItem | CallItem | OutputItem | ReferenceItem, Field(discriminator="type")]
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, str):
+        return [{"type": "message", "role": "user", "content": value}]
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    raise ValueError("must be a string or a list of items")
+
+
+def _typed(item: Any) -> Any:
+    """Says what an item without a type is. Items of another type are refused, not skipped."""
+    if not isinstance(item, dict):
+        return item
+    kind = item.get("type")
+    if kind is None:
+        return {**item, "type": "item_reference" if item.keys() <= {"id", "type"} else "message"}
+    if kind not in _TYPES:
+        raise ValueError(
+            f"must hold messages, calls and what they returned; items of type {kind!r} are not "
+            "supported"
+        )
+    return item
+
+
+class FunctionToolBody(FunctionBody):
+    """A tool; here its fields stand beside its type."""
+
+    type: Literal["function"]
+
+
+def _functions(value: Any) -> Any:
+    for tool in value if isinstance(value, list) else ():
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if kind not in (None, "function"):
+            raise ValueError(f"must be functions; tools of type {kind!r} are not supported")
+    return value
+
+
+class NamedFunctionToolBody(NamedFunctionBody):
+    type: Literal["function"]
+
+
+class AllowedFunctionsBody(StructureBody):
+    """Some of the tools alone may be called."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[NamedFunctionToolBody]
+
+
+class ResponseBody(GenerationBody):
+    """OpenAI's fields, and those that all dialects here have."""
+
+    items: Annotated[
+        list[Item],
+        Field(min_length=1, max_length=MAX_MESSAGES, alias="input"),
+        BeforeValidator(_items, json_schema_input_type=str | list[Item]),
+    ]
+    instructions: str | None = None
+    text: TextBody | None = None
+    tools: Annotated[list[FunctionToolBody] | None, BeforeValidator(_functions)] = None
+    tool_choice: (
+        Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None
+    ) = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    include: list[str] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+
+    @property
+    def offered(self) -> ToolsBody:
+        """The same as chats have it."""
+        choice = self.tool_choice
+        return ToolsBody(
+            tools=[ToolBody(type="function", function=tool) for tool in self.tools or ()],
+            tool_choice=choice if choice is None or isinstance(choice, str) else _in_chats(choice),
+            parallel_tool_calls=self.parallel_tool_calls,
+        )
+
+
+def _in_chats(
+    choice: NamedFunctionToolBody | AllowedFunctionsBody,
+) -> NamedToolBody | AllowedToolsBody:
+    if isinstance(choice, NamedFunctionToolBody):
+        return NamedToolBody(type="function", function=choice)
+    named = [NamedToolBody(type="function", function=tool) for tool in choice.tools]
+    return AllowedToolsBody(
+        type="allowed_tools", allowed_tools=AllowedBody(mode=choice.mode, tools=named)
+    )
+
+
+_REFUSED = {
+    "background": ("answering in the background", is_nothing),
+    "conversation": ("conversations other than by previous_response_id", is_nothing),
+    "prompt": ("stored prompts", is_nothing),
+    "truncation": ("leaving out what is too long", lambda value: value in (None, "disabled")),
+    "n": ("several choices in a response", lambda value: value in (None, 1)),
+}
+
+
+def refuse_in_response(raw: bytes) -> None:
+    """Raises a 400 for the first field that asks for something this version does not have."""
+    refuse_fields(raw, _REFUSED)
