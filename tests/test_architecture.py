@@ -52,6 +52,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.loading",
         "app.runtime",
         "app.store",
+        "app.store_file",
         "app.store_rows",
         "app.store_salvage",
         "app.store_schema",
