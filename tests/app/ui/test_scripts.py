@@ -46,7 +46,7 @@ def scripts(browser: Any) -> Iterator[Any]:
 
 
 DRAW = """async ([text, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/markdown.js");
+  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
   const { Marks } = await import("/app/ui/shared/marks.js");
   const node = document.createElement("div");
   new StreamingMarkdown(node).render(text, marks === null ? null : new Marks(marks));

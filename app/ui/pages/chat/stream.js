@@ -38,7 +38,7 @@ export class Stream {
     this.asked = null;
     rounds.clear();
     rounds.of(shown);
-    conversation.scroll.toEnd();
+    conversation.toEnd();
     this.following = run;
     try {
       await follow((from) => server.follow({ run, from }), () => this.running === run, (events, stats, done) => this.advance(shown, events, stats, done));

@@ -1,4 +1,4 @@
-"""What somebody asks of a chat, as a request: which messages stay, what is new, and what is left out for it."""
+"""What somebody asks of a chat, as a request: what stays, what is new, and what is left out for it."""
 
 from __future__ import annotations
 
