@@ -30,10 +30,12 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.local", "engine.fake", "engine.fake_rounds"),
     ("engine.train", "engine.bench", "engine.plan"),
     (
+        "app.api_kept",
         "app.browse",
         "app.disk",
         "app.gradio_stubs",
         "app.connections",
+        "app.cors",
         "app.history",
         "app.listen",
         "app.login",
@@ -41,7 +43,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.own_catalog",
         "app.page_policy",
         "app.paths",
+        "app.request_log",
         "app.switch",
+        "app.watchers",
     ),
     (
         "app.defaults",

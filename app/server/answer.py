@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.server.errors import closing, engine_failed
+from app.server.errors import ended_early, engine_failed
 from app.server.tools import CallsInReply
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
@@ -37,7 +37,7 @@ class Answer:
             case Emitted(round=Round() as round):
                 self._add_round(round)
             case Finished(reason=FinishReason.CANCELLED):
-                raise closing()
+                raise ended_early()
             case Failed():
                 raise engine_failed(event.message)
             case _:
