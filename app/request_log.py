@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
@@ -74,11 +73,20 @@ class Asked:
     statistics: Statistics
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """``version`` of the log, the ``numbers`` that are remembered, and which ``requests`` changed."""
+
+    version: int
+    numbers: tuple[int, ...]
+    requests: tuple[Asked, ...]
+
+
 class _Part:
     """One of a request's generations."""
 
     def __init__(self, generation: Generation) -> None:
-        self.generation = generation
+        self.generation: Generation | None = generation  # until its end: it holds all of its events
         self.tally = Tally()
         self.stage = Stage.WAITING
         self.method = ""
@@ -97,6 +105,8 @@ class _Part:
                 self.stage, self.error = Stage.FAILED, event.message
             case _:
                 pass
+        if self.stage in ENDED:
+            self.generation = None
 
 
 class Entry:
@@ -147,8 +157,9 @@ class Entry:
         self.cancelled = True
         with self._log.lock:
             parts = tuple(self._parts)
-        for part in parts:
-            part.generation.cancel()
+        for generation in [part.generation for part in parts]:
+            if generation is not None:
+                generation.cancel()
 
     @property
     def followed(self) -> bool:
@@ -214,16 +225,13 @@ class RequestLog:
             entry.version = self._version
         self.watchers.wake()
 
-    def since(self, version: int) -> Sequence[Asked]:
-        """What changed after that version, oldest first."""
+    def since(self, version: int) -> Changes:
+        """What changed after that version; everything for one that was never reached."""
         with self.lock:
-            return [each.shown() for each in self._entries.values() if each.version > version]
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """Of the requests that are remembered."""
-        with self.lock:
-            return tuple(self._entries)
+            seen = version if version <= self._version else 0
+            entries = self._entries.values()
+            requests = tuple(each.shown() for each in entries if each.version > seen)
+            return Changes(self._version, tuple(self._entries), requests)
 
     def cancel(self, number: int) -> bool:
         """Ends a request; False for one that is forgotten."""

@@ -32,8 +32,8 @@ class Runtime:
     in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
-    ``alone``: whether no other app uses the data folder. ``serving``: of the API, which ``requests`` tells
-    what asks it.
+    ``alone``: whether no other app uses the data folder. ``serving``: of the API, and ``requests`` what
+    asks it.
     """
 
     engine: Engine
