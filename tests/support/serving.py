@@ -16,7 +16,7 @@ import httpx
 
 from app.connections import Connection
 from app.listen import listen
-from app.main import Settings, create_app
+from app.main import Settings, create_app, switch_of
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.switch import ApiSwitch
@@ -33,6 +33,7 @@ class Served:
     port: int
     app: Any
     runtime: Runtime
+    switch: ApiSwitch
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)
@@ -50,12 +51,14 @@ def fake_runtime(data_dir: Path, engine: FakeEngine) -> Runtime:
 
 
 @contextlib.contextmanager
-def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> Iterator[Served]:
+def served(
+    runtime: Runtime, *, key: str | None = None, pages: bool = False, api: bool = True
+) -> Iterator[Served]:
     """The API over ``runtime``, which is closed in the end, and the pages if asked for."""
     import uvicorn
 
-    switch = ApiSwitch(True, api_key=key)
-    settings = Settings(pages=pages, api=True, api_key=key)
+    settings = Settings(pages=pages, api=api, api_key=key)
+    switch, _ = switch_of(settings, runtime.data_dir)
 
     async def build() -> Any:
         return create_app(runtime, switch, settings)
@@ -74,7 +77,7 @@ def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> 
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield Served(listener.url, listener.port, app, runtime)
+        yield Served(listener.url, listener.port, app, runtime, switch)
     finally:
         server.should_exit = True
         thread.join(30)

@@ -44,7 +44,7 @@ function keepBeginning(shown, fresh) {
 export class StreamingMarkdown {
   constructor(element) {
     this.element = element;
-    // What stands in the element: {raw, start, token, node, marked, unclosed}, and `code` where a block of code grows.
+    // What stands in the element: {raw, start, token, node, marked, unclosed, named}, and `code` where a block of code grows.
     // `start` is a place in the text as marked reads it.
     this.blocks = [];
     this.text = "";
@@ -58,12 +58,13 @@ export class StreamingMarkdown {
     const begin = kept ? this.blocks[kept].start : 0;
     const tokens = parse(text.slice(begin), kept ? this.links : {});
     const places = marks && source(text, begin);
+    const named = Object.keys(tokens.links).length;
     let start = begin; // of the block
     tokens.forEach((token, i) => {
       const end = start + token.raw.length;
       const at = places?.at.slice(start - begin, end - begin);
       const open = more && i === tokens.length - 1;
-      this.renderAt(kept + i, token, { start, at, marks, open });
+      this.renderAt(kept + i, token, { start, at, marks, open, named });
       start = end;
     });
     while (this.blocks.length > kept + tokens.length) this.blocks.pop().node.remove();
@@ -80,16 +81,16 @@ export class StreamingMarkdown {
     return Math.max(0, Math.min(last, this.blocks.length - OPEN));
   }
 
-  // Draws a block again when its source or its need for marks changes.
-  renderAt(index, token, { start, at, marks, open }) {
+  // Draws a block again when its source or its need for marks changes, or when an address that it may link to was named.
+  renderAt(index, token, { start, at, marks, open, named }) {
     const known = this.blocks[index];
     const marked = marks !== null && marks.covered(at.at(-1) + 1);
     const code = open && token.type === "code" && token.codeBlockStyle !== "indented";
     const same = known && known.raw === token.raw && Boolean(known.code) === code && !(marks && !known.marked);
-    if (same) return void Object.assign(known, { start });
+    if (same && (known.named === named || !token.raw.includes("["))) return void Object.assign(known, { start });
     if (marks) place([token], { text: token.raw, at });
     const unclosed = token.type === "paragraph" && UNCLOSED.test(token.raw);
-    const block = { raw: token.raw, start, token, marked, unclosed, node: known?.node };
+    const block = { raw: token.raw, start, token, marked, unclosed, named, node: known?.node };
     if (code) this.growCode(block, known, marks);
     else this.redraw(block, renderBlock(token, marks));
     this.blocks[index] = block;

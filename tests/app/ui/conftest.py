@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -77,48 +74,11 @@ def browser() -> Iterator[object]:
 
 @contextmanager
 def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
-    """The pages over ``engine``, on a free port."""
-    import uvicorn
-    from fastapi import FastAPI
+    """The app over ``engine``, on a free port; its API is switched off."""
+    from tests.support.serving import fake_runtime, served
 
-    from app.main import mount_pages
-    from app.paths import catalog_file
-    from app.runtime import Runtime
-    from app.switch import ApiSwitch
-    from engine.loading.catalog import open_catalog
-    from engine.loading.discovery import System
-
-    home = data_dir / "home"  # nothing lies there that a test did not put there
-    runtime = Runtime(
-        engine,
-        open_catalog(catalog_file()),
-        data_dir,
-        data_dir / "models",
-        system=System("linux", home, {}, root=home / "root"),
-    )
-    engine.catalog = runtime.known  # one catalog, which may grow
-    switch = ApiSwitch()
-
-    async def mounted() -> FastAPI:
-        return mount_pages(FastAPI(), runtime, switch)
-
-    # Where no event loop runs, Gradio makes one for its locks and never closes it.
-    pages = awaited(mounted())
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1, ws="none")
-    )
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < deadline, "the app did not start"
-        time.sleep(0.02)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    yield App(url, engine, switch, data_dir)
-    server.should_exit = True
-    thread.join(20)
+    with served(fake_runtime(data_dir, engine), pages=True, api=False) as running:
+        yield App(f"{running.url}/", engine, running.switch, data_dir)
 
 
 @pytest.fixture(scope="module")
