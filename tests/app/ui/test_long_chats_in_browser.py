@@ -1,4 +1,4 @@
-"""Long chats in a real browser: what is far from the view is text alone, and nothing moves or is lost by it."""
+"""Long chats in a real browser: what is far from the view is text alone; nothing moves or is lost."""
 
 from __future__ import annotations
 
