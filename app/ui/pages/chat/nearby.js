@@ -25,7 +25,9 @@ export class Nearby {
 
   // It is no longer in the conversation.
   forget(message) {
-    if (this.drawn.delete(message)) message.empty();
+    if (!this.drawn.delete(message)) return;
+    message.empty();
+    message.drawn = false;
   }
 
   // Draws what is near by now, and lets go of what is far; what is seen stays where it is.
