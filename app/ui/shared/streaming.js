@@ -48,7 +48,6 @@ export class StreamingMarkdown {
     // `start` is a place in the text as marked reads it.
     this.blocks = [];
     this.text = "";
-    this.links = {};
   }
 
   // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none that are not there. `more`: the
@@ -56,9 +55,9 @@ export class StreamingMarkdown {
   render(text, marks, more = false) {
     const kept = more ? this.settled(text) : 0;
     const begin = kept ? this.blocks[kept].start : 0;
-    const tokens = parse(text.slice(begin), kept ? this.links : {});
+    const tokens = parse(text.slice(begin), this.addresses(kept));
     const places = marks && source(text, begin);
-    const named = Object.keys(tokens.links).length;
+    const named = JSON.stringify(tokens.links);
     let start = begin; // of the block
     tokens.forEach((token, i) => {
       const end = start + token.raw.length;
@@ -69,8 +68,16 @@ export class StreamingMarkdown {
     });
     while (this.blocks.length > kept + tokens.length) this.blocks.pop().node.remove();
     this.text = text;
-    this.links = tokens.links;
     this.places = null;
+  }
+
+  // What the first blocks name for links of all; the first of several counts.
+  addresses(count) {
+    const found = {};
+    for (const { token } of this.blocks.slice(0, count)) {
+      if (token.type === "def") found[token.tag] ??= { href: token.href, title: token.title };
+    }
+    return found;
   }
 
   // How many blocks stay as they are, however `text` goes on.
@@ -81,7 +88,7 @@ export class StreamingMarkdown {
     return Math.max(0, Math.min(last, this.blocks.length - OPEN));
   }
 
-  // Draws a block again when its source or its need for marks changes, or when an address that it may link to was named.
+  // Draws a block again when its source or its need for marks changes, or what it may link to was named.
   renderAt(index, token, { start, at, marks, open, named }) {
     const known = this.blocks[index];
     const marked = marks !== null && marks.covered(at.at(-1) + 1);
