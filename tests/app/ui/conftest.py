@@ -17,8 +17,8 @@ from engine.fake import FakeEngine
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
-# What Gradio's own client says of its stream when a page is reloaded during a reply; and what Chromium says
-# when the pages' policy holds back what a hostile reply would run.
+# What Gradio's own client says of its stream when a page is reloaded during a reply; and what Chromium
+# says when the pages' policy holds back what a hostile reply would run.
 EXPECTED = ("AbortError", "Connection errored out", "Executing inline event handler violates")
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 PATIENCE = 40_000
