@@ -1,11 +1,11 @@
 """``python -m tools.chat_endurance [MESSAGES]``: a long chat in the running app, and the memory it takes.
 
 Starts the app with Pip and a data folder of its own, chats in one chat in Chromium, and reports the
-memory of the app's process, of the page's process and scripts and its nodes along the way; a full context leaves
-out the oldest turns, as people would. The page chats by itself, and nobody is attached to Chromium
-meanwhile: who looks at it through its developer tools has it keep what it receives. In the end keys are
-pressed while a reply is written, and it is told how long each takes to be shown. Needs the test extra
-(playwright) and Chromium.
+memory of the app's process, of the page's process and scripts and its nodes along the way; a full
+context leaves out the oldest turns, as people would. The page chats by itself, and nobody is attached to
+Chromium meanwhile: who looks at it through its developer tools has it keep what it receives. In the end
+keys are pressed while a reply is written, and it is told how long each takes to be shown. Needs the test
+extra (playwright) and Chromium.
 """
 
 from __future__ import annotations
