@@ -124,47 +124,52 @@ def endure(browser: Browser, folder: Path, app: int, messages: int) -> None:
         page.locator(".advanced summary").click()
         page.fill("#max-tokens input", "64")
         page.get_by_role("tab", name="Rounds").click()
-    measured = []
-    for count in range(STEP, messages + 1, STEP):
-        with browser.attached() as page:
-            page.evaluate(CHAT, STEP // 2)
+        page.evaluate(CHAT, STEP // 2)
+    until_stored(folder, STEP)
+    with browser.attached() as page:
+        page.evaluate("window.chatted")
+        measured = [{"messages": STEP, **processes(browser.pid, app), **scripts(page)}]
+        page.evaluate(CHAT, (messages - STEP) // 2)
+    print(measured[-1], flush=True)
+    for count in range(2 * STEP, messages + 1, STEP):
         until_stored(folder, count)
-        with browser.attached() as page:
-            page.evaluate("window.chatted")
-            measured.append({"messages": count, **memory(page, browser.pid, app)})
+        measured.append({"messages": count, **processes(browser.pid, app)})
         print(measured[-1], flush=True)
     with browser.attached() as page:
+        page.evaluate("window.chatted")
+        measured.append({"messages": messages, **scripts(page), **processes(browser.pid, app)})
+        print(measured[-1], flush=True)
         page.get_by_role("tab", name="Settings").click()
         page.fill("#max-tokens input", "1000")
         print(json.dumps({"measured": measured, "keys_ms": keys(page)}))
 
 
 def until_stored(folder: Path, messages: int) -> None:
-    """Waits until so many messages are stored and no reply is written."""
+    """Waits until so many messages are stored and written to their ends."""
     with contextlib.closing(Store(folder, alone=False)) as store:
         while True:
             found = [each for chat in store.chats() for each in store.messages(chat.id)]
-            if len(found) >= messages and all(each.status != "running" for each in found):
+            if len(found) >= messages and found[messages - 1].status != "running":
                 return
             time.sleep(1)
 
 
-def memory(page: Any, browser: int, app: int) -> dict[str, float]:
-    """In MB: resident memory of the app and of the page's process, and what the page's scripts hold once
-    what is unused is gone."""
+def processes(browser: int, app: int) -> dict[str, float]:
+    """Resident memory of the app and of the page's process, in MB."""
+    children = psutil.Process(browser).children(recursive=True)
+    renderers = [each.pid for each in children if "--type=renderer" in each.cmdline()]
+    return {"app_mb": resident(app), "page_mb": max(map(resident, renderers))}
+
+
+def scripts(page: Any) -> dict[str, float]:
+    """What the page's scripts hold once what is unused is gone, in MB, and its nodes. Whoever attaches
+    leaves something of his own behind, so it is asked twice only."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"]
     nodes = session.send("Memory.getDOMCounters")["nodes"]
     session.detach()
-    children = psutil.Process(browser).children(recursive=True)
-    renderers = [each.pid for each in children if "--type=renderer" in each.cmdline()]
-    return {
-        "app_mb": resident(app),
-        "page_mb": max(map(resident, renderers)),
-        "heap_mb": round(heap / 2**20, 2),
-        "nodes": nodes,
-    }
+    return {"heap_mb": round(heap / 2**20, 2), "nodes": nodes}
 
 
 def resident(pid: int) -> float:
