@@ -89,17 +89,16 @@ class Guard:
         *,
         host: str,
         switch: ApiSwitch,
-        origins: tuple[str, ...] = (),
         pages: bool = True,
         inline: tuple[str, ...] = (),
     ) -> None:
-        """``pages``: whether there are any, which then want the key too. ``inline``: their scripts that
-        come into the document after it was sent."""
+        """``pages``: whether there are any that want the key too, if there is one now. ``inline``: their
+        scripts that come into the document after it was sent."""
         self.app, self.hashes = app, tuple(map(hash_of, inline))
-        self.login = Login(switch.api_key) if pages and switch.api_key is not None else None
+        wanted = pages and switch.api_key is not None
+        self.login = Login(lambda: switch.api_key) if wanted else None
         self.host = host.strip("[]").lower()
         self.switch = switch
-        self.origins = frozenset(map(as_sent, origins))
         self.names = LOOPBACK_NAMES | ({self.host} if is_loopback(host) else _machine_names(host))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,7 +106,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         refusal = self.judge(scope)
-        sending = _with_headers(send, of_api=_is_api(scope["path"]))
+        sending = _with_headers(send, of_api=is_api(scope["path"]))
         if refusal is not None:
             await self._refuse(refusal, scope, receive, sending)
         elif self.login is not None and scope["path"] == login.PATH:
@@ -135,12 +134,12 @@ class Guard:
             return Refusal(
                 403,
                 "origin_not_allowed",
-                f"A page of {origin} may not use this server. Start it with "
-                f"--allow-origin {origin} if it should use the API.",
+                f"A page of {origin} may not use this server. If it should use the API, allow it on the "
+                f"Server page, or start with --allow-origin {origin}.",
             )
         if is_unused(path) or any(ord(sign) < 32 for sign in path):
             return Refusal(404, "unknown_endpoint", f"There is nothing at {path!r}.")
-        if _is_api(path):
+        if is_api(path):
             return None if self._has_key(scope, headers) else _NEEDS_KEY
         return None if self._may_see_pages(scope, headers) else _PAGES_NEED_KEY
 
@@ -153,11 +152,10 @@ class Guard:
         return not is_loopback(self.host) and _is_address(name)
 
     def _trusted(self, origin: str, host: str, path: str) -> bool:
-        origin = as_sent(origin)
-        if origin in self.origins and (_is_api(path) or path == HEALTH):
+        if self.switch.allows(origin) and (is_api(path) or path == HEALTH):
             return True
         try:
-            return urlsplit(origin).netloc == host.lower()
+            return urlsplit(origin.lower()).netloc == host.lower()
         except ValueError:  # http://[
             return False
 
@@ -188,7 +186,7 @@ class Guard:
     def _readable(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         """Headers with which a listed website's page may read why it is refused."""
         origin = Headers(scope=scope).get("origin", "")
-        if as_sent(origin) not in self.origins or not _is_api(scope["path"]):
+        if not self.switch.allows(origin) or not is_api(scope["path"]):
             return []
         return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
 
@@ -196,8 +194,8 @@ class Guard:
 _NEEDS_KEY = Refusal(
     401,
     "invalid_api_key",
-    "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key given to "
-    "--api-key.",
+    "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key that was "
+    "given to --api-key, or set on the Server page.",
 )
 _PAGES_NEED_KEY = Refusal(
     401,
@@ -206,12 +204,7 @@ _PAGES_NEED_KEY = Refusal(
 )
 
 
-def as_sent(origin: str) -> str:
-    """An origin as browsers send it, however it was written."""
-    return origin.rstrip("/").lower()
-
-
-def _is_api(path: str) -> bool:
+def is_api(path: str) -> bool:
     return path in ("/v1", METRICS) or path.startswith(("/v1/", OLLAMA))
 
 
@@ -262,7 +255,7 @@ async def _answer(
     scope: Scope, refusal: Refusal, headers: list[tuple[bytes, bytes]], send: Send
 ) -> None:
     """Answer as the API would on its paths, in plain words elsewhere."""
-    if _is_api(scope["path"]):
+    if is_api(scope["path"]):
         error = {
             "message": refusal.message,
             "type": "invalid_request_error",

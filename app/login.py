@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import html
 import secrets
+from collections.abc import Callable
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -53,7 +54,8 @@ input, button {{ font: inherit; padding: .5rem .75rem; border-radius: .375rem; b
 class Login:
     """Who may see the pages, and the page that lets them. An ASGI app for ``PATH``."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: Callable[[], str | None]) -> None:
+        """``key``: the one that opens them now."""
         self._key, self._word = key, secrets.token_urlsafe(32)
         self._one_by_one = asyncio.Lock()
 
@@ -84,7 +86,8 @@ class Login:
         if form is None:
             return Response("This form is too large.", status_code=413)
         after = _local(form.get("next", "/"))
-        if not same(form.get("key", "").strip(), self._key):
+        key = self._key()
+        if key is None or not same(form.get("key", "").strip(), key):
             async with self._one_by_one:
                 await asyncio.sleep(WRONG_S)
             return _page(after, _WRONG, status=401)

@@ -11,11 +11,12 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from app import paths
+from app import api_kept, paths
+from app.api_kept import Kept
 from app.gradio_stubs import without_stubs
 from app.listen import Listener, is_loopback, listen
 from app.switch import ApiSwitch, Serving
@@ -64,13 +65,9 @@ def serve(settings: Settings) -> NoReturn:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     sys.setswitchinterval(SWITCH_S)
-    exposed = not is_loopback(settings.host)
-    made_up = None
-    if exposed and settings.pages and not settings.api and not settings.api_key:
-        made_up = secrets.token_urlsafe(16)
-    key = settings.api_key or made_up
-    switch = ApiSwitch(settings.api, api_key=key, needs_key=exposed)
     data_dir = paths.data_folder(settings.data_dir)
+    switch, made_up = switch_of(settings, data_dir)
+    settings = replace(settings, api=switch.on)
     listener = listen(settings.host, settings.port)
     announce_start(listener)
 
@@ -84,6 +81,29 @@ def serve(settings: Settings) -> NoReturn:
             run_server(app, listener, lambda: when_up(runtime, listener, settings, made_up))
             runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
             leave()
+
+
+def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None]:
+    """The API's switch as it was started, over what the Server page kept; and a key that nobody knows
+    yet, where there had to be one. Without pages nothing that is kept counts: nobody would see it.
+
+    Raises ApiKeyMissing.
+    """
+    kept = api_kept.read(data_dir) if settings.pages else Kept()
+    exposed = not is_loopback(settings.host)
+    made_up = None
+    if exposed and settings.pages and not settings.api and not (settings.api_key or kept.key):
+        made_up = secrets.token_urlsafe(16)
+    switch = ApiSwitch(
+        settings.api
+        or (kept.on and not exposed),  # what was switched on for this machine stays here
+        api_key=settings.api_key or made_up,
+        needs_key=exposed,
+        origins=settings.origins,
+        kept=kept,
+        keep=lambda kept: api_kept.write(data_dir, kept),
+    )
+    return switch, made_up
 
 
 def prepare(
@@ -130,8 +150,10 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     """The ASGI app: API routes first, then the pages, all behind the guard."""
     from fastapi import FastAPI
 
-    from app.guard import Guard, as_sent
+    from app.cors import Cors
+    from app.guard import Guard
     from app.server import Counter, create_api
+    from app.server.logged import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
@@ -143,24 +165,16 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
         from app.ui import inline_scripts  # with Gradio, which is imported by now
 
         inline = inline_scripts()
-    if settings.origins:
-        from starlette.middleware.cors import CORSMiddleware
-
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=[as_sent(origin) for origin in settings.origins],
-            allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["*"],  # OpenAI's clients send a dozen that tell what they are
-            expose_headers=["Retry-After"],
-        )
+    app.add_middleware(Cors, switch=switch)
     app.add_middleware(
         Guard,
         host=settings.host,
         switch=switch,
-        origins=settings.origins,
-        pages=settings.pages,
+        # A key that the Server page set is for the API; the pages ask for the one they were started with.
+        pages=settings.pages and (switch.given_key is not None or switch.needs_key),
         inline=inline,
     )
+    app.add_middleware(Logged, log=runtime.requests)
     return app
 
 

@@ -12,6 +12,7 @@ from app import paths
 from app.downloads import Downloads
 from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
+from app.request_log import RequestLog
 from app.switch import Serving
 from engine.api import Engine
 from engine.loading import hub
@@ -31,7 +32,8 @@ class Runtime:
     in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
-    ``alone``: whether no other app uses the data folder. ``serving``: of the API.
+    ``alone``: whether no other app uses the data folder. ``serving``: of the API, and ``requests`` what
+    asks it.
     """
 
     engine: Engine
@@ -45,6 +47,7 @@ class Runtime:
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)
+    requests: RequestLog = field(default_factory=RequestLog)
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:

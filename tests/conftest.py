@@ -25,7 +25,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported. Processes side by side compute with one thread each: theirs would fight.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-pytest_plugins = ["tests.support.fixtures"]
+pytest_plugins = ["tests.support.browsers", "tests.support.fixtures"]
 
 LONG = (
     "test_interpreted.py",

@@ -1,21 +1,30 @@
 """``python -m tools.chat_endurance [MESSAGES]``: a long chat in the running app, and the memory it takes.
 
-Starts the app with Pip and a data folder of its own, chats in one chat through Chromium, and reports the
-memory of the app's process, of the page's scripts and its nodes along the way; a full context leaves out
-the oldest turns, as people would. In the end keys are pressed while a reply is written, and it is told
-how long each takes to be shown. Needs the test extra (playwright) and Chromium.
+Starts the app with Pip and a data folder of its own, chats in one chat in Chromium, and reports the
+memory of the app's process, of the page's process and scripts and its nodes along the way; a full
+context leaves out the oldest turns, as people would. The page chats by itself, and nobody is attached to
+Chromium meanwhile: who looks at it through its developer tools has it keep what it receives. In the end
+keys are pressed while a reply is written, and it is told how long each takes to be shown. Needs the test
+extra (playwright) and Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from app.store import Store
 from tools.screenshots import ARGUMENTS, ROOT, chromium, free_port, wait_for
 
 STEP = 50
@@ -31,6 +40,28 @@ WATCH_KEYS = """() => {
 }"""
 
 
+CHAT = """(times) => {
+  const wait = (done) => new Promise((over) => {
+    const timer = setInterval(() => done() && (clearInterval(timer), over()), 50);
+  });
+  const find = (selector) => document.querySelector(selector);
+  const ended = () => document.querySelectorAll(".msg.assistant:not(.running)").length;
+  window.chatted = (async () => {
+    for (let i = 0; i < times; i += 1) {
+      const before = ended();
+      const box = find(".composer textarea");
+      box.value = `${before + 1}. What is a draft?`;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+      box.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+      await wait(() => ended() > before || find("dialog.fitting[open]"));
+      if (ended() > before) continue;
+      find("[data-act=oldest]").click();
+      await wait(() => ended() > before);
+    }
+  })();
+}"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("messages", nargs="?", type=int, default=500)
@@ -42,71 +73,103 @@ def main() -> None:
         command += ["--data-dir", folder, "--pair", arguments.pair]
         app = subprocess.Popen(command, cwd=ROOT)
         try:
-            endure(wait_for(f"http://127.0.0.1:{port}/"), app.pid, arguments.messages)
+            url = wait_for(f"http://127.0.0.1:{port}/")
+            with chromium_at(url, Path(folder) / "browser") as browser:
+                endure(browser, Path(folder), app.pid, arguments.messages)
         finally:
             app.terminate()
             app.wait(timeout=30)
 
 
-def endure(url: str, pid: int, messages: int) -> None:
-    from playwright.sync_api import sync_playwright
+@dataclass(frozen=True)
+class Browser:
+    """A Chromium that shows one page, to which anybody may attach at ``address``."""
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.set_default_timeout(400_000)
-        page.goto(url)
+    pid: int
+    address: str
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[Any]:
+        """Its page, as long as it is looked at."""
+        from playwright.sync_api import sync_playwright
+
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.connect_over_cdp(self.address)
+            page = browser.contexts[0].pages[0]
+            page.set_default_timeout(400_000)
+            yield page
+            browser.close()  # only the connection
+
+
+@contextlib.contextmanager
+def chromium_at(url: str, folder: Path) -> Iterator[Browser]:
+    port = free_port()
+    options = ["--headless=new", f"--remote-debugging-port={port}", f"--user-data-dir={folder}"]
+    options += ["--window-size=1280,800", "--disable-background-timer-throttling"]
+    process = subprocess.Popen([chromium(), *ARGUMENTS, *options, url], stderr=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(f"{address}/json/version")
+        yield Browser(process.pid, address)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def endure(browser: Browser, folder: Path, app: int, messages: int) -> None:
+    with browser.attached() as page:
         page.wait_for_selector(".badge:not(.opening):not(.off)")
         page.wait_for_selector("body[data-controls=ready]")
         page.get_by_role("tab", name="Settings").click()
         page.locator(".advanced summary").click()
         page.fill("#max-tokens input", "64")
         page.get_by_role("tab", name="Rounds").click()
-        measured = []
-        for number in range(1, messages // 2 + 1):
-            ask(page, f"{number}. What is a draft?")
-            if 2 * number % STEP == 0:
-                measured.append({"messages": 2 * number, **memory(browser, page, pid)})
-                print(measured[-1], flush=True)
+        page.evaluate(CHAT, STEP // 2)
+    until_stored(folder, STEP)
+    with browser.attached() as page:
+        page.evaluate("window.chatted")
+        measured = [{"messages": STEP, **processes(browser.pid, app), **scripts(page)}]
+        page.evaluate(CHAT, (messages - STEP) // 2)
+    print(measured[-1], flush=True)
+    for count in range(2 * STEP, messages + 1, STEP):
+        until_stored(folder, count)
+        measured.append({"messages": count, **processes(browser.pid, app)})
+        print(measured[-1], flush=True)
+    with browser.attached() as page:
+        page.evaluate("window.chatted")
+        measured.append({"messages": messages, **scripts(page), **processes(browser.pid, app)})
+        print(measured[-1], flush=True)
         page.get_by_role("tab", name="Settings").click()
         page.fill("#max-tokens input", "1000")
         print(json.dumps({"measured": measured, "keys_ms": keys(page)}))
-        browser.close()
 
 
-def ask(page: Any, text: str) -> None:
-    """Sends it; where the context is full, without the oldest turns."""
-    before = page.locator(".msg.assistant").count()
-    page.fill(".composer textarea", text)
-    page.keyboard.press("Enter")
-    ended = (
-        "(n) => document.querySelector('dialog.fitting[open]') ||"
-        " [...document.querySelectorAll('.msg.assistant:not(.running)')].length > n"
-    )
-    page.wait_for_function(ended, arg=before)
-    if page.locator("dialog.fitting[open]").count():
-        page.click("[data-act=oldest]")
-        page.wait_for_function(ended, arg=before)
+def until_stored(folder: Path, messages: int) -> None:
+    """Waits until so many messages are stored and written to their ends."""
+    with contextlib.closing(Store(folder, alone=False)) as store:
+        while True:
+            found = [each for chat in store.chats() for each in store.messages(chat.id)]
+            if len(found) >= messages and found[messages - 1].status != "running":
+                return
+            time.sleep(1)
 
 
-def memory(browser: Any, page: Any, pid: int) -> dict[str, float]:
-    """In MB: resident memory of the app and of the page's process, and what the page's scripts hold once
-    what is unused is gone."""
+def processes(browser: int, app: int) -> dict[str, float]:
+    """Resident memory of the app and of the page's process, in MB."""
+    children = psutil.Process(browser).children(recursive=True)
+    renderers = [each.pid for each in children if "--type=renderer" in each.cmdline()]
+    return {"app_mb": resident(app), "page_mb": max(map(resident, renderers))}
+
+
+def scripts(page: Any) -> dict[str, float]:
+    """What the page's scripts hold once what is unused is gone, in MB, and its nodes. Whoever attaches
+    leaves something of his own behind, so it is asked twice only."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     heap = session.send("Runtime.getHeapUsage")["usedSize"]
     nodes = session.send("Memory.getDOMCounters")["nodes"]
     session.detach()
-    session = browser.new_browser_cdp_session()
-    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
-    session.detach()
-    renderers = [each["id"] for each in processes if each["type"] == "renderer"]
-    return {
-        "app_mb": resident(pid),
-        "page_mb": round(sum(map(resident, renderers)), 1),
-        "heap_mb": round(heap / 2**20, 2),
-        "nodes": nodes,
-    }
+    return {"heap_mb": round(heap / 2**20, 2), "nodes": nodes}
 
 
 def resident(pid: int) -> float:

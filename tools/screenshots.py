@@ -130,7 +130,7 @@ def wait_for(url: str) -> str:
             with urllib.request.urlopen(url, timeout=5):
                 return url
         except OSError:
-            time.sleep(0.3)
+            time.sleep(0.1)
     raise SystemExit(f"The app did not come up at {url}.")
 
 

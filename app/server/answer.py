@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.server.errors import closing, engine_failed
+from app.server.errors import ended_early, engine_failed
 from app.server.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
@@ -46,7 +46,7 @@ class Answer:
             case Emitted(round=Round() as round):
                 self._add_round(round)
             case Finished(reason=FinishReason.CANCELLED):
-                raise closing()
+                raise ended_early()
             case Failed():
                 raise engine_failed(event.message)
             case _:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from app.request_log import asked
 from app.server.errors import closing, queue_full
 from app.server.prometheus import Meter
 from engine.events import Event, Failed, Finished, FinishReason
@@ -88,12 +89,14 @@ class Counter:
             raise closing()
         if len(self.tickets) > MAX_WAITING:
             raise queue_full(MAX_WAITING)
-        ticket = Ticket(self)
+        ticket, entry = Ticket(self), asked.get()
 
         def submit() -> None:
             for request in requests:
                 generation = self.engine.generate(request)
                 self.meter.watch(generation, model)
+                if entry is not None:
+                    entry.follow(generation, model)
                 ticket.generations.append(generation)
 
         try:

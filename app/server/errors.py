@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from app.guard import OLLAMA
+from app.request_log import asked
 from app.server.payload import JsonReply
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
 
@@ -97,6 +98,15 @@ def closing() -> ApiError:
         kind="server_error",
         retry=True,
     )
+
+
+def ended_early() -> ApiError:
+    """For a reply that was cancelled while its client waits: by a person on the Server page, or because
+    the server ends. Clients repeat the one and not the other."""
+    entry = asked.get()
+    if entry is None or not entry.cancelled:
+        return closing()
+    return ApiError(400, "Somebody cancelled this request on the Server page.", code="cancelled")
 
 
 def translate(error: Exception) -> ApiError:

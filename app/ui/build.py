@@ -19,6 +19,7 @@ from app.ui.pages.plan.backend import PlanBackend
 from app.ui.pages.plan.page import plan_page
 from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.race.page import race_page
+from app.ui.pages.server.backend import ServerBackend
 from app.ui.pages.server.page import server_page
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pages.train.page import train_page
@@ -51,6 +52,6 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         tune_page(TuneBackend(runtime, store, measurements), backend.status)
         models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
         train_page(TrainBackend(runtime, trainings, pickers, backend.speed), backend.status)
-        server_page(runtime, switch)
+        server_page(ServerBackend(runtime, switch))
         plan_page(PlanBackend(runtime.data_dir))
     return blocks

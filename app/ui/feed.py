@@ -6,15 +6,10 @@ is sent twice, a page that was reloaded begins again at 0, and nothing else on i
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
 
 from app.ui.view import View
-
-PATIENCE = 10.0
-"""Seconds a question may stay open; the page then asks again."""
+from app.watchers import PATIENCE, Watchers
 
 
 class Feed:
@@ -25,39 +20,24 @@ class Feed:
         self._events: list[View] = []
         self._stats: View | None = None
         self._done = False
-        self._watchers: list[Callable[[], None]] = []
+        self.watchers = Watchers()
 
     def append(self, view: View, stats: View | None = None) -> None:
         with self._lock:
             self._events.append(view)
             self._stats = stats if stats is not None else self._stats
-            self._wake()
+        self.watchers.wake()
 
     def close(self) -> None:
         """No more will come."""
         with self._lock:
             self._done = True
-            self._wake()
+        self.watchers.wake()
 
     def packet(self, start: int) -> View:
         """Everything since ``start``."""
         with self._lock:
             return {"events": self._events[start:], "stats": self._stats, "done": self._done}
-
-    @contextlib.contextmanager
-    def watched(self, changed: Callable[[], None]) -> Iterator[None]:
-        """Calls ``changed`` in whatever thread appends or closes; it returns at once."""
-        with self._lock:
-            self._watchers.append(changed)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._watchers.remove(changed)
-
-    def _wake(self) -> None:
-        for changed in self._watchers:
-            changed()
 
 
 async def since(feed: Feed, start: int, patience: float = PATIENCE) -> View:
@@ -65,16 +45,8 @@ async def since(feed: Feed, start: int, patience: float = PATIENCE) -> View:
 
     After ``patience`` seconds without either, an empty packet.
     """
-    loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
-    def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
-            loop.call_soon_threadsafe(changed.set)
+    def enough(packet: View) -> bool:
+        return bool(packet["events"]) or packet["done"]
 
-    with feed.watched(wake):  # before the first look, so that nothing comes unseen between
-        packet = feed.packet(start)
-        if not packet["events"] and not packet["done"]:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), patience)
-            packet = feed.packet(start)
-    return packet
+    return await feed.watchers.until(lambda: feed.packet(start), enough, patience)

@@ -144,6 +144,9 @@ class Words:
         "login": "The access token is that of `hf auth login`.",
     }
 
+    # Server
+    THIS_MACHINE = "this machine"
+
     # Train
     KINDS: ClassVar[dict[str, tuple[str, str]]] = {
         "medusa": (

@@ -14,12 +14,10 @@ from app.ui.kept import SETTINGS
 from engine.request import Message, Request, Sampling
 from tests.app.test_main import running
 from tests.app.ui.chatting import ask, last_trace
-from tests.app.ui.conftest import browser
 from tests.support.checkpoints import open_session
 from tests.support.lossless import PLAIN, answer
 from tests.support.places import PIP
 
-__all__ = ["browser"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 QUESTION = "Tell me a short tale about a little key."

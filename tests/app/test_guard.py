@@ -24,7 +24,8 @@ def client(
     host: str = "127.0.0.1", origins: tuple[str, ...] = (), key: str | None = None
 ) -> httpx.AsyncClient:
     routes = [Route("/{path:path}", answer, methods=["GET", "POST"])]
-    app = Guard(Starlette(routes=routes), host=host, switch=ApiSwitch(api_key=key), origins=origins)
+    switch = ApiSwitch(api_key=key, origins=origins)
+    app = Guard(Starlette(routes=routes), host=host, switch=switch)
     transport = httpx.ASGITransport(app=app)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860")
 

@@ -1,10 +1,18 @@
-"""The endpoint's switch."""
+"""The endpoint's switch, its key and its origins."""
 
 from __future__ import annotations
 
+import logging
+import os
+from pathlib import Path
+
 import pytest
 
-from app.switch import ApiKeyMissing, ApiSwitch
+from app import api_kept
+from app.api_kept import Kept
+from app.main import Settings, switch_of
+from app.switch import ApiKeyMissing, ApiSwitch, origin_of
+from engine.errors import DiskError, InvalidRequest
 
 
 def test_the_endpoint_is_off_until_somebody_switches_it_on() -> None:
@@ -25,3 +33,74 @@ def test_beyond_this_machine_the_endpoint_needs_a_key() -> None:
 
 def test_with_a_key_the_endpoint_opens_beyond_this_machine() -> None:
     assert ApiSwitch(True, api_key="k", needs_key=True).on
+
+
+def test_what_is_set_counts_at_the_next_start_and_is_read_by_its_owner_alone(
+    tmp_path: Path,
+) -> None:
+    switch, made_up = switch_of(Settings(), tmp_path)
+    assert (switch.on, switch.api_key, made_up) == (False, None, None)
+    switch.set(True)
+    switch.make_key()
+    switch.allow_origin("http://LOCALHOST:3000/")
+    again, _ = switch_of(Settings(), tmp_path)
+    assert again.on
+    assert again.api_key == switch.api_key
+    assert len(again.api_key or "") > 20
+    assert again.allows("http://localhost:3000")
+    assert not again.allows("http://localhost:3001")
+    if os.name != "nt":
+        assert (tmp_path / api_kept.FILE).stat().st_mode & 0o777 == 0o600
+    without_pages, _ = switch_of(Settings(pages=False, api=True), tmp_path)
+    assert without_pages.api_key is None
+
+
+def test_beyond_this_machine_a_kept_key_counts_and_a_kept_switch_does_not(tmp_path: Path) -> None:
+    api_kept.write(tmp_path, Kept(on=True, key="kept-key", origins=()))
+    switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
+    assert (switch.on, switch.api_key, made_up) == (False, "kept-key", None)
+    with pytest.raises(ApiKeyMissing):
+        switch.remove_key()
+    api_kept.write(tmp_path, Kept())
+    switch, made_up = switch_of(Settings(host="0.0.0.0"), tmp_path)
+    assert made_up is not None
+    assert switch.api_key == made_up
+
+
+def test_what_was_given_at_the_start_is_not_changed_and_not_kept() -> None:
+    kept: list[Kept] = []
+    switch = ApiSwitch(api_key="given", origins=("https://given.example/",), keep=kept.append)
+    for change in (switch.make_key, switch.remove_key, lambda: switch.set_key("another-one")):
+        with pytest.raises(InvalidRequest, match="--api-key"):
+            change()
+    with pytest.raises(InvalidRequest, match="--allow-origin"):
+        switch.forbid_origin("https://given.example")
+    switch.allow_origin("https://given.example")
+    switch.allow_origin("https://other.example")
+    assert kept == [Kept(origins=("https://other.example",))]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*", "https://*.example", "null", "localhost:3000", "http://["]
+)
+def test_what_is_no_origin_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="no origin"):
+        origin_of(text)
+
+
+def test_what_cannot_be_kept_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / api_kept.FILE).mkdir()
+    switch, _ = switch_of(Settings(), tmp_path)
+    with pytest.raises(DiskError):
+        switch.make_key()
+    assert switch.api_key is None
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"key": 5}', '{"origins": [1]}', "nonsense"])
+def test_a_broken_file_is_told_and_means_nothing(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / api_kept.FILE).write_text(text)
+    with caplog.at_level(logging.WARNING):
+        assert api_kept.read(tmp_path) == Kept()
+    assert api_kept.FILE in caplog.text

@@ -16,7 +16,7 @@ import httpx
 
 from app.connections import Connection
 from app.listen import listen
-from app.main import Settings, create_app
+from app.main import Settings, create_app, switch_of
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.switch import ApiSwitch
@@ -33,6 +33,7 @@ class Served:
     port: int
     app: Any
     runtime: Runtime
+    switch: ApiSwitch
 
     def client(self, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=60, **options)
@@ -55,14 +56,15 @@ def served(
     *,
     key: str | None = None,
     pages: bool = False,
+    api: bool = True,
     origins: tuple[str, ...] = (),
 ) -> Iterator[Served]:
     """The API over ``runtime``, which is closed in the end, and the pages if asked for. ``origins``: of
     websites that may use the API."""
     import uvicorn
 
-    switch = ApiSwitch(True, api_key=key)
-    settings = Settings(pages=pages, api=True, api_key=key, origins=origins)
+    settings = Settings(pages=pages, api=api, api_key=key, origins=origins)
+    switch, _ = switch_of(settings, runtime.data_dir)
 
     async def build() -> Any:
         return create_app(runtime, switch, settings)
@@ -81,7 +83,7 @@ def served(
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.01)
-        yield Served(listener.url, listener.port, app, runtime)
+        yield Served(listener.url, listener.port, app, runtime, switch)
     finally:
         server.should_exit = True
         thread.join(30)

@@ -1,15 +1,10 @@
-// Markdown to DOM: marked parses, DOMPurify sanitises, highlight.js and KaTeX finish.
-//
-// `StreamingMarkdown` renders block by block and touches only blocks whose source changed, so a
-// growing reply costs its last paragraph, not all of it.
+// Markdown to DOM, block by block: marked parses, DOMPurify sanitises, highlight.js and KaTeX finish.
 
 import DOMPurify from "../../../assets/ui/vendor/dompurify/purify.es.js";
-import hljs from "../../../assets/ui/vendor/highlight/highlight.min.js";
-import { Marked, Renderer } from "../../../assets/ui/vendor/marked/marked.esm.js";
-import { copy, h } from "./dom.js";
+import { Lexer, Marked, Renderer } from "../../../assets/ui/vendor/marked/marked.esm.js";
+import { dressCode } from "./code.js";
+import { h } from "./dom.js";
 import { markBlock } from "./marks.js";
-import { place, source } from "./places.js";
-import { words } from "./words.js";
 
 const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;" };
 const escape = (text) => text.replace(/[&<>"']/g, (c) => escapes[c]);
@@ -102,6 +97,14 @@ const marked = new Marked({
 });
 marked.use({ extensions: [blockMath, inlineMath, bareJson] });
 
+// The tokens of a text, one for each block. `links` are addresses that were named before it; theirs and those that
+// the text names are the tokens' own `links`.
+export function parse(text, links = {}) {
+  const lexer = new Lexer(marked.defaults);
+  Object.assign(lexer.tokens.links, links);
+  return lexer.lex(text);
+}
+
 // A reply may not load anything from elsewhere, nor draw controls of its own.
 const policy = {
   USE_PROFILES: { html: true },
@@ -133,22 +136,8 @@ function drawMath(node) {
     library.render(node.dataset.tex, node, { displayMode: "display" in node.dataset, throwOnError: false, trust: false, strict: "ignore" }));
 }
 
-function dressCode(pre) {
-  const code = pre.querySelector("code");
-  if (!code) return;
-  const language = /language-(\S+)/.exec(code.className)?.[1];
-  if (language && hljs.getLanguage(language)) {
-    code.innerHTML = hljs.highlight(code.textContent, { language, ignoreIllegals: true }).value;
-  }
-  const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(code.textContent, button, words.copied) } }, words.copy);
-  const bar = h("div", { class: "code-bar", dataset: { chrome: "1" } }, h("span", {}, language ?? words.plainCode), button);
-  const frame = h("div", { class: "code" }, bar);
-  pre.replaceWith(frame);
-  frame.append(pre);
-}
-
-// `marks` null: nothing is marked.
-function renderBlock(token, marks) {
+// A token of `parse` as an element. `marks` null: nothing is marked; otherwise the token's places are known (`place`).
+export function renderBlock(token, marks) {
   leaves = [];
   const node = h("div", { class: "block" });
   node.append(purify.sanitize(marked.parser([token]), policy));
@@ -161,64 +150,4 @@ function renderBlock(token, marks) {
   });
   if (marks) markBlock(node, leaves, marks);
   return node;
-}
-
-// Makes `shown` equal to `fresh`, leaving alone what both begin with: a long paragraph that grows by
-// a word is laid out again from that word on.
-function keepBeginning(shown, fresh) {
-  let a = shown.firstChild;
-  let b = fresh.firstChild;
-  while (a && b && a.isEqualNode(b)) {
-    a = a.nextSibling;
-    b = b.nextSibling;
-  }
-  const inside = a && b && a.nodeName === b.nodeName && a.nodeType === Node.ELEMENT_NODE &&
-    a.className === b.className && growing.has(a.nodeName);
-  if (inside) {
-    const after = b.nextSibling;
-    keepBeginning(a, b);
-    a = a.nextSibling;
-    b = after;
-  }
-  while (a) {
-    const next = a.nextSibling;
-    a.remove();
-    a = next;
-  }
-  while (b) {
-    const next = b.nextSibling;
-    shown.append(b);
-    b = next;
-  }
-}
-
-const growing = new Set(["P", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "TBODY"]);
-
-export class StreamingMarkdown {
-  constructor(element) {
-    this.element = element;
-    this.blocks = []; // {raw, node, covered}: what stands in the element
-  }
-
-  // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none. A block is
-  // drawn again when its source or its need for marks changes.
-  render(text, marks) {
-    const tokens = marked.lexer(text);
-    const whole = marks && source(text);
-    let start = 0; // of the block, in the message as marked reads it
-    tokens.forEach((token, i) => {
-      const known = this.blocks[i];
-      const end = start + token.raw.length;
-      const covered = marks !== null && marks.covered(whole.at[end - 1] + 1);
-      if (!known || known.raw !== token.raw || (marks && !known.covered)) {
-        if (marks) place([token], { text: token.raw, at: whole.at.slice(start, end) });
-        const node = renderBlock(token, marks);
-        if (known) keepBeginning(known.node, node);
-        else this.element.append(node);
-        this.blocks[i] = { raw: token.raw, node: known?.node ?? node, covered };
-      }
-      start = end;
-    });
-    while (this.blocks.length > tokens.length) this.blocks.pop().node.remove();
-  }
 }

@@ -69,16 +69,20 @@ function wrap(textNode, offsets, marks) {
   textNode.replaceWith(fragment);
 }
 
+// Wraps the texts in `node`, whose characters have these offsets.
+export function markText(node, offsets, marks) {
+  const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT, (text) =>
+    text.parentElement.closest("[data-chrome]") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
+  const found = [];
+  for (let from = 0; walker.nextNode(); from += walker.currentNode.length) found.push([walker.currentNode, from]);
+  for (const [text, from] of found) wrap(text, offsets.slice(from, from + text.length), marks);
+}
+
 // Wraps the texts of a rendered block. Its leaves are elements with `data-leaf`, the index in `leaves` of the
 // offsets of the characters in them; of these elements only what they hold stays.
 export function markBlock(node, leaves, marks) {
   for (const leaf of node.querySelectorAll("[data-leaf]")) {
-    const offsets = leaves[leaf.dataset.leaf] ?? [];
-    const walker = document.createTreeWalker(leaf, NodeFilter.SHOW_TEXT, (text) =>
-      text.parentElement.closest("[data-chrome]") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
-    const found = [];
-    for (let from = 0; walker.nextNode(); from += walker.currentNode.length) found.push([walker.currentNode, from]);
-    for (const [text, from] of found) wrap(text, offsets.slice(from, from + text.length), marks);
+    markText(leaf, leaves[leaf.dataset.leaf] ?? [], marks);
     leaf.replaceWith(...leaf.childNodes);
   }
   node.normalize();

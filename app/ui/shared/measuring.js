@@ -3,6 +3,7 @@
 import { h } from "./dom.js";
 import { follow } from "./feed.js";
 import { answered, reason } from "./server.js";
+import { status } from "./status.js";
 
 export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
 
@@ -13,12 +14,33 @@ export const select = (name, options, value, more = {}) =>
 export const choice = (type, name, value, title, hint, more = {}) =>
   h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
 
-// Calls `f` each time the page of `form` comes into sight, until somebody has chosen something in it: what
-// it offers follows the chats and their settings.
-export function followChats(form, f) {
+// Draws what Python offers to measure: anew with each pair that is loaded, and each time the page comes into sight
+// until somebody has chosen something in it, for it follows the chats and their settings. A measurement that goes on
+// is followed. `page` has a `form`, its `following`, draw(offer) and begin().
+export function followOffers(page, server) {
+  let pair; // the one that is offered for; not known yet
   let touched = false;
-  form.addEventListener("input", () => (touched = true));
-  new IntersectionObserver((entries) => entries.at(-1).isIntersecting && !touched && f()).observe(form);
+  const refresh = async () => {
+    let offer;
+    try {
+      offer = await answered(server.offer({}));
+    } catch {
+      return; // the app is away: once it is back, the next look at the page asks again
+    }
+    page.draw(offer);
+    if (!offer.number || offer.number === page.following.number) return;
+    page.begin();
+    page.following.watch(offer.number);
+  };
+  status.watch(({ loaded }) => {
+    const now = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
+    if (now === pair) return;
+    pair = now;
+    refresh();
+  }, server.status);
+  page.form.addEventListener("input", () => (touched = true));
+  const seen = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && !touched && pair !== undefined && refresh());
+  seen.observe(page.form);
 }
 
 // One measurement after another, each followed by its number; a page that was reloaded follows the last.

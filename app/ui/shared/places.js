@@ -6,11 +6,11 @@
 
 const cut = ({ text, at }, from, to = text.length) => ({ text: text.slice(from, to), at: at.slice(from, to) });
 
-// The whole message as marked reads it: with "\n" for each "\r\n" and "\r".
-export function source(message) {
+// The message from there on, as marked reads it: with "\n" for each "\r\n" and "\r".
+export function source(message, from = 0) {
   const at = [];
-  for (let i = 0; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(i);
-  return { text: message.replace(/\r\n?/g, "\n"), at };
+  for (let i = from; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(i);
+  return { text: message.slice(from).replace(/\r\n?/g, "\n"), at };
 }
 
 // Gives every leaf among `tokens` that is drawn as text its `at`; returns where in `from` the tokens end.

@@ -1,40 +1,73 @@
 // What a stream of events adds up to on the page: text, origin marks, state. Used by Chat and Race.
 
 import { Marks } from "./marks.js";
-import { StreamingMarkdown } from "./markdown.js";
+import { StreamingMarkdown } from "./streaming.js";
 import { fixed, h, percent, seconds, speed } from "./dom.js";
 import { words } from "./words.js";
 
+const AT_ONCE = 6000; // characters whose marks are drawn in one frame
+const SHARE = 3; // a frame that took long is followed by this many times as long for everything else
+
+export const MARKS_SHOWN = "foretoken-marks"; // told to the window when marks are to be seen in all messages
+
+// Whether marks are to be seen in all messages, or only where somebody looks.
+export function showMarks(on) {
+  document.body.classList.toggle("show-marks", on);
+  if (on) window.dispatchEvent(new Event(MARKS_SHOWN));
+}
+
+const marksShown = () => document.body.classList.contains("show-marks");
+
 const tokenOf = (node) => {
-  const mark = node.closest?.(".mark");
+  const mark = node?.closest?.(".mark");
   return mark ? Number(mark.dataset.token) : null;
 };
 
+const isSelected = (node) => {
+  const selection = getSelection();
+  return !selection.isCollapsed && selection.containsNode(node, true);
+};
+
 export class Reply {
-  constructor(element) {
-    this.element = element;
+  // `element`: where it is drawn; without one it is kept until drawIn().
+  constructor(element = null) {
     this.text = "";
-    this.marks = new Marks();
-    this.markdown = new StreamingMarkdown(element);
-    this.drawn = null;
+    this.compact = ""; // its marks, as Python tells them
+    this.frame = null;
+    this.next = 0; // when it may be drawn again
     this.running = false;
     this.end = null; // the event that ended it
     this.onToken = null; // called with the number of the token under the pointer, or null
-    element.addEventListener("mouseover", (event) => this.onToken?.(tokenOf(event.target)));
-    element.addEventListener("mouseleave", () => this.onToken?.(null));
+    this.lit = [0, 0];
+    this.leave();
+    if (element) this.drawIn(element);
   }
 
-  // Lights the tokens from `from` on, up to but not including `to`, wherever they are drawn with their marks.
-  light(from, to) {
-    for (const node of this.element.querySelectorAll(".mark.lit")) node.classList.remove("lit");
-    const wanted = Array.from({ length: Math.max(to - from, 0) }, (_, i) => `.mark[data-token="${from + i}"]`);
-    if (wanted.length) for (const node of this.element.querySelectorAll(wanted.join())) node.classList.add("lit");
+  // ---- where it is drawn
+
+  drawIn(element) {
+    this.element = element;
+    this.markdown = new StreamingMarkdown(element);
+    element.addEventListener("pointerover", (event) => event.pointerType === "mouse" && this.look(event));
+    element.addEventListener("click", (event) => this.look(event)); // where nothing points before it presses
+    element.addEventListener("pointerleave", () => this.onToken?.(null));
+    this.markdown.render(this.text, null, this.running);
+    if (marksShown()) this.markAll();
+    this.light(...this.lit);
   }
 
-  set(text, marks) {
+  // It is drawn no more; what it says is kept.
+  leave() {
+    cancelAnimationFrame(this.frame);
+    [this.frame, this.element, this.markdown, this.read] = [null, null, null, null];
+  }
+
+  set(text, compact) {
     this.text = text;
-    this.marks = new Marks(marks);
-    this.markdown.render(this.text, this.marks);
+    this.compact = compact ?? "";
+    this.read = null;
+    this.markdown?.render(text, null);
+    if (marksShown()) this.markAll();
   }
 
   // Takes events in order; returns the rounds among them.
@@ -44,7 +77,7 @@ export class Reply {
       if (event.t === "round" || event.t === "text") {
         if (event.t === "round") rounds.push(event);
         this.text += event.s;
-        this.marks.add(event.k);
+        this.addMarks(event.k);
       } else if (event.t === "finished") {
         this.text += event.tail;
       }
@@ -52,16 +85,57 @@ export class Reply {
       this.running = !ended;
       this.end = ended ? event : null;
     }
-    this.drawn ??= requestAnimationFrame(() => this.draw());
+    if (this.element) this.frame ??= requestAnimationFrame((now) => this.draw(now));
     return rounds;
   }
 
-  draw() {
-    this.drawn = null;
-    // Marks nobody sees yet wait for the end: a growing paragraph then stays one text.
-    const wanted = !this.running || document.body.classList.contains("show-marks");
-    this.markdown.render(this.text, wanted ? this.marks : null);
+  draw(now) {
+    if (this.running && now < this.next) return void (this.frame = requestAnimationFrame((later) => this.draw(later)));
+    this.frame = null;
+    const begun = performance.now();
+    // Marks nobody sees wait: a growing paragraph then stays one text.
+    this.markdown.render(this.text, marksShown() ? this.marks : null, this.running);
     this.onDrawn?.();
+    const end = performance.now();
+    this.next = end + SHARE * (end - begun);
+  }
+
+  // ---- marks
+
+  get marks() {
+    return (this.read ??= new Marks(this.compact));
+  }
+
+  addMarks(compact) {
+    if (!compact) return;
+    this.compact += this.compact ? ` ${compact}` : compact;
+    this.read?.add(compact);
+  }
+
+  // Draws all of them, those of a long reply in several frames.
+  markAll() {
+    if (this.markdown?.mark(this.marks, 0, Infinity, AT_ONCE)) requestAnimationFrame(() => this.markAll());
+  }
+
+  // Somebody points at it: there its marks are drawn, unless what is selected would change under the hand.
+  look(event) {
+    if (!this.onToken) return;
+    const found = this.running || event.buttons ? null : this.markdown.unmarkedAt(event.target);
+    const drawn = found && !isSelected(event.target.closest(".block"));
+    if (drawn) this.markdown.mark(this.marks, ...found);
+    this.onToken(tokenOf(drawn ? document.elementFromPoint(event.clientX, event.clientY) : event.target));
+  }
+
+  // Lights the tokens from `from` on, up to but not including `to`.
+  light(from, to) {
+    this.lit = [from, to];
+    if (!this.element) return;
+    for (const node of this.element.querySelectorAll(".mark.lit")) node.classList.remove("lit");
+    if (to <= from) return;
+    const { ends } = this.marks;
+    if (!this.running) this.markdown.mark(this.marks, ends[from - 1] ?? 0, ends[to - 1] ?? 0);
+    const wanted = Array.from({ length: to - from }, (_, i) => `.mark[data-token="${from + i}"]`);
+    for (const node of this.element.querySelectorAll(wanted.join())) node.classList.add("lit");
   }
 }
 

@@ -74,7 +74,7 @@ def keep_token(text: str) -> KeptIn:
     if _with_keyring(lambda ring: ring.set_password(SERVICE, ACCOUNT, cleaned) or True):
         token_file().unlink(missing_ok=True)
         return KeptIn.KEYRING
-    _write(token_file(), cleaned)
+    write_private(token_file(), cleaned)
     return KeptIn.FILE
 
 
@@ -88,8 +88,8 @@ def forget_token() -> bool:
     return in_ring or in_file
 
 
-def _write(file: Path, text: str) -> None:
-    """Nobody else may read it at any moment."""
+def write_private(file: Path, text: str) -> None:
+    """Writes a file that nobody else may read at any moment. Raises DiskError."""
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -116,8 +116,8 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         runtime = create_runtime(tmp_path_factory.mktemp("data"), LoadRequest(target="pip"))
         if target is not None:
             runtime.engine.load(request_for(target, draft))
-        switch = ApiSwitch(on, api_key=key)
-        settings = Settings(pages=False, api=on, api_key=key, origins=origins)
+        switch = ApiSwitch(on, api_key=key, origins=origins)
+        settings = Settings(pages=False, api=on, api_key=key)
         listener = listen("127.0.0.1", 0)
         config = uvicorn.Config(
             create_app(runtime, switch, settings), log_level="warning", ws="none"

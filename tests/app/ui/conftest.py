@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -17,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from engine.fake import FakeEngine
+from tests.support.browsers import PATIENCE, take_turn
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
-# What Gradio's own client says of its stream when a page is reloaded during a reply.
-RELOADED = ("AbortError", "Connection errored out")
-ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
-PATIENCE = 40_000
-"""Milliseconds that something may take to be seen, on a slow and busy machine."""
+# What Gradio's own client says of its stream when a page is reloaded during a reply; and what Chromium
+# says when the pages' policy holds back what a hostile reply would run.
+EXPECTED = ("AbortError", "Connection errored out", "Executing inline event handler violates")
 VIEWPORT = {"width": 1280, "height": 800}
 
 
@@ -52,77 +47,41 @@ def awaited(coroutine):
         return pool.submit(asyncio.run, coroutine).result()
 
 
-def chromium() -> str | None:
-    """Chromium's path, or None."""
-    for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    return None
-
-
-@pytest.fixture(scope="module")  # while it lives, no event loop runs in this thread; see awaited()
-def browser() -> Iterator[object]:
-    path = chromium()
-    if path is None:
-        pytest.skip("Chromium is not installed, so nothing can look at the pages")
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield found
-        found.close()
-
-
 @contextmanager
 def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
-    """The pages over ``engine``, on a free port."""
-    import uvicorn
-    from fastapi import FastAPI
+    """The app over ``engine``, on a free port; its API is switched off."""
+    from tests.support.serving import fake_runtime, served
 
-    from app.main import mount_pages
-    from app.paths import catalog_file
-    from app.runtime import Runtime
-    from app.switch import ApiSwitch
-    from engine.loading.catalog import open_catalog
-    from engine.loading.discovery import System
+    with served(fake_runtime(data_dir, engine), pages=True, api=False) as running:
+        yield App(f"{running.url}/", engine, running.switch, data_dir)
 
-    home = data_dir / "home"  # nothing lies there that a test did not put there
-    runtime = Runtime(
-        engine,
-        open_catalog(catalog_file()),
-        data_dir,
-        data_dir / "models",
-        system=System("linux", home, {}, root=home / "root"),
-    )
-    engine.catalog = runtime.known  # one catalog, which may grow
-    switch = ApiSwitch()
 
-    async def mounted() -> FastAPI:
-        return mount_pages(FastAPI(), runtime, switch)
+@pytest.fixture(scope="session")
+def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """One app for all files that need no data folder of their own: to build one takes seconds."""
+    from tests.support.recital import reciting_engine
 
-    # Where no event loop runs, Gradio makes one for its locks and never closes it.
-    pages = awaited(mounted())
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(pages, log_level="error", timeout_graceful_shutdown=1, ws="none")
-    )
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < deadline, "the app did not start"
-        time.sleep(0.02)
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    yield App(url, engine, switch, data_dir)
-    server.should_exit = True
-    thread.join(20)
+    with serving(tmp_path_factory.mktemp("data"), reciting_engine(0.01)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_page(shared_app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
+    """Its page, for the same files, and what its scripts complained about."""
+    with open_page(shared_app, browser) as found:
+        yield found
+        take_turn()
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(shared_app: App) -> App:
+    """A file whose tests change what is kept puts ``own_app`` in its place."""
+    return shared_app
+
+
+@pytest.fixture(scope="module")
+def own_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """An app of one file's own."""
     from tests.support.recital import reciting_engine
 
     with serving(tmp_path_factory.mktemp("data"), reciting_engine(0.01)) as running:
@@ -143,8 +102,14 @@ def page(fresh_page: object) -> object:
 
 
 @pytest.fixture(scope="module")
-def only_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
-    """One page for all tests of a file, and what its scripts complained about."""
+def only_page(
+    app: App, browser: object, request: pytest.FixtureRequest
+) -> Iterator[tuple[object, list[str]]]:
+    """One page for all tests of a file, or of all files with one app, and what its scripts complained
+    about."""
+    if "own_app" not in request.fixturenames:
+        yield request.getfixturevalue("shared_page")
+        return
     with open_page(app, browser) as found:
         yield found
 
@@ -187,7 +152,7 @@ def open_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
         "console",
         lambda message: (
             errors.append(message.text)
-            if message.type == "error" and not any(sign in message.text for sign in RELOADED)
+            if message.type == "error" and not any(sign in message.text for sign in EXPECTED)
             else None
         ),
     )

@@ -170,6 +170,7 @@ def test_a_full_chat_asks_what_to_leave_out(page):
     page.locator(DONE).nth(3).wait_for()
     left_out = page.locator(".msg.user.left-out")
     assert left_out.locator(".body").inner_text().startswith("Turn 1")
+    left_out.scroll_into_view_if_needed()  # far from the view it is its text alone
     left_out.locator("[data-action=give]").click()
     left_out.wait_for(state="detached")
     send(page, "One more")
@@ -187,7 +188,9 @@ def test_a_reload_during_a_reply_goes_on_with_it(page, app):
     assert page.locator(".msg.user .body").inner_text() == "Write 300 tokens."
     assert page.locator(".msg.assistant .body").inner_text().strip().endswith("word150")
     rounds = [event for event in last_trace(app) if event["type"] == "emitted"]
-    assert page.get_attribute(".lanes", "data-rounds") == str(len(rounds))
+    page.wait_for_function(
+        "n => document.querySelector('.lanes').dataset.rounds === String(n)", arg=len(rounds)
+    )
 
 
 def test_a_second_request_is_told_that_it_waits(page, app, browser):

@@ -79,7 +79,7 @@ def test_nobody_is_woken_any_more_whose_event_loop_is_closed():
 
     awaited(leave())
     feed.append({"n": 0})
-    assert feed._watchers == []
+    assert len(feed.watchers) == 0
 
 
 def test_no_tag_can_begin_in_what_passes_through_a_component():

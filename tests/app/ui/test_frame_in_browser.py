@@ -15,6 +15,12 @@ from tests.app.ui.chatting import DONE, ask, open_pair, send
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
+
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 PHONE = {"width": 390, "height": 844}
 
 

@@ -16,11 +16,9 @@ from starlette.routing import BaseRoute, Mount, Route
 from app import guard
 from app.store import Store
 from engine.api import LoadRequest
-from tests.app.ui.conftest import browser
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
-__all__ = ["browser"]  # a fixture
 KEY = "secret"
 OPEN = {"/login", "/health"}
 HOSTILE: tuple[Any, ...] = (None, [[]], {"chat": "x", "run": [], "action": "no"})

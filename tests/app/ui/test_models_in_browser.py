@@ -25,6 +25,12 @@ from tests.support.hub_server import HostedRepository, HubServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
+
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 HALF = LoadProgress(Stage.TARGET, 300_000_000, 600_000_000)
 SMOL, GEMMA = "HuggingFaceTB/SmolLM2-135M-Instruct", "google/gemma-3-270m-it"
 

@@ -1,4 +1,4 @@
-"""Models, Server and Plan in a real browser, over a fake engine."""
+"""Models and Plan in a real browser, over a fake engine."""
 
 from __future__ import annotations
 
@@ -15,28 +15,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 @pytest.fixture
 def page(same_page):
     return same_page
-
-
-def test_the_server_switch_turns_the_endpoint_on_and_off(page, app):
-    page.get_by_role("tab", name="Server").click()
-    switch = page.get_by_role("switch")
-    assert switch.get_attribute("aria-checked") == "false"
-    assert "only this machine can reach it" in page.inner_text(".address")
-    switch.click()
-    page.wait_for_selector(".api-state.on")
-    assert app.switch.on
-    page.get_by_role("switch").press("Space")
-    page.wait_for_selector(".api-state.off")
-    assert not app.switch.on
-    curl = page.inner_text("[data-snippet=curl] pre")
-    assert curl.startswith(f"curl {app.url}v1/chat/completions")
-    assert "from openai import OpenAI" in page.inner_text("[data-snippet=python] pre")
-    app.switch.needs_key = True  # as with --host 0.0.0.0
-    page.get_by_role("tab", name="Chat").click()
-    page.get_by_role("tab", name="Server").click()
-    page.wait_for_selector(".address:has-text('--api-key')")
-    assert "only this machine" not in page.inner_text(".address")
-    app.switch.needs_key = False
 
 
 def test_a_launch_plan_is_made_and_what_does_not_fit_is_told(page):

@@ -20,6 +20,11 @@ from tests.app.ui.chatting import (
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 @pytest.fixture
 def page(same_page, app):
     app.engine.load(LoadRequest(target="pip"))

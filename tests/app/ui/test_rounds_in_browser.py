@@ -123,6 +123,7 @@ def test_a_word_lights_its_round_and_a_round_its_words(page, app):
         ends.append(seen)
     wanted = len(events) // 2
     token = ends[wanted] - 1
+    page.locator(".msg.assistant .body p").hover()  # its marks are drawn where somebody points
     page.locator(f".msg.assistant .mark[data-token='{token}']").first.hover()
     assert page.locator(".lane.lit").get_attribute("data-round") == str(wanted)
     page.mouse.move(5, 5)

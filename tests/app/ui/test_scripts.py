@@ -46,7 +46,7 @@ def scripts(browser: Any) -> Iterator[Any]:
 
 
 DRAW = """async ([text, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/markdown.js");
+  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
   const { Marks } = await import("/app/ui/shared/marks.js");
   const node = document.createElement("div");
   new StreamingMarkdown(node).render(text, marks === null ? null : new Marks(marks));
@@ -129,6 +129,113 @@ def test_marks_change_nothing_but_the_marks(scripts: Any) -> None:
     letters = sum(character.isalnum() for _, _, text in marked["found"] for character in text)
     unmarked = "python" + "Copy" + "text" + "Copy"  # what stands above code
     assert letters == sum(map(str.isalnum, plain["text"])) - len(unmarked)
+
+
+GROWN = """async ([texts, parts, marks]) => {
+  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
+  const { Marks } = await import("/app/ui/shared/marks.js");
+  let seed = 7;
+  const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
+  for (let i = 0; i < 150; i += 1) {
+    texts.push(Array.from({ length: 1 + random(40) }, () => parts[random(parts.length)]).join(""));
+  }
+  const drawn = () => {
+    const node = document.createElement("div");
+    return [node, new StreamingMarkdown(node)];
+  };
+  const wrong = [];
+  for (const text of texts) {
+    const [whole, one] = drawn();
+    const all = marks ? new Marks(Array(text.length).fill("a1").join(" ")) : null;
+    one.render(text, all);
+    const [grown, many] = drawn();
+    for (let end = 0; end < text.length; end += 1 + random(30)) {
+      const so = marks ? new Marks(Array(end).fill("a1").join(" ")) : null;
+      many.render(text.slice(0, end), so, true);
+    }
+    const late = text.length % 2 && marks; // drawn without marks, which come when somebody looks
+    many.render(text, late ? null : all, true);
+    many.render(text, late ? null : all);
+    if (late) many.mark(all);
+    grown.normalize();
+    if (grown.innerHTML !== whole.innerHTML) wrong.push([text, grown.innerHTML, whole.innerHTML]);
+  }
+  return wrong;
+}"""
+
+PARTS = [
+    "word ",
+    "two words\n",
+    "\n\n",
+    "- item\n",
+    "1. one\n",
+    "  more\n",
+    "    deep\n",
+    "# Head\n",
+    "> said\n",
+]
+PARTS += [
+    "```python\nx = 1\n",
+    "\n```\n",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n",
+    "**bold** ",
+    "`code` ",
+    "$x$ ",
+]
+PARTS += [
+    "$$\n",
+    "a^2\n",
+    "[link][a] ",
+    "\n[a]: http://b.c\n",
+    "<b>x</b> ",
+    "---\n",
+    '{\n"a": 1\n}\n',
+    "漢😀 ",
+]
+
+
+@pytest.mark.parametrize("marks", [False, True])
+def test_a_text_that_grew_looks_as_one_that_is_drawn_at_once(scripts: Any, marks: bool) -> None:
+    """Whatever its parts are, and wherever it was cut while it grew."""
+    code = "Look:\n\n```python\n" + "x = [1, 2]  # a line of it\n" * 200 + "```\n\nThat was it."
+    texts = [MARKDOWN, MARKDOWN.replace("\n", "\r\n"), code]
+    assert scripts.evaluate(GROWN, [texts, PARTS, marks]) == []
+
+
+LONG = """async ([before, line, times]) => {
+  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
+  const node = document.getElementById("here");
+  node.replaceChildren();
+  const shown = new StreamingMarkdown(node);
+  let text = before;
+  shown.render(text, null, true);
+  for (let i = 0; i < times; i += 1) shown.render((text += line), null, true);
+  const kept = new Set(node.querySelectorAll("*"));
+  let touched = 0;
+  const seen = new MutationObserver((records) => (touched += records.length));
+  seen.observe(node, { childList: true, characterData: true, subtree: true });
+  for (let i = 0; i < 10; i += 1) shown.render((text += line), null, true);
+  await new Promise((done) => setTimeout(done));
+  const gone = [...kept].filter((each) => !each.isConnected).length;
+  return { all: kept.size, gone, touched };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("", "A paragraph of a few words that ends here.\n\n"),
+        ("```python\n", "value = function(argument, 17)  # said\n"),
+        ("", "words without an end "),
+    ],
+)
+def test_a_long_reply_is_drawn_again_from_its_last_lines_on(
+    scripts: Any, before: str, line: str
+) -> None:
+    found = scripts.evaluate(LONG, [before, line, 600])
+    assert found["gone"] < 300  # of one piece of code; of thousands, where all of it was drawn anew
+    assert found["gone"] < max(20, found["all"] / 8)
+    assert found["touched"] < 200
 
 
 PLACES = """async ([texts, bits]) => {

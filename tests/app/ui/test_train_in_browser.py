@@ -12,6 +12,11 @@ from tests.app.ui.runs import NAME, write_log, write_run
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 @pytest.fixture(autouse=True)
 def _no_runs(app):
     yield

@@ -11,6 +11,11 @@ from app.defaults import Defaults
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 @pytest.fixture
 def page(same_page):
     same_page.get_by_role("tab", name="Tune").click()

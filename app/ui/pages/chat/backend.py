@@ -6,12 +6,10 @@ Every answer is JSON. Mistakes of users raise ``ForetokenError``, whose text the
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app import chat_files
 from app.defaults import Defaults
-from app.history import TextFile, history, with_files
 from app.loading import STAGES, LoadState
 from app.runtime import Runtime
 from app.store import Store
@@ -21,14 +19,14 @@ from app.ui.feed import since
 from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
 from app.ui.pages.chat import fitting
-from app.ui.pages.chat.files import files_of
 from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.speeds import Speeds
+from app.ui.pages.chat.turn import turn_of
 from app.ui.replies import Writings
 from app.ui.settings import Settings
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Generation, Loaded
+from engine.api import Loaded
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
@@ -243,7 +241,7 @@ class ChatBackend:
             chat = None
         if chat is not None:
             self._refuse_running(chat)
-        kept, turn = self._kept(data, self.store.messages(chat) if chat else ())
+        kept, turn = turn_of(data, self.store.messages(chat) if chat else ())
         loaded = self.runtime.engine.loaded
         if loaded is None:
             opening = self.runtime.loader.status.state is LoadState.WORKING
@@ -251,7 +249,13 @@ class ChatBackend:
         system = self._system(data, chat)
         asked = settings if system is None else replace(settings, system=system.text)
         try:
-            generation, left_out = self._generate(kept, turn, asked, loaded, data.get("drop"))
+            generation, left_out = turn.generate(
+                self.runtime.engine,
+                loaded.context,
+                asked,
+                kept,
+                oldest=data.get("drop") == "oldest",
+            )
         except ContextExceeded as error:
             if not fitting.turns(kept[:-1] if turn.text is None else kept):
                 raise  # the message alone is too long
@@ -291,77 +295,6 @@ class ChatBackend:
         if chat is None:
             return self.library.system_named(data.get("preset"))
         return self.store.system_of(chat)
-
-    def _generate(
-        self,
-        kept: Sequence[StoredMessage],
-        turn: _Turn,
-        settings: Settings,
-        loaded: Loaded,
-        drop: object,
-    ) -> tuple[Generation, list[int]]:
-        """The reply to what is kept and the new turn, and which messages are left out for it: where
-        ``drop`` is "oldest", as many as it takes. Raises ContextExceeded."""
-        asked = [] if turn.text is None else [("user", with_files(turn.text, turn.files))]
-        last = [kept[-1]] if turn.text is None else []  # the question of a retry is never left out
-        given = fitting.turns(kept[: len(kept) - len(last)])
-        left_out: list[int] = []
-        while True:
-            messages = [*(each for some in given for each in some), *last]
-            pairs = [(each.role, each.prompt) for each in messages] + asked
-            request = settings.request(history(pairs, settings.system))
-            if turn.instead and request.speculation.deepest:
-                request = replace(request, predicted=turn.instead)
-            try:
-                return self.runtime.engine.generate(request), left_out
-            except ContextExceeded as error:
-                if drop != "oldest" or not given:
-                    raise
-                new = sum(len(text) for _, text in asked) + sum(len(each.prompt) for each in last)
-                tokens = error.over + loaded.context
-                count = fitting.oldest(given, new + len(settings.system), tokens, loaded.context)
-                left_out += [each.id for some in given[:count] for each in some]
-                given = given[count:]
-
-    @staticmethod
-    def _kept(
-        data: View, messages: tuple[StoredMessage, ...]
-    ) -> tuple[tuple[StoredMessage, ...], _Turn]:
-        """The messages that stay shown, and what is new behind them.
-
-        Raises InvalidRequest where the message was replaced meanwhile, from another page perhaps: what
-        stands in its place is not what is to go.
-        """
-        action = data["action"]
-        if action == "send":
-            return messages, _new(data)
-        edited, wanted = action == "edit", int(data["message"])
-        role = "user" if edited else "assistant"
-        here = (index for index, m in enumerate(messages) if (m.id, m.role) == (wanted, role))
-        place = next(here, None)
-        before = messages[:place]
-        if place is None or not (edited or (before and before[-1].role == "user")):
-            raise InvalidRequest("messages", Words.GONE)
-        reply = messages[place + 1 : place + 2] if edited else messages[place : place + 1]
-        instead = "".join(each.text for each in reply)
-        return before, replace(_new(data) if edited else _Turn(None), instead=instead)
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """What is new: a user's message, None where a reply is written anew. ``instead`` is the reply that
-    the new one stands beside, which it may resemble."""
-
-    text: str | None
-    files: tuple[TextFile, ...] = ()
-    instead: str = ""
-
-
-def _new(data: View) -> _Turn:
-    text, files = str(data.get("text") or ""), files_of(data.get("files"))
-    if not text.strip() and not files:
-        raise InvalidRequest("messages", Words.EMPTY)
-    return _Turn(text, files)
 
 
 def show_message(message: StoredMessage) -> View:

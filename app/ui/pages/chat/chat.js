@@ -190,7 +190,7 @@ class ChatPage {
     if (conversation.empty) this.showEmpty();
     this.list();
     stream.setRunning(null);
-    if (!conversation.empty) conversation.scroll.toEnd();
+    if (!conversation.empty) conversation.toEnd();
     const last = conversation.replies.at(-1);
     this.meter.show(last?.stats);
     if (chat?.running) stream.attach(chat.running.run, chat.running.message);
@@ -258,8 +258,8 @@ class ChatPage {
     if (packet.kept.some((id) => !conversation.find(id))) return void this.open(packet.chat);
     conversation.keep(packet.kept);
     for (const m of conversation.messages) if (packet.left_out.includes(m.id)) m.leaveOut(true);
-    if (packet.user) conversation.append(packet.user);
-    conversation.append(packet.reply);
+    if (packet.user) conversation.add(packet.user);
+    conversation.add(packet.reply);
     this.stream.attach(packet.run, packet.reply.id);
   }
 }

@@ -150,14 +150,20 @@ export class RoundsView {
     this.replay.show(this.timeline);
   }
 
+  // Called with every packet: what stands there already is only written over.
   total(stats) {
-    if (!stats) return this.totals.replaceChildren();
-    const shown = Object.entries(words.totals(stats)).map(([key, value]) => h("div", { dataset: { total: key } }, h("dt", {}, words.totalLabels[key]), h("dd", {}, String(value))));
-    shown.push(
-      h("div", { dataset: { total: "rate" } }, h("dt", {}, words.stats.rate), h("dd", {}, percent(stats.acceptance_rate))),
-      h("div", { dataset: { total: "length" } }, h("dt", {}, words.stats.length), h("dd", {}, fixed(stats.mean_acceptance_length))),
-    );
-    this.totals.replaceChildren(...shown);
+    if (!stats) {
+      this.cells = {};
+      return this.totals.replaceChildren();
+    }
+    const shown = { ...words.totals(stats), rate: percent(stats.acceptance_rate), length: fixed(stats.mean_acceptance_length) };
+    for (const [key, value] of Object.entries(shown)) {
+      if (!this.cells[key]) {
+        this.cells[key] = h("dd", {});
+        this.totals.append(h("div", { dataset: { total: key } }, h("dt", {}, words.totalLabels[key] ?? words.stats[key]), this.cells[key]));
+      }
+      if (this.cells[key].textContent !== String(value)) this.cells[key].textContent = String(value);
+    }
   }
 
   // ---- rows

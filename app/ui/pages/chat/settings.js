@@ -2,6 +2,7 @@
 // message takes along what stands here when it is sent.
 
 import { h } from "../../shared/dom.js";
+import { showMarks } from "../../shared/reply.js";
 import { field } from "./fields.js";
 import { say } from "./words.js";
 
@@ -26,7 +27,7 @@ export class Settings {
     this.advanced = h("details", { class: "advanced" }, h("summary", {}, say.advanced), this.rest);
     this.advanced.open = localStorage.getItem(folded) === "open";
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
-    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, (on) => document.body.classList.toggle("show-marks", on));
+    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, showMarks);
     this.node = h("div", { id: "settings", class: "settings" },
       h("h3", { id: "presets-head" }, say.presets), this.presets, mark.node, ofChat, this.first, this.advanced,
       h("button", { class: "ft-button small", id: "defaults", type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));

@@ -10,7 +10,7 @@ export class Stream {
   constructor(page) {
     this.page = page;
     this.running = null; // run id of the open chat
-    this.following = null; // run id whose events are asked for
+    this.following = null; // the run whose events are asked for: an object, for it may be asked for anew
     this.announce = h("div", { class: "sr-only", role: "status" });
   }
 
@@ -38,14 +38,16 @@ export class Stream {
     this.asked = null;
     rounds.clear();
     rounds.of(shown);
-    conversation.scroll.toEnd();
-    this.following = run;
+    conversation.toEnd();
+    const mine = (this.following = { run });
+    const wanted = () => this.running === run && this.following === mine;
     try {
-      await follow((from) => server.follow({ run, from }), () => this.running === run, (events, stats, done) => this.advance(shown, events, stats, done));
+      await follow((from) => server.follow({ run, from }), wanted, (events, stats, done) => this.advance(shown, events, stats, done));
     } catch (error) {
       notices.notice(reason(error)); // it is written on, or was; the page goes on with it once it can
     }
-    if (this.following === run) this.following = null;
+    if (this.following !== mine) return; // the chat was drawn anew meanwhile
+    this.following = null;
     if (this.running === run && !status.away) this.page.open(this.page.chat);
   }
 

@@ -1,7 +1,7 @@
 // One side of a race: its name, its speed, and the reply that it writes or wrote last.
 
 import { fixed, h, percent, speed } from "../../shared/dom.js";
-import { Reply } from "../../shared/reply.js";
+import { MARKS_SHOWN, Reply } from "../../shared/reply.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
@@ -16,6 +16,7 @@ export class Lane {
     this.node = h("section", { class: `race-lane ${side}`, dataset: { lane: side } },
       h("header", {}, this.title, this.state, h("span", { class: "grow" }), this.speed, h("span", { class: "unit" }, say.speed)),
       this.facts, this.text);
+    window.addEventListener(MARKS_SHOWN, () => this.reply?.markAll());
     this.reset();
   }
 

@@ -1,7 +1,7 @@
 // The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
 import { h, percent, showToken, speed } from "../../shared/dom.js";
-import { choice, field, followChats, Following, select } from "../../shared/measuring.js";
+import { choice, field, followOffers, Following, select } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
 import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -37,32 +37,10 @@ class RacePage {
     this.replay = h("div", { hidden: true });
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies, this.replay));
-    status.watch((latest) => this.loaded(latest.loaded), server.status);
-    followChats(this.form, () => this.key !== undefined && this.refresh());
+    followOffers(this, server);
   }
 
   // ---- the form
-
-  async loaded(loaded) {
-    const key = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
-    if (key === this.key) return;
-    this.key = key;
-    await this.refresh();
-  }
-
-  async refresh() {
-    let offer;
-    try {
-      offer = await answered(this.server.offer({}));
-    } catch {
-      return; // the app is away: once it is back, the next look at the page asks again
-    }
-    this.draw(offer);
-    if (offer.number && offer.number !== this.following.number) {
-      this.begin();
-      this.following.watch(offer.number);
-    }
-  }
 
   draw(offer) {
     this.offer = offer;

@@ -1,40 +1,29 @@
-"""The server page: the switch of the OpenAI-compatible endpoint, and how to call it."""
+"""The server page: the switch of the OpenAI-compatible endpoint, how to call it, and who does."""
 
 from __future__ import annotations
 
 import gradio as gr
 
-from app.runtime import Runtime
-from app.switch import ApiSwitch
 from app.ui.components import scripted
-from app.ui.view import View
-from engine.errors import ForetokenError
+from app.ui.pages.server.backend import ServerBackend
 
 
-def server_page(runtime: Runtime, switch: ApiSwitch) -> None:
-    """Build the page inside the current tab; its script draws the switch."""
-
-    def api_state(data: View | None = None) -> View:
-        loaded = runtime.engine.loaded
-        return {
-            "on": switch.on,
-            "key": switch.api_key is not None,
-            "needs_key": switch.needs_key,
-            "model": loaded.id if loaded else None,
-            "error": None,
-        }
-
-    def set_api(data: View) -> View:
-        try:
-            switch.set(bool(data["on"]))
-        except ForetokenError as error:
-            return {**api_state(), "error": str(error)}
-        return api_state()
-
+def server_page(backend: ServerBackend) -> None:
+    """Build the page inside the current tab; its script draws it."""
     with gr.Column(elem_id="server-page", elem_classes="ft-page"):
         scripted(
             "server",
             '<div class="ft-server"></div>',
-            functions=(api_state, set_api),
+            functions=(
+                backend.api_state,
+                backend.set_api,
+                backend.set_key,
+                backend.make_key,
+                backend.remove_key,
+                backend.allow_origin,
+                backend.forbid_origin,
+                backend.follow,
+                backend.cancel_request,
+            ),
             elem_id="server-view",
         )

@@ -1,7 +1,7 @@
 // The tune page: what is measured, how far it is, a map of what is fastest, and a button that keeps it.
 
 import { h } from "../../shared/dom.js";
-import { choice, followChats, Following } from "../../shared/measuring.js";
+import { choice, followOffers, Following } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -27,32 +27,10 @@ class TunePage {
     this.result = h("section", { class: "panel tune-result", hidden: true }, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint), this.map, this.notes, this.buttons, h("p", { class: "hint" }, say.useHint), this.kept);
     element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
-    status.watch((latest) => this.loaded(latest.loaded), server.status);
-    followChats(this.form, () => this.key !== undefined && this.refresh());
+    followOffers(this, server);
   }
 
   // ---- the form
-
-  async loaded(loaded) {
-    const key = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
-    if (key === this.key) return;
-    this.key = key;
-    await this.refresh();
-  }
-
-  async refresh() {
-    let offer;
-    try {
-      offer = await answered(this.server.offer({}));
-    } catch {
-      return; // the app is away: once it is back, the next look at the page asks again
-    }
-    this.draw(offer);
-    if (offer.number && offer.number !== this.following.number) {
-      this.begin();
-      this.following.watch(offer.number);
-    }
-  }
 
   draw(offer) {
     if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));

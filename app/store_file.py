@@ -1,0 +1,93 @@
+"""The SQLite file that chats are kept in: opened, set right where it is damaged, read and changed.
+
+Write-ahead logging, and each change is its own transaction: what was written survives ``kill -9``.
+Safe to use from any thread.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from app import store_salvage, store_schema, store_tree
+from app.store_schema import DamagedStore
+
+FILE = "chats.db"
+
+
+class StoreFile:
+    """One open file; ``app.store.Store`` says what is asked of it."""
+
+    def __init__(self, folder: Path, *, alone: bool = True) -> None:
+        """Open or make the file, bring it up to date, and mark replies that a crash cut short.
+
+        A file that is damaged, or another program's, is set aside with what can be read kept; ``notice``
+        then says so. Unless ``alone`` nothing of that is done and running replies are left as they are:
+        for a second process beside the app, which may be writing one just now. Raises StoreError for a
+        file that cannot be used, or that a newer version of Foretoken has written.
+        """
+        self._lock = threading.RLock()
+        self._file, self._alone = folder / FILE, alone
+        self.notice: str | None = None
+        self._db = self._checked() if alone else store_schema.open_database(self._file)
+        if alone:
+            try:
+                with store_schema.explained(self._file), self._change() as db:
+                    db.execute(
+                        "update messages set status = 'interrupted' where status = 'running'"
+                    )
+                    store_tree.forget(db, time.time())
+            except BaseException:
+                self.close()
+                raise
+
+    def _checked(self) -> Database:
+        try:
+            return store_schema.open_database(self._file, check=True)
+        except DamagedStore as damage:
+            with store_schema.explained(self._file):
+                self.notice = store_salvage.set_aside(self._file, damage)
+            return store_schema.open_database(self._file)
+
+    def close(self) -> None:
+        """Afterwards the app's file holds everything by itself: its log is folded in."""
+        with self._lock:
+            if self._alone:
+                store_schema.fold_log(self._db.conn)
+            self._db.conn.close()
+
+    @contextmanager
+    def _change(self) -> Iterator[Any]:
+        """One transaction; the whole of it is in the file afterwards, or nothing. Raises StoreError for
+        what the file, the disk or another program is the reason of."""
+        with self._lock, self._explained():
+            connection = self._db.conn
+            connection.execute("begin immediate")
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                with suppress(sqlite3.Error):  # sqlite has rolled back by itself after some errors
+                    connection.execute("rollback")
+                raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            # Its subclasses are the app's own mistakes, but for this one.
+            if type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError):
+                raise store_schema.explain(error, self._file) from error
+            raise
+
+    def _rows(self, sql: str, parameters: Iterable[object] = ()) -> list[dict[str, Any]]:
+        with self._lock, self._explained():
+            return list(self._db.query(sql, list(parameters)))

@@ -1,0 +1,88 @@
+"""What somebody asks of a chat, as a request: what stays, what is new, and what is left out for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from app.history import TextFile, history, with_files
+from app.store_rows import StoredMessage
+from app.ui.pages.chat import fitting
+from app.ui.pages.chat.files import files_of
+from app.ui.settings import Settings
+from app.ui.view import View
+from app.ui.words import Words
+from engine.api import Engine, Generation
+from engine.errors import ContextExceeded, InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What is new: a user's message, None where a reply is written anew. ``instead`` is the reply that
+    the new one stands beside, which it may resemble."""
+
+    text: str | None
+    files: tuple[TextFile, ...] = ()
+    instead: str = ""
+
+    def generate(
+        self,
+        engine: Engine,
+        context: int,
+        settings: Settings,
+        kept: Sequence[StoredMessage],
+        *,
+        oldest: bool,
+    ) -> tuple[Generation, list[int]]:
+        """The reply to what is kept and this turn, and which messages are left out for it: where
+        ``oldest``, as many as it takes for ``context`` tokens. Raises ContextExceeded."""
+        asked = [] if self.text is None else [("user", with_files(self.text, self.files))]
+        last = [kept[-1]] if self.text is None else []  # the question of a retry is never left out
+        given = fitting.turns(kept[: len(kept) - len(last)])
+        left_out: list[int] = []
+        while True:
+            messages = [*(each for some in given for each in some), *last]
+            pairs = [(each.role, each.prompt) for each in messages] + asked
+            request = settings.request(history(pairs, settings.system))
+            if self.instead and request.speculation.deepest:
+                request = replace(request, predicted=self.instead)
+            try:
+                return engine.generate(request), left_out
+            except ContextExceeded as error:
+                if not oldest or not given:
+                    raise
+                new = sum(len(text) for _, text in asked) + sum(len(each.prompt) for each in last)
+                tokens = error.over + context
+                count = fitting.oldest(given, new + len(settings.system), tokens, context)
+                left_out += [each.id for some in given[:count] for each in some]
+                given = given[count:]
+
+
+def turn_of(
+    data: View, messages: tuple[StoredMessage, ...]
+) -> tuple[tuple[StoredMessage, ...], Turn]:
+    """The messages that stay shown, and what is new behind them.
+
+    Raises InvalidRequest where the message was replaced meanwhile, from another page perhaps: what
+    stands in its place is not what is to go.
+    """
+    action = data["action"]
+    if action == "send":
+        return messages, _new(data)
+    edited, wanted = action == "edit", int(data["message"])
+    role = "user" if edited else "assistant"
+    here = (index for index, m in enumerate(messages) if (m.id, m.role) == (wanted, role))
+    place = next(here, None)
+    before = messages[:place]
+    if place is None or not (edited or (before and before[-1].role == "user")):
+        raise InvalidRequest("messages", Words.GONE)
+    reply = messages[place + 1 : place + 2] if edited else messages[place : place + 1]
+    instead = "".join(each.text for each in reply)
+    return before, replace(_new(data) if edited else Turn(None), instead=instead)
+
+
+def _new(data: View) -> Turn:
+    text, files = str(data.get("text") or ""), files_of(data.get("files"))
+    if not text.strip() and not files:
+        raise InvalidRequest("messages", Words.EMPTY)
+    return Turn(text, files)

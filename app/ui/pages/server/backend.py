@@ -1,0 +1,95 @@
+"""What the server page asks for, in plain values: no Gradio, no HTML.
+
+Mistakes of users raise ``ForetokenError``, whose text the page shows.
+"""
+
+from __future__ import annotations
+
+from app.listen import is_loopback
+from app.request_log import ENDED, Asked
+from app.runtime import Runtime
+from app.switch import ApiSwitch
+from app.ui.view import View, shorten
+from app.ui.words import Words
+
+
+class ServerBackend:
+    """The API of one running app."""
+
+    def __init__(self, runtime: Runtime, switch: ApiSwitch) -> None:
+        self.runtime, self.switch = runtime, switch
+
+    def api_state(self, data: View | None = None) -> View:
+        """``key`` is what requests bring, None where they need none; ``key_given``: at the start, so that
+        it cannot be changed here. ``origins``: [origin, whether it was given so], ..."""
+        loaded, switch = self.runtime.engine.loaded, self.switch
+        return {
+            "on": switch.on,
+            "key": switch.api_key,
+            "key_given": switch.given_key is not None,
+            "needs_key": switch.needs_key,
+            "origins": [[each, each in switch.given_origins] for each in switch.origins],
+            "model": loaded.id if loaded else None,
+        }
+
+    def set_api(self, data: View) -> View:
+        self.switch.set(bool(data["on"]))
+        return self.api_state()
+
+    def set_key(self, data: View) -> View:
+        self.switch.set_key(str(data["key"]))
+        return self.api_state()
+
+    def make_key(self, data: View) -> View:
+        self.switch.make_key()
+        return self.api_state()
+
+    def remove_key(self, data: View) -> View:
+        self.switch.remove_key()
+        return self.api_state()
+
+    def allow_origin(self, data: View) -> View:
+        self.switch.allow_origin(str(data["origin"]))
+        return self.api_state()
+
+    def forbid_origin(self, data: View) -> View:
+        self.switch.forbid_origin(str(data["origin"]))
+        return self.api_state()
+
+    # ---- requests
+
+    async def follow(self, data: View) -> View:
+        """The requests that changed since version ``from``, as soon as some have."""
+        seen, log = int(data["from"]), self.runtime.requests
+        found = await log.watchers.until(
+            lambda: log.since(seen), lambda changes: changes.version != seen
+        )
+        requests = [show_request(each) for each in found.requests]
+        return {"version": found.version, "numbers": found.numbers, "requests": requests}
+
+    def cancel_request(self, data: View) -> bool:
+        """False for one that is forgotten."""
+        return self.runtime.requests.cancel(int(data["number"]))
+
+
+def show_request(asked: Asked) -> View:
+    """One request as the page reads it; times in seconds."""
+    statistics = asked.statistics
+    here = is_loopback(asked.address)
+    return {
+        "number": asked.number,
+        "at": asked.at,
+        "seconds": shorten(asked.seconds),
+        "address": Words.THIS_MACHINE if here else asked.address,
+        "agent": asked.agent,
+        "path": asked.path,
+        "model": asked.model,
+        "method": asked.method,
+        "stage": str(asked.stage),
+        "ended": asked.stage in ENDED,
+        "message": asked.message,
+        "prompt_tokens": statistics.prompt_tokens,
+        "completion_tokens": statistics.completion_tokens,
+        "tokens_per_s": shorten(statistics.tokens_per_s),
+        "acceptance_rate": shorten(statistics.acceptance_rate),
+    }

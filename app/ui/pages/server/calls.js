@@ -1,0 +1,42 @@
+// Calls of the API, to be pasted into a shell, a file or a console as they are.
+
+const QUESTION = "What is speculative decoding?";
+
+// A text as a POSIX shell reads it, and as PowerShell does.
+const inShell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const inPowerShell = (text) => `'${text.replaceAll("'", "''")}'`;
+
+// By name: curl, powershell, python, javascript. `base` ends with /v1; `key` null: none is needed.
+export function calls({ base, model, key }) {
+  const url = `${base}/chat/completions`;
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: QUESTION }] });
+  const bearer = key && `Bearer ${key}`;
+  const name = JSON.stringify(model);
+  return {
+    curl: [`curl ${url}`, "-H 'Content-Type: application/json'", bearer && `-H ${inShell(`Authorization: ${bearer}`)}`, `-d ${inShell(body)}`].filter(Boolean).join(" \\\n  "),
+    powershell: `$body = ${inPowerShell(body)}
+$reply = Invoke-RestMethod ${url} -Method Post -ContentType 'application/json'${bearer ? ` -Headers @{ Authorization = ${inPowerShell(bearer)} }` : ""} -Body $body
+$reply.choices[0].message.content`,
+    python: `from openai import OpenAI
+
+client = OpenAI(base_url="${base}", api_key=${JSON.stringify(key ?? "none")})
+reply = client.chat.completions.create(
+    model=${name},
+    messages=[{"role": "user", "content": ${JSON.stringify(QUESTION)}}],
+    stream=True,
+)
+for chunk in reply:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+    javascript: `const reply = await fetch("${url}", {
+  method: "POST",
+  headers: { "Content-Type": "application/json"${bearer ? `, Authorization: ${JSON.stringify(bearer)}` : ""} },
+  body: JSON.stringify({
+    model: ${name},
+    messages: [{ role: "user", content: ${JSON.stringify(QUESTION)} }],
+  }),
+});
+const { choices } = await reply.json();
+console.log(choices[0].message.content);`,
+  };
+}

@@ -1,0 +1,60 @@
+"""Telling those who wait that something changed: from any thread, to any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 10.0
+"""Seconds a page's question may stay open; the page then asks again."""
+
+
+class Watchers:
+    """Who waits for one thing to change."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def wake(self) -> None:
+        """It changed; called after the change, in whatever thread made it."""
+        with self._lock:
+            waiting = tuple(self._all)
+        for changed in waiting:
+            changed()
+
+    async def until(
+        self, look: Callable[[], T], enough: Callable[[T], bool], patience: float = PATIENCE
+    ) -> T:
+        """What ``look`` returns, as soon as that is enough; after ``patience`` seconds whatever it is."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+                loop.call_soon_threadsafe(changed.set)
+
+        with self._watching(wake):  # before the first look, so that nothing comes unseen between
+            found = look()
+            if not enough(found):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), patience)
+                found = look()
+        return found
+
+    @contextlib.contextmanager
+    def _watching(self, changed: Callable[[], None]) -> Iterator[None]:
+        with self._lock:
+            self._all.append(changed)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._all.remove(changed)
