@@ -85,6 +85,7 @@ def serve(settings: Settings) -> NoReturn:
     ):
         with importing():
             runtime, app = prepare(data_dir, switch, settings, alone)
+        runtime.complaints.listen()
         with contextlib.closing(runtime):
             run_server(app, listener, lambda: when_up(runtime, listener, settings, made_up))
             runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
@@ -103,7 +104,6 @@ def prepare(
     runtime = create_runtime(data_dir, settings.load)
     runtime.alone, runtime.serving = alone, settings.serving
     runtime.fixed = settings.fixed
-    runtime.complaints.listen()
     try:
         runtime.catalog.named(settings.load)  # told now, not in the page
         return runtime, create_app(runtime, switch, settings)

@@ -17,7 +17,7 @@ class Words:
     TITLE = "Foretoken"
     CHAT, RACE, TUNE = "Chat", "Race", "Tune"
     MODELS, TRAIN, SERVER = "Models", "Train", "Server"
-    PLAN = "Plan"
+    PLAN, SETTINGS = "Plan", "Settings"
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
@@ -102,6 +102,20 @@ class Words:
     EXACT_INFO = (
         "Plain decoding at temperature 0: nothing is drafted. Fast writes the same words, sooner; this "
         "is to check it."
+    )
+
+    # Settings
+    SETTING_FIXED = (
+        "The command line states this, so it stays as it is. Start Foretoken without that option to "
+        "choose it here."
+    )
+    NOT_ON_THIS_SCREEN = (
+        "Folders open on the machine that Foretoken runs on, and your browser is on another one. Copy "
+        "the path instead."
+    )
+    NO_FILE_MANAGER = "No file manager could be started here. Copy the path instead."
+    STILL_WRITING = (
+        "A reply could not be stopped, so nothing was forgotten. Wait until it has ended, then try again."
     )
 
     # Race and tune

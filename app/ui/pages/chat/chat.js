@@ -17,6 +17,7 @@ import { CurrentChat } from "./current.js";
 import { Deletions } from "./deletions.js";
 import { drafts } from "./drafts.js";
 import { Drawer } from "./drawer.js";
+import { field } from "./fields.js";
 import { watchKeys } from "./keys.js";
 import { Loaded } from "./loaded.js";
 import { Notices } from "./notices.js";
@@ -99,7 +100,8 @@ class ChatPage {
 
   buildPair() {
     this.system = new SystemChoice(this.ask, (name) => this.useSystem(name), () => this.settings.values?.system ?? "");
-    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), this.system.node);
+    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, (on) => document.body.classList.toggle("show-marks", on));
+    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), [mark.node, this.system.node]);
     this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
     this.loaded = new Loaded(this);

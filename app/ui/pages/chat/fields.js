@@ -66,7 +66,7 @@ function choice(spec, id, changed) {
   input.addEventListener("change", () => changed(input.value, true));
   const offer = (choices) => {
     const options = choices.map((each) => (typeof each === "string" ? { id: each, label: each } : each));
-    input.replaceChildren(...options.map((each) => h("option", { value: each.id }, each.label)));
+    input.replaceChildren(...options.map((each) => h("option", { value: each.id, disabled: each.disabled }, each.label)));
   };
   offer(spec.choices ?? []);
   return { inputs: [input], set: (value, choices) => {
