@@ -26,7 +26,10 @@ class Words:
     NO_TARGET = "Choose a target first."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
-    TOO_LATE = "It is too late to take this back: what was deleted is gone for good."
+    TOO_LATE = (
+        "There is nothing to take back: what was deleted is there again, or it is too late and it is gone "
+        "for good."
+    )
     NO_FOLDER_NAME = "Give the folder a name first."
     NO_PROMPT_NAME = "Give the system prompt a name first."
     NO_PROMPT_TEXT = "The system prompt is empty. Write it first, then save it under a name."

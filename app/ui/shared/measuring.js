@@ -2,7 +2,9 @@
 
 import { h } from "./dom.js";
 import { follow } from "./feed.js";
-import { answered, reason } from "./server.js";
+import { answered, away, reason } from "./server.js";
+import { status } from "./status.js";
+import { words } from "./words.js";
 
 export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
 
@@ -16,19 +18,30 @@ export const choice = (type, name, value, title, hint, more = {}) =>
 // Calls `f` each time the page of `form` comes into sight, until somebody has chosen something in it: what
 // it offers follows the chats and their settings.
 export function followChats(form, f) {
-  let touched = false;
+  let [seen, touched] = [false, false];
+  const again = () => seen && !touched && f();
   form.addEventListener("input", () => (touched = true));
-  new IntersectionObserver((entries) => entries.at(-1).isIntersecting && !touched && f()).observe(form);
+  new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(form);
+  status.watchAway((gone) => !gone && again());
 }
 
 // One measurement after another, each followed by its number; a page that was reloaded follows the last.
 export class Following {
-  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong.
-  constructor(server, onEvents, onError) {
+  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong; `begin()` forgets what was told so far.
+  constructor(server, onEvents, onError, begin) {
     this.server = server;
     this.onEvents = onEvents;
     this.onError = onError;
+    this.begin = begin;
     this.number = null;
+    this.lost = false; // whether the app went away while one was followed
+  }
+
+  // The app answers again: what is measured is told from its beginning, if that is the same app still.
+  back() {
+    if (!this.lost) return;
+    this.begin();
+    this.watch(this.number);
   }
 
   // Starts one by a question to Python; false where it was refused, which is said.
@@ -46,10 +59,17 @@ export class Following {
 
   async watch(number) {
     this.number = number;
+    this.lost = false;
+    const take = (events, stats, done, gone) => {
+      // An app that was started since does not know it.
+      this.onEvents(gone ? [{ t: "broken", message: words.measurementGone }] : events, stats, done);
+    };
     try {
-      await follow((from) => this.server.follow({ number, from }), () => this.number === number, this.onEvents);
+      await follow((from) => this.server.follow({ number, from }), () => this.number === number, take);
     } catch (error) {
+      this.lost = away(error) && this.number === number;
       this.onError(reason(error));
+      if (this.lost && !status.away) this.back(); // it was back before this was given up
     }
   }
 }

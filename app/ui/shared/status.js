@@ -3,6 +3,8 @@
 
 import { answered } from "./server.js";
 
+const EVERY_MS = 5000; // while the page is seen: a load by another page, or an app that ended, is noticed
+
 class Status {
   constructor() {
     this.ask = null;
@@ -13,6 +15,7 @@ class Status {
     this.timer = null;
     window.addEventListener("focus", () => this.refresh());
     window.addEventListener("online", () => this.refresh());
+    document.addEventListener("visibilitychange", () => !document.hidden && this.refresh());
     window.addEventListener("foretoken-away", () => !this.away && !this.asking && this.refresh());
   }
 
@@ -62,7 +65,7 @@ class Status {
     this.latest = latest;
     if (!same) for (const f of this.watchers) f(latest);
     clearTimeout(this.timer);
-    const again = latest.opening ? 350 : latest.looking ? 1000 : null;
+    const again = latest.opening ? 350 : latest.looking ? 1000 : document.hidden ? null : EVERY_MS;
     if (again) this.timer = setTimeout(() => this.refresh(), again);
   }
 }

@@ -74,6 +74,7 @@ export const words = {
   lost: "The page cannot reach the app. Is it still running? The page goes on by itself once it is back.",
   away: "The app does not answer. This page goes on by itself once it is back; what you write stays here.",
   back: "The app is back.",
+  measurementGone: "The app was restarted meanwhile, so this was ended: nothing of it is left. Start it again.",
   pages: "Pages",
   skip: "Skip to the message box",
   close: "Close",

@@ -42,7 +42,7 @@ class ChatPage {
     this.list();
     watchKeys(this);
     status.watch((latest) => this.showStatus(latest), server.status);
-    status.watchAway((gone) => !gone && this.back());
+    window.addEventListener("foretoken-forgotten", () => this.forgotten());
     // What is sent before the last chat is shown waits for it, or the chat would be drawn over it.
     this.booted = this.boot();
     this.current.watch((chat) => this.arrive(chat));
@@ -143,6 +143,14 @@ class ChatPage {
     this.loaded.show(latest);
     if (this.conversation.empty) this.showEmpty();
     this.sending.statusChanged(latest);
+  }
+
+  // Everything that was asked is deleted: nothing of it is shown, kept or to be taken back.
+  forgotten() {
+    this.deletions.undo.forget();
+    this.composer.clear();
+    this.list({ chats: [], folders: [] });
+    this.showChat(null);
   }
 
   // The list of chats, as an answer tells it anew.

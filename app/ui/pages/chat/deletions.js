@@ -38,6 +38,7 @@ export class Deletions {
     this.undo.offer(text, async () => {
       const answer = await this.page.ask("restore", { deleted });
       if (answer) this.page.take(answer);
+      return Boolean(answer);
     });
   }
 }

@@ -19,6 +19,10 @@ class ServerPage {
     return this.ask("api_state", {});
   }
 
+  back() {
+    return this.refresh();
+  }
+
   async ask(name, data) {
     try {
       this.state = await answered(this.server[name](data));

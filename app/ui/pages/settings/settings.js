@@ -23,7 +23,6 @@ class SettingsPage {
     this.root = h("div", { class: "measuring" }, this.alert, look(), ...this.parts.map((part) => part.node));
     element.querySelector(".ft-settings").replaceChildren(this.root);
     status.watch((latest) => this.show(latest), server.status);
-    status.watchAway((gone) => !gone && this.seen && this.refresh());
     new IntersectionObserver((entries) => {
       this.seen = entries.at(-1).isIntersecting;
       if (this.seen) this.refresh();
@@ -46,6 +45,10 @@ class SettingsPage {
     this.alert.textContent = text;
     this.alert.hidden = !text;
     if (text) this.alert.scrollIntoView({ block: "nearest" });
+  }
+
+  back() {
+    if (this.seen) this.refresh();
   }
 
   // What each part shows, as it is now.
