@@ -1,4 +1,4 @@
-"""What somebody needs to know who is to find a fault: versions, machine, compiled step, pair, last errors.
+"""What somebody needs to know who is to find a fault: versions, machine, compiled step, pair, errors.
 
 Nothing private: no chats, no key, and the home folder is written ``~``.
 """

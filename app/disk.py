@@ -103,7 +103,8 @@ def _kept_in(child: Path) -> Iterator[Kept]:
 
 
 def size(path: Path) -> int:
-    """Bytes of a file, or of all in a folder; 0 for what is gone. Links count nothing: what they lead to is somebody else's."""
+    """Bytes of a file, or of all in a folder; 0 for what is gone. Links count nothing: what they lead to
+    is somebody else's."""
     try:
         if path.is_symlink():
             return 0

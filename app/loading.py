@@ -65,8 +65,8 @@ class PairLoader:
         catalog: Callable[[], Catalog],
         loaded: Callable[[LoadRequest], None] = lambda request: None,
     ) -> None:
-        """``catalog``: the one that the engine looks pairs up in; ``loaded`` is called with what was asked
-        for, once it is in memory."""
+        """``catalog``: the one that the engine looks pairs up in; ``loaded`` is called with each request
+        once what it asks for is in memory."""
         self._engine, self._catalog, self._when_loaded = engine, catalog, loaded
         self._lock = threading.Lock()
         self._status = LoadStatus()

@@ -123,7 +123,9 @@ def first_load(data_dir: Path, settings: Settings) -> LoadRequest:
         try:
             read_catalog(data_dir).named(load)
         except ForetokenError as error:
-            say(f"{error} Settings would begin with it; beginning with {settings.load.text} instead.")
+            say(
+                f"{error} Settings would begin with it; beginning with {settings.load.text} instead."
+            )
             return replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
     return load
 

@@ -1,7 +1,7 @@
 """How the app starts and computes where the command line says nothing: one JSON file of the data folder.
 
-Replaced as a whole and read anew each time, so that pages and commands may share it. What the command line
-says goes before it, for that run alone.
+Replaced as a whole and read anew each time, so that pages and commands may share it. What the command
+line says goes before it, for that run alone.
 """
 
 from __future__ import annotations
@@ -85,9 +85,11 @@ class PreferencesFile:
             return Preferences()
 
     def keep(self, **changes: Any) -> Preferences:
-        """Fields of Preferences. Raises InvalidRequest for a value that nothing can have,
-        UnreadablePreferences and DiskError where it cannot be kept."""
+        """Fields of Preferences; of pairs what is kept of them. Raises InvalidRequest for a value that
+        nothing can have, UnreadablePreferences and DiskError where it cannot be kept."""
         _check(changes)
+        pairs = {name: changes[name] for name in ("chosen", "last") if changes.get(name)}
+        changes |= {name: _pair(asdict(pair)) for name, pair in pairs.items()}
         with self._lock:
             changed = replace(_parse(self._kept(), self.path), **changes)
             self._write(changed)
@@ -167,4 +169,18 @@ def _parse(kept: dict[str, Any], path: Path) -> Preferences:
 def _pair(value: dict[str, Any]) -> LoadRequest:
     """The fields of ``PAIR`` and no other. Raises InvalidRequest, KeyError or TypeError."""
     pair = {name: value[name] for name in PAIR}
-    return LoadRequest(**{**pair, "target": str(pair["target"]), "heads": tuple(pair["heads"])})
+    draft = pair["draft"]
+    return LoadRequest(
+        **{
+            **pair,
+            "target": _whole(pair["target"]),
+            "draft": draft and _whole(draft),
+            "heads": tuple(map(_whole, pair["heads"])),
+        }
+    )
+
+
+def _whole(name: str) -> str:
+    """A path as it is from any folder: the next start may be from another one."""
+    path = Path(name).expanduser()
+    return str(path.absolute()) if path.exists() else str(name)

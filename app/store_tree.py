@@ -104,7 +104,7 @@ def remove_chat(db: Any, chat: int) -> float:
 def restore(db: Any, deleted: float) -> int | None:
     """Brings back what was deleted then, and shows it; the chat that it is in, None if it is gone.
 
-    With it comes what it follows, and its chat, where these were deleted later: alone nobody would see it.
+    With it comes what it follows, and its chat, where these were deleted later: else nobody would see it.
     """
     firsts = db.execute(
         "select id, chat from messages where deleted = ? and shown and (parent is null or parent not in "

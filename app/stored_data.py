@@ -28,6 +28,16 @@ class Asked:
     recorded_bytes: int
 
 
+def folders(data_dir: Path, models: Path) -> dict[str, Path]:
+    """Folders that hold something of the app's, by what they are for."""
+    return {
+        "data": data_dir,
+        "models": models,
+        "cache": cache_folder(),
+        "hub": Path(constants.HF_HUB_CACHE),
+    }
+
+
 class StoredData:
     """Of one running app."""
 
@@ -36,13 +46,8 @@ class StoredData:
 
     @property
     def folders(self) -> dict[str, Path]:
-        """Folders that hold something of the app's, by what they are for."""
-        return {
-            "data": self._runtime.data_dir,
-            "models": self._runtime.models,
-            "cache": cache_folder(),
-            "hub": Path(constants.HF_HUB_CACHE),
-        }
+        """See ``folders``."""
+        return folders(self._runtime.data_dir, self._runtime.models)
 
     def bytes_in(self, name: str) -> int:
         """What a folder of ``folders`` takes; of the data folder without models that lie within it. Links
@@ -62,8 +67,8 @@ class StoredData:
         )
 
     def forget(self) -> None:
-        """Deletes all of it for good: chats with their folders and files that were set aside, replies that
-        drafting remembers on the disk, what trainings recorded. Settings, models, drafters stay.
+        """Deletes all of it for good: chats with their folders, files of chats that were set aside, what
+        drafting remembers, what trainings recorded. Settings, models and drafters stay.
 
         No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
         DiskError where something could not be deleted; what was is gone then.

@@ -27,8 +27,8 @@ class Words:
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
     TOO_LATE = (
-        "There is nothing to take back: what was deleted is there again, or it is too late and it is gone "
-        "for good."
+        "There is nothing to take back: what was deleted is there again, or it is too late and gone for "
+        "good."
     )
     NO_FOLDER_NAME = "Give the folder a name first."
     NO_PROMPT_NAME = "Give the system prompt a name first."
@@ -118,7 +118,7 @@ class Words:
     )
     NO_FILE_MANAGER = "No file manager could be started here. Copy the path instead."
     STILL_WRITING = (
-        "A reply could not be stopped, so nothing was forgotten. Wait until it has ended, then try again."
+        "A reply could not be stopped, so nothing was forgotten. Wait for its end, then try again."
     )
 
     # Race and tune

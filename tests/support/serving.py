@@ -50,8 +50,10 @@ def fake_runtime(data_dir: Path, engine: FakeEngine) -> Runtime:
 
 
 @contextlib.contextmanager
-def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> Iterator[Served]:
-    """The API over ``runtime``, which is closed in the end, and the pages if asked for."""
+def served(
+    runtime: Runtime, *, key: str | None = None, pages: bool = False, port: int = 0
+) -> Iterator[Served]:
+    """The API over ``runtime``, which is closed in the end, and the pages if asked for. Port 0: any."""
     import uvicorn
 
     switch = ApiSwitch(True, api_key=key)
@@ -63,7 +65,7 @@ def served(runtime: Runtime, *, key: str | None = None, pages: bool = False) -> 
     # Where no event loop runs, Gradio makes one for its locks and never closes it.
     with ThreadPoolExecutor(1) as pool:
         app = pool.submit(asyncio.run, build()).result()
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", port)
     config = uvicorn.Config(
         app, log_level="warning", http=Connection, ws="none", timeout_graceful_shutdown=1
     )

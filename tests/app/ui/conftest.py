@@ -36,6 +36,7 @@ class App:
     engine: object
     switch: object
     data_dir: Path
+    runtime: object
 
     @contextmanager
     def store(self):
@@ -116,7 +117,7 @@ def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
         assert time.monotonic() < deadline, "the app did not start"
         time.sleep(0.02)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-    yield App(url, engine, switch, data_dir)
+    yield App(url, engine, switch, data_dir, runtime)
     server.should_exit = True
     thread.join(20)
 

@@ -15,7 +15,7 @@ export class Undo {
     for (const event of ["pointerleave", "focusout"]) this.node.addEventListener(event, () => this.steps.forEach((step) => this.wait(step)));
   }
 
-  // `take` takes back what `text` says was done; it answers whether it could.
+  // `take` takes back what `text` says was done; it answers false where nobody was there to do it.
   offer(text, take) {
     const step = { take };
     step.row = h("div", { class: "toast" }, h("span", {}, text),
@@ -37,7 +37,7 @@ export class Undo {
   async take(step) {
     this.steps = this.steps.filter((each) => each !== step); // not twice
     step.row.remove();
-    if (!(await step.take())) this.steps.push(step); // the app was away, perhaps: Ctrl+Z tries again
+    if (!(await step.take())) this.steps.push(step); // Ctrl+Z tries again
   }
 
   // Nothing can be taken back any more.

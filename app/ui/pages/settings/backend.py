@@ -49,9 +49,7 @@ class SettingsBackend:
         kept = self.runtime.preferences.read()
         first, loaded = self.runtime.first, self.runtime.engine.loaded
         default, most = diagnostics.thread_limits()
-        devices = [
-            {"id": name, "why": why} for name, why in diagnostics.devices_here().items()
-        ]
+        devices = [{"id": name, "why": why} for name, why in diagnostics.devices_here().items()]
         return {
             START: {"value": str(kept.start_with), "choices": self._starts(kept)},
             "device": {"value": first.device, "choices": devices},
