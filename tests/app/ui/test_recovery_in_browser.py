@@ -1,4 +1,4 @@
-"""An app that ends and is started again while its pages are open: they say so, and go on by themselves."""
+"""An app that ends and is started again while its pages are open: they say so, and go on."""
 
 from __future__ import annotations
 
