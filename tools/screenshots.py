@@ -1,8 +1,8 @@
 """Takes README's screenshots of every page from the running app: ``python -m tools.screenshots``.
 
 Starts the app on a free port with a data folder of its own, uses each page as a person would, and
-writes docs/images/. With ``--all OUT`` every page at four sizes by day and by night instead, for looking at;
-they are not for the repository. Needs the test extra (playwright) and Chromium.
+writes docs/images/. With ``--all OUT`` it is every page at four sizes by day and by night instead, for
+looking at and not for the repository. Needs the test extra (playwright) and Chromium.
 """
 
 from __future__ import annotations
