@@ -63,7 +63,9 @@ class SettingsPage {
 
   // The pair once more, as settings are now.
   async reload() {
-    if (await this.ask("reload")) await status.refresh();
+    if (!(await this.ask("reload"))) return;
+    await status.refresh();
+    await this.refresh(); // a quick load is never seen under way
   }
 }
 
