@@ -79,11 +79,12 @@ function skip() {
 function awayBar() {
   const bar = h("p", { class: "away", role: "status", hidden: true });
   let over = null;
-  status.watchAway((gone) => {
+  status.watchAway((gone, stale) => {
     clearTimeout(over);
     bar.hidden = false;
     bar.classList.toggle("back", !gone);
-    bar.textContent = gone ? words.away : words.back;
+    bar.textContent = stale ? `${words.stale} ` : gone ? words.away : words.back;
+    if (stale) bar.append(h("button", { class: "ft-button small", type: "button", on: { click: () => location.reload() } }, words.reload));
     if (!gone) over = setTimeout(() => (bar.hidden = true), BACK_MS);
   });
   return bar;

@@ -135,6 +135,7 @@ function drawMath(node) {
 
 function dressCode(pre) {
   const code = pre.querySelector("code");
+  pre.tabIndex = 0; // long lines are read by scrolling, by keyboard too
   if (!code) return;
   const language = /language-(\S+)/.exec(code.className)?.[1];
   if (language && hljs.getLanguage(language)) {

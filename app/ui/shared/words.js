@@ -74,6 +74,8 @@ export const words = {
   lost: "The page cannot reach the app. Is it still running? The page goes on by itself once it is back.",
   away: "The app does not answer. This page goes on by itself once it is back; what you write stays here.",
   back: "The app is back.",
+  stale: "The app was started anew, and this page has to be loaded again. What you wrote to a chat stays.",
+  reload: "Load again",
   measurementGone: "The app was restarted meanwhile, so this was ended: nothing of it is left. Start it again.",
   pages: "Pages",
   skip: "Skip to the message box",

@@ -23,7 +23,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # What Gradio's own client says of its stream when a page is reloaded during a reply.
 RELOADED = ("AbortError", "Connection errored out")
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
-PATIENCE = 15_000
+PATIENCE = 40_000
 """Milliseconds that something may take to be seen, on a slow and busy machine."""
 VIEWPORT = {"width": 1280, "height": 800}
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from gradio.context import Context
 
 from engine.api import LoadRequest
 from tests.app.ui.chatting import DONE, ask, send
@@ -25,7 +26,9 @@ class Restartable:
         self._running = ExitStack()
         self.port = 0
 
-    def start(self) -> Served:
+    def start(self, *, other_version: bool = False) -> Served:
+        # As in a new process components are numbered from the beginning; another version has others.
+        Context.id = 10_000 if other_version else 0
         runtime = fake_runtime(self._data_dir, reciting_engine(0.01))
         runtime.engine.load(LoadRequest(target="pip"))
         running = self._running.enter_context(served(runtime, pages=True, port=self.port))
@@ -93,4 +96,10 @@ def test_pages_say_that_the_app_is_away_and_go_on_when_it_is_back(app, browser):
     send(page, "And then?")
     page.locator(DONE).nth(1).wait_for()
     assert page.evaluate("window.loadedOnce")
+    app.stop()
+    app.start(other_version=True)
+    page.get_by_role("button", name="Load again").click()
+    page.wait_for_selector("body[data-controls=ready]")
+    page.locator(DONE).nth(1).wait_for()
+    assert not page.evaluate("window.loadedOnce")
     context.close()
