@@ -57,17 +57,12 @@ def processor_name() -> str:
 
 
 def devices_here() -> dict[str, str | None]:
-    """Every device that can be asked for: None, or why it cannot be had, as a sentence.
+    """Every device that can be asked for: None, or why it cannot be had, in sentences.
 
     Before torch is there, which takes seconds to import, nothing is known to be missing.
     """
-    found: dict[str, str | None] = dict.fromkeys(devices.DEVICES)
-    for name in found if "torch" in sys.modules else ():
-        try:
-            devices.choose(name)
-        except ForetokenError as error:
-            found[name] = str(error)
-    return found
+    missing = devices.why_no_gpu() if "torch" in sys.modules else None
+    return {name: missing if name == "cuda" else None for name in devices.DEVICES}
 
 
 def thread_limits() -> tuple[int, int]:

@@ -128,6 +128,8 @@ def take_all(url: str, out: Path) -> None:
             visit(page)
             for width, height in SIZES:
                 page.set_viewport_size({"width": width, "height": height})
+                if name in PHONE_HIDES:
+                    visit(page)
                 keep(page, f"{name}-{width}", out)
         browser.close()
 
@@ -209,6 +211,8 @@ STATES: dict[str, Callable[[Page], None]] = {
     "settings-below": _settings_below,
 }
 """What ``--all`` shows, in this order; each begins where the one before it ended."""
+PHONE_HIDES = ("chat-settings", "chat-rounds")
+"""Of these, what is closed when the window gets as narrow as a phone."""
 
 
 def keep(page: Page, name: str, out: Path = IMAGES) -> None:

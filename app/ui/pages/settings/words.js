@@ -3,9 +3,9 @@
 export const say = {
   theme: "Look",
   themes: { system: "As the system", light: "Light", dark: "Dark" },
-  themeHints: { system: "It follows by itself", light: "Warm paper", dark: "Ink" },
+  themeHints: { system: "Follows it by itself", light: "Always", dark: "Always" },
   computing: "Start and computing",
-  startHint: "They count from the next start on; what stands on the command line goes before them.",
+  startHint: "What computes counts from the next load on. What the command line states goes before all of it.",
   start: "Begin with",
   starts: {
     shipped: () => "Pip, which comes with the app",
