@@ -35,12 +35,14 @@ def test_it_tells_the_machine_the_pair_and_what_went_wrong(complaints: RecentErr
         catalog=lambda: open_catalog(ROOT / "model_catalog.yaml"), loads=LoadRequest(target="pip")
     )
     logged(complaints).warning("The disk is nearly full.")
-    text = diagnostics.report(engine.loaded, {"data": Path("/data")}, complaints.kept)
+    loaded = engine.loaded
     engine.close()
+    assert loaded is not None
+    text = diagnostics.report(loaded, {"data": Path("/data")}, complaints.kept)
     for fact in (
         platform.python_version(),
         diagnostics.processor_name(),
-        f"loaded: {engine.loaded.name if engine.loaded else None}",
+        f"loaded: {loaded.name}",
         "drafts by: draft; has none, draft, ngram",
         "data: /data",
         "warning tests.diagnostics: The disk is nearly full.",
@@ -51,17 +53,19 @@ def test_it_tells_the_machine_the_pair_and_what_went_wrong(complaints: RecentErr
 def test_it_holds_neither_the_home_folder_nor_a_key(
     complaints: RecentErrors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
-    monkeypatch.setenv("USERPROFILE", "/home/ada")
+    homes = Path("/", "home")
+    home = homes / "ada"
+    monkeypatch.setattr(Path, "home", lambda: home)
     log = logged(complaints)
-    log.error("%s refused the key %s, said /home/grace/x", "/home/ada/models/x.gguf", "hf_secret")
+    file, other = home / "models" / "x.gguf", homes / "grace" / "x"
+    log.error("%s refused the key %s, said %s", file, "hf_secret", other)
     try:
         raise ValueError("a chat of Ada's")
     except ValueError:
         log.exception("A page's request failed")
-    folders = {"data": Path("/home/ada/data")}
+    folders = {"data": home / "data"}
     text = diagnostics.report(None, folders, complaints.kept, secrets=("hf_secret", None))
-    assert "~/models/x.gguf refused the key (hidden), said /home/(user)/x" in text
+    assert f"~/models/x.gguf refused the key (hidden), said {homes}/(user)/x" in text
     assert "data: ~/data" in text
     assert "ValueError: test_diagnostics.py:" in text
     for private in ("ada", "grace", "hf_secret", "Ada's"):
