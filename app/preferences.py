@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -149,20 +149,16 @@ def _check(values: dict[str, Any]) -> None:
 
 def _parse(kept: dict[str, Any], path: Path) -> Preferences:
     made: dict[str, Any] = {}
-    readers = {
-        "start_with": StartWith, "chosen": _pair, "last": _pair, "device": str, "native": bool,
-        "threads": lambda value: None if value is None else int(value),
-    }  # fmt: skip
-    for name, read in readers.items():
-        if kept.get(name) is None:
+    for name, value in kept.items():
+        if name not in _READERS or value is None:
             continue
         try:
-            value = read(kept[name])
-            _check({name: value})
+            read = _READERS[name](value)
+            _check({name: read})
         except (ForetokenError, ValueError, TypeError, KeyError) as error:
             log.warning("%s: %s is not used: %s", path, name, error)
         else:
-            made[name] = value
+            made[name] = read
     return Preferences(**made)
 
 
@@ -184,3 +180,14 @@ def _whole(name: str) -> str:
     """A path as it is from any folder: the next start may be from another one."""
     path = Path(name).expanduser()
     return str(path.absolute()) if path.exists() else str(name)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "start_with": StartWith,
+    "chosen": _pair,
+    "last": _pair,
+    "device": str,
+    "threads": int,
+    "native": lambda value: value,
+}
+"""How a kept field is made of JSON; ``_check`` then says whether it can be."""

@@ -112,10 +112,12 @@ class SettingsBackend:
         return {"start_with": StartWith.CHOSEN, "chosen": LoadRequest(**_pair(loaded.request))}
 
     def _name(self, request: LoadRequest | None) -> str | None:
+        if request is None:
+            return None
         try:
-            return request and self.runtime.known().named(request).name
+            return self.runtime.known().named(request).name
         except ForetokenError:  # it is gone; a start says so
-            return request.text if request else None
+            return request.text
 
     # ---- what is kept where
 

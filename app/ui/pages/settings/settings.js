@@ -17,16 +17,26 @@ import { say } from "./words.js";
 class SettingsPage {
   constructor({ element, server }) {
     this.server = server;
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
-    this.loading = new Loading(() => this.ask("cancel_loading").then(() => status.refresh()));
-    this.parts = [new Computing(this), new ChatDefaults(this), new Folders(this), new Forgetting(this), new Diagnostics(this)];
-    this.root = h("div", { class: "measuring" }, this.alert, look(), ...this.parts.map((part) => part.node));
-    element.querySelector(".ft-settings").replaceChildren(this.root);
+    this.parts = []; // until it is looked at for the first time
+    this.root = element.querySelector(".ft-settings");
     status.watch((latest) => this.show(latest), server.status);
     new IntersectionObserver((entries) => {
       this.seen = entries.at(-1).isIntersecting;
-      if (this.seen) this.refresh();
+      if (this.seen) this.look();
     }).observe(this.root);
+  }
+
+  look() {
+    if (!this.parts.length) this.build();
+    return this.refresh();
+  }
+
+  build() {
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.loading = new Loading(() => this.ask("cancel_loading").then(() => status.refresh()));
+    this.parts = [new Computing(this), new ChatDefaults(this), new Folders(this), new Forgetting(this), new Diagnostics(this)];
+    this.root.replaceChildren(h("div", { class: "measuring" }, this.alert, look(), ...this.parts.map((part) => part.node)));
+    if (status.latest) this.show(status.latest);
   }
 
   // The answer; null where there is none, which is said.
@@ -57,7 +67,7 @@ class SettingsPage {
   }
 
   show(latest) {
-    this.loading.show(latest);
+    this.loading?.show(latest);
     for (const part of this.parts) part.status?.(latest);
   }
 
