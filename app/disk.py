@@ -87,29 +87,30 @@ def _kept_in(child: Path) -> Iterator[Kept]:
     name = child.name.replace("--", "/", 1)
     if child.is_symlink() or not child.is_dir():
         if child.suffix == ".gguf" or child.is_symlink():
-            yield Kept(child, name, _size(child), files=(child,))
+            yield Kept(child, name, size(child), files=(child,))
         return
     listed = [one for one in models_under(child) if one.path.is_file()]
     if (child / _OWN).is_file() or not listed:
         unfinished = (child / hub.PARTIAL).is_dir() or not any(child.glob("*.safetensors"))
-        yield Kept(child, name, _size(child), unfinished)
+        yield Kept(child, name, size(child), unfinished)
         return
     for one in listed:
         files = tuple(one.path.with_name(part) for part in hub.parts_named(one.path.name))
-        yield Kept(one.path, f"{name}/{one.name}", sum(map(_size, files)), files=files)
+        yield Kept(one.path, f"{name}/{one.name}", sum(map(size, files)), files=files)
     partial = child / hub.PARTIAL
     if partial.is_dir():
-        yield Kept(partial, name, _size(partial), unfinished=True)
+        yield Kept(partial, name, size(partial), unfinished=True)
 
 
-def _size(path: Path) -> int:
-    """Links count nothing: what they lead to is somebody else's."""
+def size(path: Path) -> int:
+    """Bytes of a file, or of all in a folder; 0 for what is gone. Links count nothing: what they lead to
+    is somebody else's."""
     try:
         if path.is_symlink():
             return 0
         if path.is_file():
             return path.stat().st_size
-        return sum(map(_size, path.iterdir()))
+        return sum(map(size, path.iterdir()))
     except OSError:
         return 0
 

@@ -59,9 +59,15 @@ class LoadStatus:
 class PairLoader:
     """Loads pairs into an engine behind the caller's back."""
 
-    def __init__(self, engine: Engine, catalog: Callable[[], Catalog]) -> None:
-        """``catalog``: the one that the engine looks pairs up in."""
-        self._engine, self._catalog = engine, catalog
+    def __init__(
+        self,
+        engine: Engine,
+        catalog: Callable[[], Catalog],
+        loaded: Callable[[LoadRequest], None] = lambda request: None,
+    ) -> None:
+        """``catalog``: the one that the engine looks pairs up in; ``loaded`` is called with each request
+        once what it asks for is in memory."""
+        self._engine, self._catalog, self._when_loaded = engine, catalog, loaded
         self._lock = threading.Lock()
         self._status = LoadStatus()
         self._watcher = _Watcher(self, self._status)
@@ -133,6 +139,7 @@ class PairLoader:
         end = replace(watcher.status, message="")
         try:
             loaded = self._engine.load(request, watcher)
+            self._when_loaded(request)
         except (DownloadCancelled, LoadCancelled):
             tell(replace(end, state=LoadState.IDLE))
         except ForetokenError as error:

@@ -19,7 +19,9 @@ from app import api_kept, paths
 from app.api_kept import Kept
 from app.gradio_stubs import without_stubs
 from app.listen import Listener, is_loopback, listen
+from app.preferences import PreferencesFile, StartWith
 from app.switch import ApiSwitch, Serving
+from engine.errors import ForetokenError
 from engine.loading.request import LoadRequest
 from engine.machine.interpreter import importing
 
@@ -40,12 +42,14 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the app is started. ``load`` is the pair it begins with; ``pages`` False serves the API
-    alone."""
+    """How the app is started. ``load`` is the pair it begins with; ``fixed`` are the options that the
+    command line stated, by their names there: the others are as settings have them. ``pages`` False
+    serves the API alone."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     load: LoadRequest = DEFAULT_LOAD
+    fixed: frozenset[str] = frozenset()
     data_dir: Path | None = None
     api: bool = False
     api_key: str | None = None
@@ -67,7 +71,7 @@ def serve(settings: Settings) -> NoReturn:
     sys.setswitchinterval(SWITCH_S)
     data_dir = paths.data_folder(settings.data_dir)
     switch, made_up = switch_of(settings, data_dir)
-    settings = replace(settings, api=switch.on)
+    settings = replace(settings, api=switch.on, load=first_load(data_dir, settings))
     listener = listen(settings.host, settings.port)
     announce_start(listener)
 
@@ -77,6 +81,7 @@ def serve(settings: Settings) -> NoReturn:
     ):
         with importing():
             runtime, app = prepare(data_dir, switch, settings, alone)
+        runtime.complaints.listen()
         with contextlib.closing(runtime):
             run_server(app, listener, lambda: when_up(runtime, listener, settings, made_up))
             runtime.ending.close()  # the engine is not closed: that waits for what is being loaded
@@ -117,12 +122,31 @@ def prepare(
 
     runtime = create_runtime(data_dir, settings.load)
     runtime.alone, runtime.serving = alone, settings.serving
+    runtime.fixed = settings.fixed
     try:
         runtime.catalog.named(settings.load)  # told now, not in the page
         return runtime, create_app(runtime, switch, settings)
     except BaseException:
         runtime.close()
         raise
+
+
+def first_load(data_dir: Path, settings: Settings) -> LoadRequest:
+    """The pair to begin with, and how it is computed: what the command line states, else what settings
+    have. A kept pair that is no longer there is said, and left for the one that comes with the app."""
+    from app.runtime import read_catalog
+
+    kept = PreferencesFile(data_dir).read()
+    load = kept.over(settings.load, settings.fixed)
+    if load.target != settings.load.target:
+        try:
+            read_catalog(data_dir).named(load)
+        except ForetokenError as error:
+            say(
+                f"{error} Settings would begin with it; beginning with {settings.load.text} instead."
+            )
+            return replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
+    return load
 
 
 def when_up(

@@ -12,6 +12,8 @@ from app import paths
 from app.downloads import Downloads
 from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
+from app.preferences import PreferencesFile
+from app.recent_errors import RecentErrors
 from app.request_log import RequestLog
 from app.switch import Serving
 from engine.api import Engine
@@ -33,7 +35,8 @@ class Runtime:
 
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
     ``alone``: whether no other app uses the data folder. ``serving``: of the API, and ``requests`` what
-    asks it.
+    asks it. ``fixed``: what the command line stated, by its names there, which no setting changes.
+    ``complaints`` are the last ones.
     """
 
     engine: Engine
@@ -44,6 +47,9 @@ class Runtime:
     system: System = field(default_factory=System.current)
     alone: bool = True
     serving: Serving = field(default_factory=Serving)
+    fixed: frozenset[str] = frozenset()
+    complaints: RecentErrors = field(default_factory=RecentErrors)
+    preferences: PreferencesFile = field(init=False)
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)
@@ -51,7 +57,8 @@ class Runtime:
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.loader = PairLoader(self.engine, self.known)
+        self.preferences = PreferencesFile(self.data_dir)
+        self.loader = PairLoader(self.engine, self.known, self.preferences.remember)
         self.found = FoundModels(self.data_dir, self.models, self.system, self.locate)
         self.ending.callback(self.found.close)
         self.downloads = Downloads(self.data_dir, self.models, self.found.scan)

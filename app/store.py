@@ -149,6 +149,15 @@ class Store(StoreFile):
         with self._change() as db:
             return store_tree.restore(db, deleted)
 
+    def forget_all(self) -> None:
+        """Deletes all chats and folders for good: nothing of them is left in the file or its log."""
+        with self._change() as db:
+            for table in ("traces", "messages", "chats", "folders"):
+                db.execute(f"delete from {table}")
+        with self._lock, self._explained():
+            self._db.conn.execute("vacuum")  # what was deleted stood in free pages yet
+            self._db.conn.execute("pragma wal_checkpoint(truncate)")
+
     @staticmethod
     def _deleted(db: Any, stamp: float) -> float:
         store_tree.forget(db, stamp - UNDO_S)

@@ -31,6 +31,14 @@ BELOW = """with recursive below(id) as (
 )"""
 """A message and all that follows it, in every branch."""
 
+ABOVE = """with recursive above(id, parent) as (
+    select id, parent from messages where id = ?
+    union all
+    select messages.id, messages.parent from messages join above on messages.id = above.parent
+)
+select id from above order by id"""
+"""A message and all that it follows, the first one first."""
+
 
 def end_of(db: Any, chat: int) -> int | None:
     """The last message that is shown."""
@@ -94,7 +102,10 @@ def remove_chat(db: Any, chat: int) -> float:
 
 
 def restore(db: Any, deleted: float) -> int | None:
-    """Brings back what was deleted then, and shows it; the chat that it is in, None if it is gone."""
+    """Brings back what was deleted then, and shows it; the chat that it is in, None if it is gone.
+
+    With it comes what it follows, and its chat, where these were deleted later: else nobody would see it.
+    """
     firsts = db.execute(
         "select id, chat from messages where deleted = ? and shown and (parent is null or parent not in "
         "(select id from messages where deleted = ?))",
@@ -104,7 +115,10 @@ def restore(db: Any, deleted: float) -> int | None:
     db.execute("update chats set deleted = null where deleted = ?", [deleted])
     db.execute("update messages set deleted = null where deleted = ?", [deleted])
     for message, chat in firsts:
-        show(db, message)
+        db.execute("update chats set deleted = null where id = ?", [chat])
+        for (above,) in db.execute(ABOVE, [message]).fetchall():
+            db.execute("update messages set deleted = null where id = ?", [above])
+            show(db, above)
         chats.append(chat)
     return int(chats[0]) if chats else None
 

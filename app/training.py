@@ -165,6 +165,25 @@ class Trainings:
                 shutil.rmtree(self._folder_of(run) / name, ignore_errors=True)
             self._current.unlink(missing_ok=True)
 
+    def forget_recordings(self) -> None:
+        """Deletes what every run recorded, questions of chats among it; trained drafters stay.
+
+        Raises InvalidRequest while a run is worked on.
+        """
+        with self._lock:
+            run = self._run()
+            if run is not None and self._process(run) is not None:
+                raise InvalidRequest(
+                    "training",
+                    "A training is running, and reads what it recorded. Stop it on the Train page first.",
+                )
+            for recording in self.recordings():
+                shutil.rmtree(recording, ignore_errors=True)
+
+    def recordings(self) -> list[Path]:
+        """What runs were learned from: a folder each."""
+        return [folder for folder in self._folder.glob("*/recording") if folder.is_dir()]
+
     def close(self) -> None:
         """The app ends, and with it what it started; the run can be gone on with."""
         with self._lock:

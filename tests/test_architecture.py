@@ -43,12 +43,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.own_catalog",
         "app.page_policy",
         "app.paths",
+        "app.preferences",
+        "app.recent_errors",
         "app.request_log",
         "app.switch",
         "app.watchers",
     ),
     (
         "app.defaults",
+        "app.diagnostics",
         "app.downloads",
         "app.found_models",
         "app.guard",
@@ -64,6 +67,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("app.chat_files", "app.drafters", "app.measuring"),
     ("app.training_order", "app.training_process", "app.training"),
+    ("app.stored_data",),
     ("app.server", "app.ui"),
     ("app.main",),
     ("app.cli", "app.__main__"),
@@ -113,6 +117,11 @@ BEHIND_THE_DOOR = {
         "engine.kernels.native.build",  # says beforehand that something will be compiled
         "engine.kernels.native.compilers",  # says what a compiler said
         "engine.machine.devices",  # says beforehand what computes
+    ),
+    "app.diagnostics": (  # says what there is to compute on
+        "engine.machine",
+        "engine.kernels.native.build",
+        "engine.kernels.native.compilers",
     ),
     "app.cli.compiler": ("engine.kernels.native",),  # gets a compiler and tries it
     # Before anything is loaded, only the registry knows which proposers and options there may be.

@@ -1,7 +1,8 @@
 """Takes README's screenshots of every page from the running app: ``python -m tools.screenshots``.
 
 Starts the app on a free port with a data folder of its own, uses each page as a person would, and
-writes docs/images/. Needs the test extra (playwright) and Chromium.
+writes docs/images/. With ``--all OUT`` it is every page at four sizes by day and by night instead, for
+looking at and not for the repository. Needs the test extra (playwright) and Chromium.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from socket import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1280, 800
 ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
+SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080))
 QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
 
@@ -32,10 +35,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pair", default="pip", help="what the app is started with")
     parser.add_argument("--url", help="an app that already runs; none is started then")
+    parser.add_argument(
+        "--all", type=Path, metavar="OUT", help="every page at four sizes, into OUT"
+    )
     arguments = parser.parse_args()
-    IMAGES.mkdir(exist_ok=True)
+    everything, out = arguments.all is not None, arguments.all or IMAGES
+    out.mkdir(parents=True, exist_ok=True)
+
+    def use(url: str) -> None:
+        take_all(url, out) if everything else take(url)
+
     if arguments.url:
-        take(arguments.url)
+        use(arguments.url)
         return
     with tempfile.TemporaryDirectory() as folder:
         port = free_port()
@@ -43,7 +54,7 @@ def main() -> None:
         command += ["--data-dir", folder, "--pair", arguments.pair]
         app = subprocess.Popen(command, cwd=ROOT)
         try:
-            take(wait_for(f"http://127.0.0.1:{port}/"))
+            use(wait_for(f"http://127.0.0.1:{port}/"))
         finally:
             app.terminate()
             app.wait(timeout=30)
@@ -55,12 +66,7 @@ def take(url: str) -> None:
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-        page.set_default_timeout(120_000)
-        page.goto(f"{url}?__theme=light")
-        page.wait_for_selector(".badge:not(.opening):not(.off)")
-        page.wait_for_selector("body[data-controls=ready]")
-        page.wait_for_timeout(800)
+        page = opened(browser, url)
         keep(page, "welcome")
         for number, question in enumerate(QUESTIONS):
             page.fill(".composer textarea", question)
@@ -99,12 +105,122 @@ def take(url: str) -> None:
         browser.close()
 
 
-def keep(page: Page, name: str) -> None:
+def opened(browser: Browser, url: str) -> Page:
+    """The chat with its model loaded."""
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    page.set_default_timeout(120_000)
+    page.goto(f"{url}?__theme=light")
+    page.wait_for_selector(".badge:not(.opening):not(.off)")
+    page.wait_for_selector("body[data-controls=ready]")
+    page.wait_for_timeout(800)
+    return page
+
+
+def take_all(url: str, out: Path) -> None:
+    """Every page, brought into each of its states once, at all sizes and in both themes."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        page = opened(browser, url)
+        for name, visit in STATES.items():
+            page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+            visit(page)
+            for width, height in SIZES:
+                page.set_viewport_size({"width": width, "height": height})
+                if name in PHONE_HIDES:
+                    visit(page)
+                keep(page, f"{name}-{width}", out)
+        browser.close()
+
+
+def _ask(page: Page) -> None:
+    for number, question in enumerate(QUESTIONS):
+        page.fill(".composer textarea", question)
+        page.keyboard.press("Enter")
+        page.locator(".msg.assistant:not(.running)").nth(number).wait_for()
+    page.click("[data-action=words]")
+
+
+def _open_drawer(tab: str) -> Callable[[Page], None]:
+    def visit(page: Page) -> None:
+        page.keyboard.press("Escape")
+        if page.locator(".drawer").is_hidden():
+            page.click("[data-toggle=drawer]")
+        page.get_by_role("tab", name=tab).click()
+
+    return visit
+
+
+def _open_pair(page: Page) -> None:
+    page.click(".badge")
+    page.wait_for_selector("#target select option", state="attached")
+
+
+def _race(page: Page) -> None:
+    _go(page, "race")
+    page.click(".race-form [data-act=start]")
+    page.wait_for_selector(".race-words[data-identical]")
+
+
+def _models(page: Page) -> None:
+    _go(page, "models")
+    page.wait_for_selector("tr.model-row")
+    page.get_by_role("button", name="Details of").first.click()
+    page.wait_for_selector("tr.under .card")
+
+
+def _plan(page: Page) -> None:
+    _go(page, "plan")
+    page.get_by_role("button", name="Make the plan").click()
+    page.wait_for_selector("#plan-page .plan-result .panel")
+
+
+def _settings_below(page: Page) -> None:
+    page.locator("[data-part=diagnostics] summary").click()
+    page.wait_for_selector(".report:has-text('Machine')")
+    page.locator("[data-part=folders]").evaluate("(node) => node.scrollIntoView()")
+
+
+def _page(name: str, seen: str) -> Callable[[Page], None]:
+    def visit(page: Page) -> None:
+        _go(page, name)
+        page.wait_for_selector(seen)
+
+    return visit
+
+
+def _go(page: Page, name: str) -> None:
+    page.keyboard.press("Escape")
+    page.locator(f"a[data-page={name}]").click()
+
+
+STATES: dict[str, Callable[[Page], None]] = {
+    "chat-empty": lambda page: None,
+    "chat": _ask,
+    "chat-settings": _open_drawer("Settings"),
+    "chat-rounds": _open_drawer("Rounds"),
+    "pair": _open_pair,
+    "race": _race,
+    "tune": _page("tune", "#tune-page [data-act=start]"),
+    "models": _models,
+    "train": _page("train", "#train-page [data-act=start]"),
+    "server": _page("server", "#server-page [role=switch]"),
+    "plan": _plan,
+    "settings": _page("settings", "[data-place=data] .place-size"),
+    "settings-below": _settings_below,
+}
+"""What ``--all`` shows, in this order; each begins where the one before it ended."""
+PHONE_HIDES = ("chat-settings", "chat-rounds")
+"""Of these, what is closed when the window gets as narrow as a phone."""
+
+
+def keep(page: Page, name: str, out: Path = IMAGES) -> None:
     """One picture by day and one by night."""
     for theme in ("light", "dark"):
         page.evaluate("(dark) => document.body.classList.toggle('dark', dark)", theme == "dark")
         page.wait_for_timeout(250)
-        page.screenshot(path=IMAGES / f"{name}-{theme}.png")
+        page.screenshot(path=out / f"{name}-{theme}.png")
     page.evaluate("document.body.classList.remove('dark')")
 
 

@@ -11,7 +11,20 @@ from collections.abc import Callable
 
 import typer
 
-from app.cli import bench, chat, compiler, models, plan, race, replay, serve, train, ui
+from app.cli import (
+    bench,
+    chat,
+    compiler,
+    diagnostics,
+    models,
+    plan,
+    race,
+    replay,
+    serve,
+    settings,
+    train,
+    ui,
+)
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
 
@@ -31,6 +44,8 @@ cli.command()(replay.replay)
 cli.command()(train.train)
 cli.command()(plan.plan)
 cli.command()(compiler.compiler)
+cli.command()(settings.settings)
+cli.command()(diagnostics.diagnostics)
 cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")
 

@@ -116,6 +116,12 @@ GraphsOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")]
 
 
+def stated(context: typer.Context) -> frozenset[str]:
+    """The options that people stated, on the command line or by a variable."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return frozenset(n for n, s in sources.items() if s is not None and "DEFAULT" not in s.name)
+
+
 def control(text: str | None) -> Control | None:
     """The controller of that name, if one is named."""
     return None if text is None else controller_named(text)

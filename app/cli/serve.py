@@ -15,6 +15,7 @@ from engine.loading.request import LoadRequest
 
 @options.with_load
 def serve(
+    context: typer.Context,
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
     load: LoadRequest = main.DEFAULT_LOAD,
@@ -40,6 +41,7 @@ def serve(
             host=host,
             port=port,
             load=load,
+            fixed=options.stated(context),
             data_dir=data_dir,
             api=True,
             api_key=api_key,

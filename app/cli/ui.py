@@ -14,6 +14,7 @@ from engine.loading.request import LoadRequest
 
 @options.with_load
 def ui(
+    context: typer.Context,
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
     browser: Annotated[
@@ -40,6 +41,7 @@ def ui(
             host=host,
             port=port,
             load=load,
+            fixed=options.stated(context),
             data_dir=data_dir,
             api=api,
             api_key=api_key,

@@ -18,6 +18,7 @@ PAGES: Mapping[str, str] = {
     "train": Words.TRAIN,
     "server": Words.SERVER,
     "plan": Words.PLAN,
+    "settings": Words.SETTINGS,
 }
 """By the first part of its address: what a page is called. Its column has the id ``NAME-page``."""
 

@@ -8,6 +8,7 @@ import gradio as gr
 
 from app.runtime import Runtime
 from app.store import Store
+from app.stored_data import StoredData
 from app.switch import ApiSwitch
 from app.training import Trainings
 from app.ui.measurements import Measurements
@@ -21,6 +22,8 @@ from app.ui.pages.race.backend import RaceBackend
 from app.ui.pages.race.page import race_page
 from app.ui.pages.server.backend import ServerBackend
 from app.ui.pages.server.page import server_page
+from app.ui.pages.settings.backend import SettingsBackend
+from app.ui.pages.settings.page import settings_page
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pages.train.page import train_page
 from app.ui.pages.tune.backend import TuneBackend
@@ -54,4 +57,6 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         train_page(TrainBackend(runtime, trainings, pickers, backend.speed), backend.status)
         server_page(ServerBackend(runtime, switch))
         plan_page(PlanBackend(runtime.data_dir))
+        data = StoredData(runtime, store, trainings)
+        settings_page(SettingsBackend(runtime, switch, data, backend), backend)
     return blocks

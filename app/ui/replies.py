@@ -171,14 +171,17 @@ class Writings:
 
     def close(self) -> None:
         """The app ends: stops all replies, and sees that what they have is stored."""
+        for writing in self.stop_all():
+            writing.flush()
+
+    def stop_all(self) -> list[Writing]:
+        """Stops all replies and waits for their ends; those that went on all the same."""
         with self._lock:
             growing = self._growing()
         for writing in growing:
             writing.stop()
         end = time.monotonic() + CLOSING_S
-        for writing in growing:
-            if not writing.done.wait(max(0.0, end - time.monotonic())):
-                writing.flush()
+        return [each for each in growing if not each.done.wait(max(0.0, end - time.monotonic()))]
 
     def find(self, run: int) -> Writing | None:
         with self._lock:

@@ -17,7 +17,7 @@ class Words:
     TITLE = "Foretoken"
     CHAT, RACE, TUNE = "Chat", "Race", "Tune"
     MODELS, TRAIN, SERVER = "Models", "Train", "Server"
-    PLAN = "Plan"
+    PLAN, SETTINGS = "Plan", "Settings"
 
     # Chat
     BUSY = "This chat is still being answered. Stop that reply first, or wait for it."
@@ -26,7 +26,10 @@ class Words:
     NO_TARGET = "Choose a target first."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
     EMPTY = "Write something first: the message is empty."
-    TOO_LATE = "It is too late to take this back: what was deleted is gone for good."
+    TOO_LATE = (
+        "There is nothing to take back: what was deleted is there again, or it is too late and gone for "
+        "good."
+    )
     NO_FOLDER_NAME = "Give the folder a name first."
     NO_PROMPT_NAME = "Give the system prompt a name first."
     NO_PROMPT_TEXT = "The system prompt is empty. Write it first, then save it under a name."
@@ -102,6 +105,20 @@ class Words:
     EXACT_INFO = (
         "Plain decoding at temperature 0: nothing is drafted. Fast writes the same words, sooner; this "
         "is to check it."
+    )
+
+    # Settings
+    SETTING_FIXED = (
+        "The command line states this, so it stays as it is. Start Foretoken without that option to "
+        "choose it here."
+    )
+    NOT_ON_THIS_SCREEN = (
+        "Folders open on the machine that Foretoken runs on, and your browser is on another one. Copy "
+        "the path instead."
+    )
+    NO_FILE_MANAGER = "No file manager could be started here. Copy the path instead."
+    STILL_WRITING = (
+        "A reply could not be stopped, so nothing was forgotten. Wait for its end, then try again."
     )
 
     # Race and tune

@@ -148,6 +148,11 @@ def look() -> Facts:
     return Facts(built, driver, problem=problem, lost=lost)
 
 
+def why_no_gpu() -> str | None:
+    """Why no GPU can be used here, with the remedy; None where one can. Asks torch, as ``look``."""
+    return _why_no_gpu(look())
+
+
 def decide(wanted: str, facts: Facts) -> Place:
     """The place for ``wanted`` (auto or cuda) by the facts. Raises InvalidRequest as ``choose``."""
     import torch

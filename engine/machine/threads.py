@@ -15,6 +15,7 @@ import psutil
 
 from engine.errors import InvalidRequest
 from engine.machine import cgroups
+from engine.machine.processor import cpuinfo
 
 
 def use(count: int | None = None) -> int:
@@ -30,7 +31,7 @@ def use(count: int | None = None) -> int:
 
 def check(count: int | None) -> int | None:
     """``count`` if this machine can run so many at once. Raises InvalidRequest."""
-    most = len(_allowed())
+    most = largest()
     if count is not None and not 1 <= count <= most:
         raise InvalidRequest(
             "threads",
@@ -38,6 +39,11 @@ def check(count: int | None) -> int | None:
             f"More would wait for each other; {default()} is the default.",
         )
     return count
+
+
+def largest() -> int:
+    """The most that make sense: the logical processors that this process may use."""
+    return len(_allowed())
 
 
 def default() -> int:
@@ -50,7 +56,7 @@ def physical_cores(root: Path = cgroups.ROOT) -> int:
     """Cores that this process may use; hyperthreads count once, a container's share is respected."""
     allowed = _allowed()
     if sys.platform.startswith("linux"):
-        cores = _linux_cores(_cpuinfo(root), allowed)
+        cores = _linux_cores(cpuinfo(root), allowed)
         share = cgroups.cpu_share(root)
         return cores if share is None else max(1, min(cores, int(share)))
     return max(1, min(psutil.cpu_count(logical=False) or len(allowed), len(allowed)))
@@ -63,17 +69,10 @@ def _allowed() -> Collection[int]:
     return range(os.cpu_count() or 1)
 
 
-def _cpuinfo(root: Path) -> str:
-    try:
-        return (root / "proc/cpuinfo").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _linux_cores(cpuinfo: str, allowed: Collection[int]) -> int:
+def _linux_cores(told: str, allowed: Collection[int]) -> int:
     """Distinct cores among ``allowed``; a processor that names no core (ARM) is one."""
     cores: set[tuple[str | None, str]] = set()
-    for block in cpuinfo.split("\n\n"):
+    for block in told.split("\n\n"):
         values = {
             key.strip(): value.strip()
             for key, _, value in (line.partition(":") for line in block.splitlines())

@@ -129,6 +129,31 @@ def test_the_trace_grows_in_parts(store):
     assert store.messages(chat) == ()
 
 
+def test_deletions_come_back_in_any_order(store):
+    """What follows a message that was deleted later came back where nobody saw it."""
+    chat = store.new_chat("One")
+    for text in ("a", "b", "c"):
+        _, reply = store.begin_turn(chat, text, keep=None)
+        store.save_reply(reply, text=text.upper(), marks="", status="done")
+    whole = told(store, chat)
+    ids = [each.id for each in store.messages(chat)]
+    third, second, all_of_it = (
+        store.delete_message(ids[4]),
+        store.delete_message(ids[2]),
+        store.delete(chat),
+    )
+    assert store.restore(third) == chat
+    assert told(store, chat) == whole
+    assert [each.id for each in store.chats()] == [chat]
+    assert store.restore(second) is None  # it is there again
+    assert store.restore(all_of_it) is None
+    fourth, fifth = store.delete_message(ids[4]), store.delete_message(ids[3])
+    assert store.restore(fifth) == chat
+    assert told(store, chat) == whole[:4]
+    assert store.restore(fourth) == chat
+    assert told(store, chat) == whole
+
+
 def test_a_deleted_chat_takes_late_writes_without_complaint(store):
     chat = store.new_chat()
     _, message = store.begin_turn(chat, "Hi", keep=None)

@@ -58,9 +58,10 @@ def served(
     pages: bool = False,
     api: bool = True,
     origins: tuple[str, ...] = (),
+    port: int = 0,
 ) -> Iterator[Served]:
     """The API over ``runtime``, which is closed in the end, and the pages if asked for. ``origins``: of
-    websites that may use the API."""
+    websites that may use the API. Port 0: any."""
     import uvicorn
 
     settings = Settings(pages=pages, api=api, api_key=key, origins=origins)
@@ -72,7 +73,7 @@ def served(
     # Where no event loop runs, Gradio makes one for its locks and never closes it.
     with ThreadPoolExecutor(1) as pool:
         app = pool.submit(asyncio.run, build()).result()
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", port)
     config = uvicorn.Config(
         app, log_level="warning", http=Connection, ws="none", timeout_graceful_shutdown=1
     )

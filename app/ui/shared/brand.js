@@ -4,48 +4,41 @@ import { address } from "./addresses.js";
 import { h } from "./dom.js";
 import { Shortcuts } from "./shortcuts.js";
 import { status } from "./status.js";
+import { theme } from "./theme.js";
 import { words } from "./words.js";
 
-const remembered = "foretoken.theme";
-
-function dark(on) {
-  document.body.classList.toggle("dark", on);
-  document.documentElement.style.colorScheme = on ? "dark" : "light";
-}
-
-function chosen() {
-  const asked = new URLSearchParams(location.search).get("__theme");
-  if (asked === "dark" || asked === "light") return asked === "dark";
-  const kept = localStorage.getItem(remembered);
-  return kept ? kept === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
 function themeSwitch() {
-  let applied = chosen();
-  const settle = () => dark(applied);
-  settle();
-  // Gradio sets its own class once, when it has mounted.
-  window.addEventListener("load", settle);
-  new MutationObserver((_, observer) => document.querySelector(".ft-page") && (settle(), observer.disconnect())).observe(document.body, { childList: true, subtree: true });
-  const turn = () => {
-    applied = !document.body.classList.contains("dark");
-    localStorage.setItem(remembered, applied ? "dark" : "light");
-    settle();
-  };
-  return h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme, on: { click: turn } }, "◐");
+  theme.begin();
+  return h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme, on: { click: () => theme.choose(theme.dark ? "light" : "dark") } }, "◐");
 }
 
 // A click that only a link of this page is meant by: no new tab, no download.
 const plain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
 
+// A link that leads to a page without loading anything anew.
+const leading = (name, attributes, text) => h("a", { href: `/${name}`, dataset: { page: name }, ...attributes, on: {
+  click: (event) => {
+    if (!plain(event)) return;
+    event.preventDefault();
+    address.go(address.of(name));
+  },
+} }, text);
+
+// Settings are no page that one works in: their sign stands beside help and theme.
+const SETTINGS = "settings";
+
+function settings() {
+  const label = window.ForetokenPages[SETTINGS];
+  const link = leading(SETTINGS, { class: "gear", title: label, "aria-label": label }, "⚙");
+  const mark = () => (address.page === SETTINGS ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
+  address.watch(mark);
+  mark();
+  return link;
+}
+
 function pages() {
-  const links = Object.entries(window.ForetokenPages).map(([name, label]) => h("a", { role: "tab", href: `/${name}`, dataset: { page: name }, on: {
-    click: (event) => {
-      if (!plain(event)) return;
-      event.preventDefault();
-      address.go(address.of(name));
-    },
-  } }, label));
+  const listed = Object.entries(window.ForetokenPages).filter(([name]) => name !== SETTINGS);
+  const links = listed.map(([name, label]) => leading(name, { role: "tab" }, label));
   const mark = () => {
     for (const link of links) {
       const here = link.dataset.page === address.page;
@@ -70,6 +63,8 @@ function pages() {
   return nav;
 }
 
+const BACK_MS = 4000; // for so long it says that the app is back
+
 // To the message box, or where a page has none to the page itself.
 function skip() {
   const past = () => {
@@ -80,17 +75,28 @@ function skip() {
   return h("button", { class: "skip", type: "button", on: { click: past } }, words.skip);
 }
 
+// Says that the app does not answer, and for a moment that it does again.
+function awayBar() {
+  const bar = h("p", { class: "away", role: "status", hidden: true });
+  let over = null;
+  status.watchAway((gone, stale) => {
+    clearTimeout(over);
+    bar.hidden = false;
+    bar.classList.toggle("back", !gone);
+    bar.textContent = stale ? `${words.stale} ` : gone ? words.away : words.back;
+    if (stale) bar.append(h("button", { class: "ft-button small", type: "button", on: { click: () => location.reload() } }, words.reload));
+    if (!gone) over = setTimeout(() => (bar.hidden = true), BACK_MS);
+  });
+  return bar;
+}
+
 export function brand() {
   const shortcuts = new Shortcuts();
-  const away = h("p", { class: "away", role: "status", hidden: true });
-  status.watchAway((gone) => {
-    away.hidden = !gone;
-    away.textContent = gone ? words.away : "";
-  });
+  const away = awayBar();
   document.body.prepend(
     h("header", { id: "brand" }, skip(),
       h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
       h("span", { class: "name" }, "Foretoken"),
-      pages(), shortcuts.button, themeSwitch()),
+      pages(), shortcuts.button, settings(), themeSwitch()),
     away, shortcuts.node);
 }

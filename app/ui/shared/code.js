@@ -14,6 +14,7 @@ function colour(node, text, language) {
 
 // What stands around `pre`, which holds `code`.
 function framed(pre, code, language) {
+  pre.tabIndex = 0; // long lines are read by scrolling, by keyboard too
   const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(code.textContent, button, words.copied) } }, words.copy);
   return h("div", { class: "code" }, h("div", { class: "code-bar", dataset: { chrome: "1" } }, h("span", {}, language ?? words.plainCode), button), pre);
 }

@@ -9,7 +9,7 @@ const period = 1000 / 30; // the least time between two updates
 const pause = (ms) => new Promise((done) => setTimeout(done, Math.max(0, ms)));
 
 // `next(from)` answers with {events, stats, done}, or null for a feed that is gone; `wanted()` says
-// whether anybody still looks. Events come once and in order. Throws when the app stays away.
+// whether anybody still looks. `onEvents(events, stats, done, gone)`: events come once and in order. Throws when the app stays away.
 export async function follow(next, wanted, onEvents) {
   let from = 0;
   let failures = 0;
@@ -26,7 +26,7 @@ export async function follow(next, wanted, onEvents) {
       continue;
     }
     if (!wanted()) return;
-    if (packet === null) return void onEvents([], null, true);
+    if (packet === null) return void onEvents([], null, true, true);
     from += packet.events.length;
     onEvents(packet.events, packet.stats, packet.done);
     if (packet.done) return;

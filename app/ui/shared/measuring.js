@@ -2,8 +2,9 @@
 
 import { h } from "./dom.js";
 import { follow } from "./feed.js";
-import { answered, reason } from "./server.js";
+import { answered, away, reason } from "./server.js";
 import { status } from "./status.js";
+import { words } from "./words.js";
 
 export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
 
@@ -14,12 +15,12 @@ export const select = (name, options, value, more = {}) =>
 export const choice = (type, name, value, title, hint, more = {}) =>
   h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
 
-// Draws what Python offers to measure: anew with each pair that is loaded, and each time the page comes into sight
-// until somebody has chosen something in it, for it follows the chats and their settings. A measurement that goes on
-// is followed. `page` has a `form`, its `following`, draw(offer) and begin().
+// Draws what Python offers to measure: anew with each pair that is loaded, when the app is back after it was away, and
+// each time the page comes into sight until somebody has chosen something in it, for it follows the chats and their
+// settings. A measurement that goes on is followed. `page` has a `form`, its `following`, draw(offer) and begin().
 export function followOffers(page, server) {
   let pair; // the one that is offered for; not known yet
-  let touched = false;
+  let [touched, seen] = [false, false];
   const refresh = async () => {
     let offer;
     try {
@@ -32,6 +33,7 @@ export function followOffers(page, server) {
     page.begin();
     page.following.watch(offer.number);
   };
+  const again = () => seen && !touched && pair !== undefined && refresh();
   status.watch(({ loaded }) => {
     const now = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
     if (now === pair) return;
@@ -39,18 +41,27 @@ export function followOffers(page, server) {
     refresh();
   }, server.status);
   page.form.addEventListener("input", () => (touched = true));
-  const seen = new IntersectionObserver((entries) => entries.at(-1).isIntersecting && !touched && pair !== undefined && refresh());
-  seen.observe(page.form);
+  new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(page.form);
+  status.watchAway((gone) => !gone && again());
 }
 
 // One measurement after another, each followed by its number; a page that was reloaded follows the last.
 export class Following {
-  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong.
-  constructor(server, onEvents, onError) {
+  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong; `begin()` forgets what was told so far.
+  constructor(server, onEvents, onError, begin) {
     this.server = server;
     this.onEvents = onEvents;
     this.onError = onError;
+    this.begin = begin;
     this.number = null;
+    this.lost = false; // whether the app went away while one was followed
+  }
+
+  // The app answers again: what is measured is told from its beginning, if that is the same app still.
+  back() {
+    if (!this.lost) return;
+    this.begin();
+    this.watch(this.number);
   }
 
   // Starts one by a question to Python; false where it was refused, which is said.
@@ -68,10 +79,17 @@ export class Following {
 
   async watch(number) {
     this.number = number;
+    this.lost = false;
+    const take = (events, stats, done, gone) => {
+      // An app that was started since does not know it.
+      this.onEvents(gone ? [{ t: "broken", message: words.measurementGone }] : events, stats, done);
+    };
     try {
-      await follow((from) => this.server.follow({ number, from }), () => this.number === number, this.onEvents);
+      await follow((from) => this.server.follow({ number, from }), () => this.number === number, take);
     } catch (error) {
+      this.lost = away(error) && this.number === number;
       this.onError(reason(error));
+      if (this.lost && !status.away) this.back(); // it was back before this was given up
     }
   }
 }

@@ -3,16 +3,21 @@
 
 import { answered } from "./server.js";
 
+const REFUSALS = 3; // so often in a row is no chance
+const EVERY_MS = 5000; // while the page is seen: a load by another page, or an app that ended, is noticed
+
 class Status {
   constructor() {
     this.ask = null;
     this.latest = null;
     this.away = false;
+    this.refusals = 0; // answers that came while this page got none
     this.watchers = [];
     this.awayWatchers = [];
     this.timer = null;
     window.addEventListener("focus", () => this.refresh());
     window.addEventListener("online", () => this.refresh());
+    document.addEventListener("visibilitychange", () => !document.hidden && this.refresh());
     window.addEventListener("foretoken-away", () => !this.away && !this.asking && this.refresh());
   }
 
@@ -26,7 +31,8 @@ class Status {
     }
   }
 
-  // `f` is called with true when the app does not answer, and with false when it does again.
+  // `f` is called with true when the app does not answer, and with false when it does again; with true twice where
+  // only loading the page anew helps.
   watchAway(f) {
     this.awayWatchers.push(f);
   }
@@ -42,13 +48,22 @@ class Status {
       latest = await answered(this.ask({}));
     } catch {
       this.timer = setTimeout(() => this.refresh(), 1500);
-      return this.setAway(true);
+      this.setAway(true);
+      return void this.knock();
     } finally {
       this.asking = false;
     }
+    this.refusals = 0;
     this.tell(latest);
     this.setAway(false);
     if (this.again) this.refresh();
+  }
+
+  // Somebody answers, but not this page: it is of another version of the app, or has to give the key again.
+  async knock() {
+    const there = await fetch("/health", { cache: "no-store" }).then((reply) => reply.ok, () => false);
+    this.refusals = there ? this.refusals + 1 : 0;
+    if (this.refusals === REFUSALS) for (const f of this.awayWatchers) f(true, true);
   }
 
   setAway(away) {
@@ -62,7 +77,7 @@ class Status {
     this.latest = latest;
     if (!same) for (const f of this.watchers) f(latest);
     clearTimeout(this.timer);
-    const again = latest.opening ? 350 : latest.looking ? 1000 : null;
+    const again = latest.opening ? 350 : latest.looking ? 1000 : document.hidden ? null : EVERY_MS;
     if (again) this.timer = setTimeout(() => this.refresh(), again);
   }
 }

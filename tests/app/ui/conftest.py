@@ -31,6 +31,7 @@ class App:
     engine: object
     switch: object
     data_dir: Path
+    runtime: object
 
     @contextmanager
     def store(self):
@@ -53,7 +54,7 @@ def serving(data_dir: Path, engine: FakeEngine) -> Iterator[App]:
     from tests.support.serving import fake_runtime, served
 
     with served(fake_runtime(data_dir, engine), pages=True, api=False) as running:
-        yield App(f"{running.url}/", engine, running.switch, data_dir)
+        yield App(f"{running.url}/", engine, running.switch, data_dir, running.runtime)
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ def the_message_box_is_two_keys_away(page):
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.matches('.composer textarea')")
     page.get_by_role("button", name="Skip to the message box").focus()
-    for _ in range(10):
+    for _ in range(11):
         page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.closest('.ft-chat') !== null")
 

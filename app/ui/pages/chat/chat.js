@@ -17,6 +17,7 @@ import { CurrentChat } from "./current.js";
 import { Deletions } from "./deletions.js";
 import { drafts } from "./drafts.js";
 import { Drawer } from "./drawer.js";
+import { field } from "./fields.js";
 import { watchKeys } from "./keys.js";
 import { Loaded } from "./loaded.js";
 import { Notices } from "./notices.js";
@@ -41,7 +42,7 @@ class ChatPage {
     this.list();
     watchKeys(this);
     status.watch((latest) => this.showStatus(latest), server.status);
-    status.watchAway((gone) => !gone && this.back());
+    window.addEventListener("foretoken-forgotten", () => this.forgotten());
     // What is sent before the last chat is shown waits for it, or the chat would be drawn over it.
     this.booted = this.boot();
     this.current.watch((chat) => this.arrive(chat));
@@ -99,7 +100,8 @@ class ChatPage {
 
   buildPair() {
     this.system = new SystemChoice(this.ask, (name) => this.useSystem(name), () => this.settings.values?.system ?? "");
-    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), this.system.node);
+    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, (on) => document.body.classList.toggle("show-marks", on));
+    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), [mark.node, this.system.node]);
     this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
     this.loaded = new Loaded(this);
@@ -141,6 +143,14 @@ class ChatPage {
     this.loaded.show(latest);
     if (this.conversation.empty) this.showEmpty();
     this.sending.statusChanged(latest);
+  }
+
+  // Everything that was asked is deleted: nothing of it is shown, kept or to be taken back.
+  forgotten() {
+    this.deletions.undo.forget();
+    this.composer.clear();
+    this.list({ chats: [], folders: [] });
+    this.showChat(null);
   }
 
   // The list of chats, as an answer tells it anew.

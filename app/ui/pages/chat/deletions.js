@@ -1,5 +1,6 @@
 // Deleting a chat, a message with what follows it, or all messages of a chat; each is offered to be taken back.
 
+import { answered, away, reason } from "../../shared/server.js";
 import { words } from "../../shared/words.js";
 import { Undo } from "./undo.js";
 import { say } from "./words.js";
@@ -36,8 +37,13 @@ export class Deletions {
 
   offer(text, { deleted }) {
     this.undo.offer(text, async () => {
-      const answer = await this.page.ask("restore", { deleted });
-      if (answer) this.page.take(answer);
+      try {
+        this.page.take(await answered(this.page.server.restore({ deleted })));
+      } catch (error) {
+        this.page.notices.notice(reason(error));
+        return !away(error);
+      }
+      return true;
     });
   }
 }

@@ -23,6 +23,12 @@ export const drafts = {
     localStorage.removeItem(key(place));
   },
 
+  // Of every chat, and of what was sent.
+  forgetAll() {
+    for (const name of Object.keys(localStorage)) if (name.startsWith(key(""))) localStorage.removeItem(name);
+    sessionStorage.removeItem(pending);
+  },
+
   // `asked` is what was sent, null once it is answered; `rest` is what was written since.
   send(asked, rest) {
     try {

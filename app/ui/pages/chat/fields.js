@@ -63,14 +63,16 @@ function check(spec, id, changed) {
 
 function choice(spec, id, changed) {
   const input = h("select", { id });
-  input.addEventListener("change", () => changed(input.value, true));
+  const whole = () => (input.title = input.selectedOptions[0]?.label ?? ""); // it may be cut where it stands
+  input.addEventListener("change", () => (whole(), changed(input.value, true)));
   const offer = (choices) => {
     const options = choices.map((each) => (typeof each === "string" ? { id: each, label: each } : each));
-    input.replaceChildren(...options.map((each) => h("option", { value: each.id }, each.label)));
+    input.replaceChildren(...options.map((each) => h("option", { value: each.id, disabled: each.disabled }, each.label)));
   };
   offer(spec.choices ?? []);
   return { inputs: [input], set: (value, choices) => {
     if (choices) offer(choices);
     input.value = value;
+    whole();
   } };
 }

@@ -11,8 +11,10 @@ const folded = "foretoken.advanced";
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 export class Settings {
-  // `ask(name, data)` asks Python; `shown(view)` is called with what it answers; `ofChat` is of the open chat alone.
-  constructor(ask, shown, ofChat) {
+  // `ask(name, data)` asks Python; `shown(view)` is called with what it answers; `ofChat` are nodes of the open chat
+  // alone. Another page that shows them too has a `prefix` of its own for ids.
+  constructor(ask, shown, ofChat = [], prefix = "") {
+    this.prefix = prefix;
     this.ask = ask;
     this.shown = shown;
     this.values = null; // not known yet
@@ -27,12 +29,12 @@ export class Settings {
     this.advanced = h("details", { class: "advanced" }, h("summary", {}, say.advanced), this.rest);
     this.advanced.open = localStorage.getItem(folded) === "open";
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
-    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, showMarks);
-    this.node = h("div", { id: "settings", class: "settings" },
-      h("h3", { id: "presets-head" }, say.presets), this.presets, mark.node, ofChat, this.first, this.advanced,
-      h("button", { class: "ft-button small", id: "defaults", type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));
+    const mark = field({ kind: "check", name: "mark", id: `${prefix}mark-origins`, label: say.mark, info: say.markInfo }, false, showMarks);
+    this.node = h("div", { id: `${prefix}settings`, class: "settings" },
+      h("h3", { id: `${prefix}presets-head` }, say.presets), this.presets, mark.node, ...ofChat, this.first, this.advanced,
+      h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));
     this.presets.setAttribute("role", "group");
-    this.presets.setAttribute("aria-labelledby", "presets-head");
+    this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
   }
 
   // What Python has, for the pair that is loaded now.
@@ -70,7 +72,7 @@ export class Settings {
   build(specs) {
     const made = (spec) => {
       if (spec.kind === "options") return this.options;
-      const control = field(spec, "", (value, done) => this.change({ [spec.name]: value }, done));
+      const control = field({ ...spec, id: `${this.prefix}${spec.id ?? spec.name}` }, "", (value, done) => this.change({ [spec.name]: value }, done));
       this.fields[spec.name] = { ...control, sampling: spec.sampling };
       return control.node;
     };
@@ -107,7 +109,7 @@ export class Settings {
         this.values.options = { ...options, ...this.values.options, [proposer]: { ...this.values.options[proposer], [spec.name]: value } };
         if (done) this.keep(false);
       };
-      return field({ ...spec, name: `${proposer}-${spec.name}` }, options[proposer]?.[spec.name] ?? spec.value, change).node;
+      return field({ ...spec, name: `${this.prefix}${proposer}-${spec.name}` }, options[proposer]?.[spec.name] ?? spec.value, change).node;
     }));
   }
 

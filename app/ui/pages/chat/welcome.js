@@ -3,7 +3,7 @@
 import { h } from "../../shared/dom.js";
 import { words } from "../../shared/words.js";
 import { pipPicture } from "./pip.js";
-import { greetings } from "./words.js";
+import { greetings, where } from "./words.js";
 
 // `loading` shows how far a load is, while one goes on; `ask` is called with the text of a suggestion; `tour`
 // may be offered.
@@ -13,5 +13,11 @@ export function welcome(loaded, loading, ask, tour) {
   const { title, body, examples } = greetings.find(({ fits }) => fits(loaded));
   const suggestions = examples.map(({ label, text }) =>
     h("button", { class: "example", type: "button", on: { click: () => ask(text) } }, h("b", {}, label), h("span", {}, text)));
-  return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, body), tour.invitation(), h("div", { class: "examples" }, ...suggestions));
+  return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, ...placed(body)), tour.invitation(), h("div", { class: "examples" }, ...suggestions));
+}
+
+// The styles show the one of both that is true.
+function placed(body) {
+  const [before, after] = body.split("{where}");
+  return [before, ...Object.entries(where).map(([state, text]) => h("span", { class: `where-${state}` }, text)), after];
 }

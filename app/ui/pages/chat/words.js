@@ -85,12 +85,15 @@ export const say = {
   },
 };
 
-// What a model is asked first: what it is good at. `fits` is tried in order on its name.
+// Where rounds are seen: beside the chat, or behind the button that opens them.
+export const where = { open: "on the right", closed: "behind “Details”" };
+
+// What a model is asked first: what it is good at. `fits` is tried in order on its name; `{where}` in a body is `where`.
 export const greetings = [
   {
     fits: (model) => model.pip,
     title: () => "Hello, I am Pip.",
-    body: "I am a small model trained for this app, and its guide. While I write, a smaller draft guesses ahead and I check its guesses. Watch the rounds on the right.",
+    body: "I am a small model trained for this app, and its guide. While I write, a smaller draft guesses ahead and I check its guesses. Watch the rounds {where}.",
     examples: [
       { label: "Ask the guide", text: "What is speculative decoding?" },
       { label: "Hear a tale", text: "Tell me a short tale about a fox and a lantern." },
@@ -103,7 +106,7 @@ export const greetings = [
   {
     fits: (model) => /cod(e|er|ing)\b|star-?coder|codestral|devstral/i.test(model.greeting),
     title: (model) => `${model.greeting} is ready.`,
-    body: "It was trained on code. Every drafted token shows on the right as it is judged; code that repeats itself drafts best.",
+    body: "It was trained on code. Every drafted token shows {where} as it is judged; code that repeats itself drafts best.",
     examples: [
       { label: "Write a function", text: "Write a Python function that merges two sorted lists into one sorted list, with type hints and a docstring." },
       { label: "Rename a variable", text: "Rename `n` to `count` in this function and give back the whole of it:\n\ndef total(n, price):\n    if n < 0:\n        raise ValueError(n)\n    return n * price" },
@@ -116,7 +119,7 @@ export const greetings = [
   {
     fits: () => true,
     title: (model) => `${model.greeting} is ready.`,
-    body: "Ask something. Every drafted token shows on the right as it is judged.",
+    body: "Ask something. Every drafted token shows {where} as it is judged.",
     examples: [
       { label: "Explain", text: "Explain in five sentences why the sky is blue." },
       { label: "Rewrite", text: "Rewrite this note in a friendly tone and keep every fact:\n\nThe meeting is moved to Friday, 10 o'clock, room 4. Bring the report. Tell Mara." },

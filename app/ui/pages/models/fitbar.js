@@ -9,7 +9,7 @@ export class FitBar {
   constructor(page) {
     this.page = page;
     this.sum = h("span", { class: "hint", role: "status" });
-    this.bar = h("div", { class: "fitbar", role: "img" });
+    this.bar = h("div", { class: "fitbar", role: "img", "aria-label": say.memory });
     this.legend = h("ul", { class: "fit-legend" });
     this.tokens = h("output", {});
     this.slider = h("input", { type: "range", min: String(STEP), step: String(STEP), "aria-label": say.contextLabel, on: { input: () => this.slid() } });

@@ -58,6 +58,10 @@ class ModelsPage {
     this.transfers.refresh();
   }
 
+  back() {
+    return this.refresh();
+  }
+
   show(latest) {
     const { loaded, opening, failed, found } = latest;
     const lines = [];

@@ -60,9 +60,9 @@ def models_page(backend: ModelsBackend, *shared: Callable[[View], Any]) -> None:
         )
 
 
-def check_from_here() -> None:
+def check_from_here(why: str = Words.BROWSE_AWAY) -> None:
     """Folders are shown to who sits at this machine alone. Raises InvalidRequest to others."""
     request = LocalContext.request.get()
     client = request.client.host if request is not None and request.client else None
     if request is None or not from_this_machine(client, request.headers):
-        raise InvalidRequest("folder", Words.BROWSE_AWAY)
+        raise InvalidRequest("folder", why)

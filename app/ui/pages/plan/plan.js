@@ -27,6 +27,11 @@ class PlanPage {
     }
   }
 
+  // What was filled in stays.
+  back() {
+    if (!this.offer) return this.opening();
+  }
+
   draw(offer) {
     this.offer = offer;
     this.methods = h("select", { name: "method" });

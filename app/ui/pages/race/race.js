@@ -15,7 +15,7 @@ const SIDES = ["base", "rival"];
 class RacePage {
   constructor({ element, server }) {
     this.server = server;
-    this.following = new Following(server, (events, stats) => this.advance(events, stats), (text) => this.fail(text));
+    this.following = new Following(server, (events, stats) => this.advance(events, stats), (text) => this.fail(text), () => this.begin());
     this.form = h("form", { class: "panel race-form", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
     this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.now = h("span", { class: "race-now" });
@@ -38,6 +38,10 @@ class RacePage {
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies, this.replay));
     followOffers(this, server);
+  }
+
+  back() {
+    return this.following.back();
   }
 
   // ---- the form

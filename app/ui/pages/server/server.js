@@ -23,6 +23,10 @@ class ServerPage {
     new IntersectionObserver((entries) => this.seen(entries.at(-1).isIntersecting)).observe(this.root);
   }
 
+  back() {
+    return this.ask("api_state", {});
+  }
+
   build() {
     this.toggle = h("button", { class: "switch", type: "button", role: "switch", "aria-labelledby": "api-label", on: { click: () => this.ask("set_api", { on: !this.state.on }) } }, h("span", { class: "knob" }));
     this.on = h("span", { role: "status" });

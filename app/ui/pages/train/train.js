@@ -40,6 +40,10 @@ class TrainPage {
     }
   }
 
+  back() {
+    if (this.visible) return this.refresh();
+  }
+
   again(after) {
     clearTimeout(this.timer);
     if (this.visible) this.timer = setTimeout(() => this.refresh(), after);

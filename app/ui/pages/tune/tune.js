@@ -11,7 +11,7 @@ import { say } from "./words.js";
 class TunePage {
   constructor({ element, server }) {
     this.server = server;
-    this.following = new Following(server, (events) => events.forEach((event) => this.take(event)), (text) => this.fail(text));
+    this.following = new Following(server, (events) => events.forEach((event) => this.take(event)), (text) => this.fail(text), () => this.begin());
     this.form = h("form", { class: "panel", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
     this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.now = h("span", { class: "tune-now" });
@@ -28,6 +28,10 @@ class TunePage {
     element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
     followOffers(this, server);
+  }
+
+  back() {
+    return this.following.back();
   }
 
   // ---- the form
@@ -89,7 +93,9 @@ class TunePage {
       else if (event.stopped) this.fail(say.stoppedEarly);
       this.rested();
     } else if (event.t === "broken") {
+      this.running = false;
       this.fail(event.message);
+      this.rested();
     }
   }
 

@@ -1,0 +1,85 @@
+"""``foretoken settings``: how the app starts and computes where its command line says nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.preferences import Preferences, PreferencesFile, StartWith
+from engine.errors import InvalidRequest
+from engine.loading.request import LoadRequest
+
+DEFAULT = "default"
+
+
+def settings(
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAIR",
+            help="What the app begins with: pip, last (loaded last), or a pair as --pair has it.",
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N", help="Threads that compute, or default.")
+    ] = None,
+    native: Annotated[
+        bool | None,
+        typer.Option("--native/--no-native", help="Whether the compiled step may be used."),
+    ] = None,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Show what the app starts with and what computes, or change it. Its own options go before them."""
+    file = PreferencesFile(paths.data_folder(data_dir))
+    changes: dict[str, Any] = {} if start is None else _started_with(start)
+    if device is not None:
+        changes["device"] = device
+    if threads is not None:
+        changes["threads"] = _count(threads)
+    if native is not None:
+        changes["native"] = native
+    if changes.get("chosen"):
+        from app.runtime import read_catalog
+
+        read_catalog(file.path.parent).named(changes["chosen"])  # told now, not at the next start
+    found = file.keep(**changes) if changes else file.read()
+    print(f"Begins with {_begins_with(found)}.")
+    print(
+        f"Computes on {'whatever suits' if found.device == 'auto' else found.device}, with ", end=""
+    )
+    threads_ = "thread" if found.threads == 1 else "threads"
+    print(f"{found.threads or 'as many'} {threads_}{'' if found.threads else ' as suit'}", end="")
+    print(f", {'with' if found.native else 'without'} the compiled step.")
+    print(f"Kept in {file.path}; a running app uses it from its next start on.")
+    if as_json:
+        print(json.dumps(asdict(found), ensure_ascii=False))
+
+
+def _started_with(text: str) -> dict[str, Any]:
+    if text == "pip":
+        return {"start_with": StartWith.SHIPPED}
+    if text == StartWith.LAST:
+        return {"start_with": StartWith.LAST}
+    return {"start_with": StartWith.CHOSEN, "chosen": LoadRequest.parse(text)}
+
+
+def _count(text: str) -> int | None:
+    if text == DEFAULT:
+        return None
+    if not text.isdecimal():
+        raise InvalidRequest("threads", f"threads is {text!r}; give a number, or {DEFAULT}.")
+    return int(text)
+
+
+def _begins_with(found: Preferences) -> str:
+    if found.start_with is StartWith.LAST:
+        now = f", now {found.last.text}" if found.last else ""
+        return f"the pair that was loaded last{now}"
+    return found.pair.text if found.pair else "Pip, which comes with the app"

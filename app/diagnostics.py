@@ -1,0 +1,164 @@
+"""What somebody needs to know who is to find a fault: versions, machine, compiled step, pair, errors.
+
+Nothing private: no chats, no key, and the home folder is written ``~``.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from app.recent_errors import Complaint
+from engine.api import Loaded
+from engine.errors import ForetokenError
+from engine.kernels.native import build, compilers
+from engine.loading import fit
+from engine.machine import cgroups, devices, processor, threads
+
+LIBRARIES = (
+    "torch", "transformers", "gradio", "tokenizers", "safetensors", "llguidance", "triton",
+)  # fmt: skip
+HIDDEN = "(hidden)"
+
+Section = tuple[str, list[tuple[str, str]]]
+"""A heading, and names with values."""
+
+
+def report(
+    loaded: Loaded | None,
+    folders: dict[str, Path],
+    complaints: Sequence[Complaint] = (),
+    *,
+    chosen: Iterable[tuple[str, str]] = (),
+    secrets: Iterable[str | None] = (),
+) -> str:
+    """All of it as lines of text. ``chosen``: further facts of the pair; ``secrets`` are written
+    ``HIDDEN`` wherever they occur."""
+    sections: list[Section] = [
+        ("Foretoken", _versions()),
+        ("Machine", _machine()),
+        ("Compiled step", _compiled()),
+        ("Pair", _pair(loaded, chosen)),
+        ("Folders", [(name, str(path)) for name, path in folders.items()]),
+    ]
+    lines = [line for heading, rows in sections for line in _section(heading, rows)]
+    lines += ["", "Last warnings and errors", *(map(str, complaints) if complaints else ["none"])]
+    return _without("\n".join(lines), secrets)
+
+
+def processor_name() -> str:
+    """What its maker calls the processor."""
+    return processor.name()
+
+
+def devices_here() -> dict[str, str | None]:
+    """Every device that can be asked for: None, or why it cannot be had, in sentences.
+
+    Before torch is there, which takes seconds to import, nothing is known to be missing.
+    """
+    missing = devices.why_no_gpu() if "torch" in sys.modules else None
+    return {name: missing if name == "cuda" else None for name in devices.DEVICES}
+
+
+def thread_limits() -> tuple[int, int]:
+    """How many threads compute where nobody says, and how many can."""
+    return threads.default(), threads.largest()
+
+
+def cache_folder() -> Path:
+    """Where the compiled step, and a compiler that was fetched, are kept."""
+    return compilers.cache_folder()
+
+
+def _section(heading: str, rows: list[tuple[str, str]]) -> list[str]:
+    return ["", heading, *(f"  {name}: {value}" for name, value in rows)]
+
+
+def _versions() -> list[tuple[str, str]]:
+    rows = [("version", _version("foretoken") or "?"), ("Python", platform.python_version())]
+    return rows + [(name, found) for name in LIBRARIES if (found := _version(name))]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _machine() -> list[tuple[str, str]]:
+    default, most = thread_limits()
+    share = cgroups.cpu_share()
+    rows = [
+        ("system", platform.platform()),
+        ("processor", processor_name()),
+        ("instructions", " ".join(processor.instructions()) or "not told by this system"),
+        ("threads", f"{default} by default, {most} at most"),
+        ("memory", f"{fit.human(fit.free_bytes())} of {fit.human(fit.total_bytes())} free"),
+    ]
+    if share is not None:
+        rows.append(("container's share", f"{share:g} processors"))
+    rows += [(name, os.environ[name]) for name in ("OMP_NUM_THREADS",) if name in os.environ]
+    return [*rows, ("GPU", _gpu())]
+
+
+def _gpu() -> str:
+    """Torch is asked where it is there: it takes seconds to import."""
+    if "torch" not in sys.modules:
+        return "not looked for yet: nothing is loaded"
+    facts = devices.look()
+    if facts.count:
+        capability = ".".join(map(str, facts.capability))
+        return f"{facts.count} x {facts.name}, compute capability {capability}"
+    return "none" + (f": {facts.problem}" if facts.problem else "")
+
+
+def _compiled() -> list[tuple[str, str]]:
+    found = compilers.found()
+    rows = [("compilers", ", ".join(map(str, found)) or "none found")]
+    if found:
+        try:
+            said = found[0].version().decode(errors="replace").splitlines()
+        except ForetokenError as error:
+            said = [str(error)]
+        rows.append(("first one", said[0] if said else "?"))
+    path = build.built()
+    return [*rows, ("built", "not yet" if path is None else path.name)]
+
+
+def _pair(loaded: Loaded | None, chosen: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    if loaded is None:
+        return [("loaded", "nothing"), *chosen]
+    asked = loaded.request
+    rows = [
+        ("loaded", loaded.name),
+        ("target", f"{loaded.target}, {loaded.quantization}, KV cache {loaded.kv_cache_dtype}"),
+        ("draft", loaded.draft or "none"),
+        ("heads", ", ".join(loaded.heads) or "none"),
+        ("computed", f"on {loaded.device}{', compiled' if loaded.compiled else ', not compiled'}"),
+        ("context", f"{loaded.context} tokens"),
+        ("parameters", f"{loaded.parameters:,}"),
+        ("asked for", f"device {asked.device}, threads {asked.threads or 'default'}, "
+         f"weights {asked.quantization}, compiled step {'on' if asked.native else 'off'}"),
+        ("drafts by", f"{loaded.capabilities.preferred}; has {', '.join(loaded.capabilities.names)}"),
+    ]  # fmt: skip
+    return [*rows, *(("note", note) for note in loaded.notes), *chosen]
+
+
+def _without(text: str, secrets: Iterable[str | None]) -> str:
+    for secret in filter(None, secrets):
+        text = text.replace(secret, HIDDEN)
+    return shortened(text).strip() + "\n"
+
+
+def shortened(text: str) -> str:
+    """With the home folder written ``~``, and another user's name in a path of his left out."""
+    home = str(Path.home())
+    if home not in ("/", ""):
+        text = text.replace(home, "~")
+    return re.sub(r"(/home/|/Users/|[A-Za-z]:\\Users\\)[^/\\\s]+", r"\1(user)", text)

@@ -1,0 +1,78 @@
+"""What the program complained about lately, for people who report a fault: a bounded list in memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+MOST = 20
+_LONGEST = 1000
+"""Characters of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """``when`` in seconds since 1970; ``where``: for an error that nobody expected, its type and the
+    places that it went through, the innermost last; no values."""
+
+    when: float
+    level: str
+    logger: str
+    message: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        time = datetime.fromtimestamp(self.when, UTC).strftime("%H:%M:%S UTC")
+        return f"{time} {self.level} {self.logger}: {self.message}" + (
+            f" [{self.where}]" if self.where else ""
+        )
+
+
+class RecentErrors(logging.Handler):
+    """Keeps the last ``MOST`` warnings and errors; see ``listen``."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._kept: deque[Complaint] = deque(maxlen=MOST)
+        self._guard = threading.Lock()
+
+    @property
+    def kept(self) -> tuple[Complaint, ...]:
+        """Oldest first."""
+        with self._guard:
+            return tuple(self._kept)
+
+    def listen(self) -> None:
+        """From now on to all of the program. The terminal shows what it showed before: logging falls back
+        to it only where no handler is."""
+        root = logging.getLogger()
+        if not root.handlers and logging.lastResort is not None:
+            root.addHandler(logging.lastResort)
+        root.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            error = record.exc_info[1] if record.exc_info else None
+            kept = Complaint(
+                record.created,
+                record.levelname.lower(),
+                record.name,
+                " ".join(record.getMessage().split())[:_LONGEST],
+                "" if error is None else _where(error),
+            )
+        except Exception:
+            self.handleError(record)
+            return
+        with self._guard:
+            self._kept.append(kept)
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return f"{type(error).__name__}: {' > '.join(places)}"

@@ -1,0 +1,96 @@
+"""What the app keeps on this machine, where and how much; and forgetting what it was asked."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import constants
+
+from app import disk, paths
+from app.diagnostics import cache_folder
+from app.runtime import Runtime
+from app.store import FILE, Store
+from app.training import Trainings
+from engine.errors import DiskError
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What people asked, as it is kept: chats, and the bytes of their file, of replies that drafting
+    remembers, and of what trainings recorded."""
+
+    chats: int
+    chat_bytes: int
+    remembered_bytes: int
+    recorded_bytes: int
+
+
+def folders(data_dir: Path, models: Path) -> dict[str, Path]:
+    """Folders that hold something of the app's, by what they are for."""
+    return {
+        "data": data_dir,
+        "models": models,
+        "cache": cache_folder(),
+        "hub": Path(constants.HF_HUB_CACHE),
+    }
+
+
+class StoredData:
+    """Of one running app."""
+
+    def __init__(self, runtime: Runtime, store: Store, trainings: Trainings) -> None:
+        self._runtime, self._store, self._trainings = runtime, store, trainings
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """See ``folders``."""
+        return folders(self._runtime.data_dir, self._runtime.models)
+
+    def bytes_in(self, name: str) -> int:
+        """What a folder of ``folders`` takes; of the data folder without models that lie within it. Links
+        count nothing."""
+        folder, models = self.folders[name], self._runtime.models
+        size = disk.size(folder)
+        within = name == "data" and folder in models.parents
+        return size - disk.size(models) if within else size
+
+    def asked(self) -> Asked:
+        """What ``forget`` would delete."""
+        return Asked(
+            len(self._store.chats()),
+            sum(map(disk.size, self._chat_files())),
+            disk.size(paths.remembered(self._runtime.data_dir)),
+            sum(map(disk.size, self._trainings.recordings())),
+        )
+
+    def forget(self) -> None:
+        """Deletes all of it for good: chats with their folders, files of chats that were set aside, what
+        drafting remembers, what trainings recorded. Settings, models and drafters stay.
+
+        No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
+        DiskError where something could not be deleted; what was is gone then.
+        """
+        self._trainings.forget_recordings()
+        self._store.forget_all()
+        _delete([paths.remembered(self._runtime.data_dir), *self._chat_files("-damaged-*")])
+
+    def _chat_files(self, which: str = "*") -> list[Path]:
+        """The file of chats with its logs, and damaged ones that were set aside."""
+        return sorted(self._runtime.data_dir.glob(f"{Path(FILE).stem}{which}"))
+
+
+def _delete(doomed: Iterable[Path]) -> None:
+    for path in doomed:
+        try:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            raise DiskError(
+                f"{path} could not be deleted: {error.strerror or error}. Everything else is forgotten; "
+                "delete it yourself, or check who owns it and try again."
+            ) from error

@@ -1,0 +1,202 @@
+"""What the settings page asks for, in plain values: no Gradio, no HTML."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import typer
+
+from app import diagnostics, disk
+from app.preferences import COMPUTING, PAIR, Preferences, StartWith
+from app.runtime import Runtime
+from app.stored_data import StoredData
+from app.switch import ApiSwitch
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.settings import whole
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import DiskError, ForetokenError, InvalidRequest
+from engine.loading import hub
+from engine.loading.catalog import EMBEDDED
+from engine.loading.fit import human
+from engine.loading.forecast import forecast
+from engine.loading.request import LoadRequest
+
+START = "start"
+STATED = {
+    START: ("pair", "head", "quantization", "kv_cache_dtype"),
+    **{name: (name,) for name in COMPUTING},
+}
+"""By setting, the options of the command line that take its place."""
+NOW = "now"
+"""To begin with what is loaded now."""
+
+
+class SettingsBackend:
+    """The settings of one running app; those of its chats are ``app.ui.kept``'s."""
+
+    def __init__(
+        self, runtime: Runtime, switch: ApiSwitch, data: StoredData, chat: ChatBackend
+    ) -> None:
+        self.runtime, self.switch, self.data, self.chat = runtime, switch, data, chat
+
+    # ---- how the app starts, and computes
+
+    def computing(self, data: View | None = None) -> View:
+        """Each setting's value, what can be chosen, and the options that fix it. ``reload``: what is
+        loaded is computed otherwise."""
+        kept = self.runtime.preferences.read()
+        first, loaded = self.runtime.first, self.runtime.engine.loaded
+        default, most = diagnostics.thread_limits()
+        devices = [{"id": name, "why": why} for name, why in diagnostics.devices_here().items()]
+        return {
+            START: {"value": str(kept.start_with), "choices": self._starts(kept)},
+            "device": {"value": first.device, "choices": devices},
+            "threads": {"value": first.threads, "default": default, "most": most},
+            "native": {"value": first.native},
+            "fixed": {name: self._stated(name) for name in STATED if self._stated(name)},
+            "loaded": loaded and loaded.name,
+            "reload": loaded is not None
+            and any(getattr(loaded.request, name) != getattr(first, name) for name in COMPUTING),
+        }
+
+    def keep_computing(self, data: View) -> View:
+        """Another ``value`` for the setting ``name``. Raises ForetokenError."""
+        name, value = str(data["name"]), data["value"]
+        if self._stated(name):
+            raise InvalidRequest(name, Words.SETTING_FIXED)
+        if name == START:
+            changes = self._started_with(str(value))
+        elif name in COMPUTING:
+            changes = {name: whole(name, value) if name == "threads" else value}
+        else:
+            raise InvalidRequest(name, f"There is no setting {name}.")
+        self.runtime.preferences.keep(**changes)
+        if name in COMPUTING:
+            self.runtime.first = replace(self.runtime.first, **changes)
+        return self.computing()
+
+    def reload(self, data: View | None = None) -> View:
+        """Loads the pair once more, as settings are now. Raises ForetokenError."""
+        first, loaded = self.runtime.first, self.runtime.engine.loaded
+        computed = {name: getattr(first, name) for name in COMPUTING}
+        self.runtime.loader.start(first if loaded is None else replace(loaded.request, **computed))
+        return self.chat.status()
+
+    def _stated(self, name: str) -> list[str]:
+        """The options of the command line that fix a setting, as they are written there."""
+        stated = [one for one in STATED.get(name, ()) if one in self.runtime.fixed]
+        return [f"--{one.replace('_', '-')}" for one in stated]
+
+    def _starts(self, kept: Preferences) -> list[View]:
+        """What the app can begin with; ``pair`` is what that is, where it is known."""
+        pairs: dict[str, LoadRequest | None] = {
+            StartWith.SHIPPED: LoadRequest(target=EMBEDDED),
+            StartWith.LAST: kept.last,
+        }
+        if kept.chosen is not None:
+            pairs[StartWith.CHOSEN] = kept.chosen
+        loaded = self.runtime.engine.loaded
+        now = loaded and _pair(loaded.request)
+        if now and now not in map(_pair, filter(None, (pairs[StartWith.SHIPPED], kept.chosen))):
+            pairs[NOW] = loaded.request if loaded else None
+        return [{"id": str(way), "pair": self._name(one)} for way, one in pairs.items()]
+
+    def _started_with(self, way: str) -> dict[str, Any]:
+        if way != NOW:
+            return {"start_with": _way(way)}
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise InvalidRequest(START, Words.NOT_LOADED)
+        return {"start_with": StartWith.CHOSEN, "chosen": LoadRequest(**_pair(loaded.request))}
+
+    def _name(self, request: LoadRequest | None) -> str | None:
+        if request is None:
+            return None
+        try:
+            return self.runtime.known().named(request).name
+        except ForetokenError:  # it is gone; a start says so
+            return request.text
+
+    # ---- what is kept where
+
+    def folders(self, data: View | None = None) -> View:
+        """Folders with what they take, and what is free where models go."""
+        sizes = {name: human(self.data.bytes_in(name)) for name in self.data.folders}
+        return {
+            "folders": [
+                {"name": name, "path": str(path), "size": sizes[name], "there": path.is_dir()}
+                for name, path in self.data.folders.items()
+            ],
+            "free": human(disk.free_bytes(self.runtime.models)),
+            "moved": {
+                "data": "--data-dir" if "data_dir" in self.runtime.fixed else None,
+                "models": hub.FOLDER_VARIABLE if self._models_moved() else None,
+            },
+        }
+
+    def _models_moved(self) -> bool:
+        return self.runtime.models != self.runtime.data_dir / "models"
+
+    def open_folder(self, data: View) -> View:
+        """Shows a folder in this machine's file manager; for pages on it alone, which the page checks.
+        Raises InvalidRequest."""
+        path = self.data.folders.get(str(data["name"]))
+        if path is None or not path.is_dir() or typer.launch(str(path)):
+            raise InvalidRequest("folder", Words.NO_FILE_MANAGER)
+        return {"opened": str(path)}
+
+    # ---- what was asked
+
+    def asked(self, data: View | None = None) -> View:
+        """How much of what people asked is kept."""
+        found = asdict(self.data.asked())
+        return {name: value if name == "chats" else human(value) for name, value in found.items()}
+
+    def forget(self, data: View | None = None) -> View:
+        """Forgets all of it for good. Raises ForetokenError."""
+        if self.chat.writings.stop_all():
+            raise InvalidRequest("chat", Words.STILL_WRITING)
+        try:
+            self.data.forget()
+        except OSError as error:
+            raise DiskError.at(self.runtime.data_dir, error) from error
+        return {**self.asked(), "held": self.runtime.engine.loaded is not None}
+
+    # ---- for a report
+
+    def diagnostics(self, data: View | None = None) -> View:
+        """What who looks for a fault needs to know, as text."""
+        text = diagnostics.report(
+            self.runtime.engine.loaded,
+            self.data.folders,
+            self.runtime.complaints.kept,
+            chosen=self._plan(),
+            secrets=(self.switch.api_key, hub.token()[0]),
+        )
+        return {"text": text}
+
+    def _plan(self) -> list[tuple[str, str]]:
+        loaded, settings = self.runtime.engine.loaded, self.chat.kept.now().settings
+        rows = [("chats are drafted by", Words.method(settings, False))]
+        if loaded is None:
+            return rows
+        try:
+            pairing = self.runtime.known().resolve(loaded.request, self.runtime.locate)
+            found = forecast(pairing, loaded.request, self.runtime.locate)
+            rows.append(("memory, as planned", found.room.sentence))
+        except ForetokenError as error:
+            rows.append(("memory, as planned", str(error)))
+        return rows
+
+
+def _pair(request: LoadRequest) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in PAIR}
+
+
+def _way(text: str) -> StartWith:
+    try:
+        return StartWith(text)
+    except ValueError as error:
+        raise InvalidRequest(START, f"start is {text!r}; choose one of the list.") from error

@@ -1,0 +1,44 @@
+"""The settings page: how the app starts and computes, chats' defaults, folders, privacy, diagnostics."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from app.ui.components import scripted
+from app.ui.pages.chat.backend import ChatBackend
+from app.ui.pages.chat.panel import PanelBackend
+from app.ui.pages.models.page import check_from_here
+from app.ui.pages.settings.backend import SettingsBackend
+from app.ui.view import View
+from app.ui.words import Words
+
+
+def settings_page(backend: SettingsBackend, chat: ChatBackend) -> None:
+    """Build the page inside the current blocks. The defaults of chats are ``chat``'s."""
+    panel = PanelBackend(chat.kept, chat.speeds)
+
+    def open_folder(data: View) -> View:
+        check_from_here(Words.NOT_ON_THIS_SCREEN)
+        return backend.open_folder(data)
+
+    with gr.Column(elem_id="settings-page", elem_classes="ft-page"):
+        scripted(
+            "settings",
+            '<div class="ft-settings"></div>',
+            functions=(
+                chat.status,
+                chat.cancel_loading,
+                panel.panel,
+                panel.keep_settings,
+                panel.forget_settings,
+                backend.computing,
+                backend.keep_computing,
+                backend.reload,
+                backend.folders,
+                backend.asked,
+                backend.forget,
+                backend.diagnostics,
+                open_folder,
+            ),
+            elem_id="settings-view",
+        )

@@ -1,0 +1,93 @@
+// The settings page: look, start and computing, chats' defaults, folders, forgetting, diagnostics.
+
+import { h } from "../../shared/dom.js";
+import { Loading } from "../../shared/loading.js";
+import { choice } from "../../shared/measuring.js";
+import { register } from "../../shared/pages.js";
+import { answered, reason } from "../../shared/server.js";
+import { status } from "../../shared/status.js";
+import { theme } from "../../shared/theme.js";
+import { ChatDefaults } from "./defaults.js";
+import { Computing } from "./computing.js";
+import { Diagnostics } from "./diagnostics.js";
+import { Folders } from "./folders.js";
+import { Forgetting } from "./forgetting.js";
+import { say } from "./words.js";
+
+class SettingsPage {
+  constructor({ element, server }) {
+    this.server = server;
+    this.parts = []; // until it is looked at for the first time
+    this.root = element.querySelector(".ft-settings");
+    status.watch((latest) => this.show(latest), server.status);
+    new IntersectionObserver((entries) => {
+      this.seen = entries.at(-1).isIntersecting;
+      if (this.seen) this.look();
+    }).observe(this.root);
+  }
+
+  look() {
+    if (!this.parts.length) this.build();
+    return this.refresh();
+  }
+
+  build() {
+    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.loading = new Loading(() => this.ask("cancel_loading").then(() => status.refresh()));
+    this.parts = [new Computing(this), new ChatDefaults(this), new Folders(this), new Forgetting(this), new Diagnostics(this)];
+    this.root.replaceChildren(h("div", { class: "measuring" }, this.alert, look(), ...this.parts.map((part) => part.node)));
+    if (status.latest) this.show(status.latest);
+  }
+
+  // The answer; null where there is none, which is said.
+  async ask(name, data = {}) {
+    try {
+      const answer = await answered(this.server[name](data));
+      this.fail("");
+      return answer;
+    } catch (error) {
+      this.fail(reason(error));
+      return null;
+    }
+  }
+
+  fail(text) {
+    this.alert.textContent = text;
+    this.alert.hidden = !text;
+    if (text) this.alert.scrollIntoView({ block: "nearest" });
+  }
+
+  back() {
+    if (this.seen) this.refresh();
+  }
+
+  // What each part shows, as it is now.
+  refresh() {
+    return Promise.all(this.parts.map((part) => part.refresh()));
+  }
+
+  show(latest) {
+    this.loading?.show(latest);
+    for (const part of this.parts) part.status?.(latest);
+  }
+
+  // The pair once more, as settings are now.
+  async reload() {
+    if (!(await this.ask("reload"))) return;
+    await status.refresh();
+    await this.refresh(); // a quick load is never seen under way
+  }
+}
+
+function look() {
+  const cards = ["system", "light", "dark"].map((name) => choice("radio", "theme", name, say.themes[name], say.themeHints[name], { on: { change: () => theme.choose(name) } }));
+  const mark = () => cards.forEach((card) => {
+    const input = card.querySelector("input");
+    input.checked = input.value === theme.choice;
+  });
+  theme.watch(mark);
+  mark();
+  return h("section", { class: "panel", dataset: { part: "look" } }, h("fieldset", {}, h("legend", {}, say.theme), h("div", { class: "choices" }, ...cards)));
+}
+
+register("settings", SettingsPage);

@@ -1,0 +1,59 @@
+"""The processor: what it is called, and which of its instructions make a difference here."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+from engine.machine import cgroups
+
+INSTRUCTIONS = (
+    "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16",
+    "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
+    "neon", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
+)  # fmt: skip
+"""By the names of Linux's cpuinfo: of x86, then of ARM."""
+
+
+def cpuinfo(root: Path = cgroups.ROOT) -> str:
+    """What Linux says of its processors, a block for each; "" elsewhere."""
+    try:
+        return (root / "proc/cpuinfo").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def name(root: Path = cgroups.ROOT) -> str:
+    """What its maker calls it, where the system tells; else its architecture."""
+    found = _first("model name", cpuinfo(root)) or _first("Model", cpuinfo(root))
+    if not found and sys.platform == "darwin":
+        found = _sysctl("machdep.cpu.brand_string")
+    return found or platform.processor() or platform.machine()
+
+
+def instructions(root: Path = cgroups.ROOT) -> tuple[str, ...]:
+    """Those of ``INSTRUCTIONS`` that it has; empty where the system does not tell."""
+    told = cpuinfo(root)
+    listed = set((_first("flags", told) or _first("Features", told)).lower().split())
+    return tuple(each for each in INSTRUCTIONS if each in listed)
+
+
+def _first(key: str, told: str) -> str:
+    """The value of the first line with this key."""
+    for line in told.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == key:
+            return " ".join(value.split())
+    return ""
+
+
+def _sysctl(name: str) -> str:
+    try:
+        done = subprocess.run(
+            ["sysctl", "-n", name], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,124 @@
+"""axe finds nothing serious on any page, by day and by night, on a desk and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.app.ui.chatting import ask, open_pair
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+SERIOUS = ("serious", "critical")
+SIZES = {"desk": {"width": 1280, "height": 800}, "phone": {"width": 390, "height": 844}}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+"""What a theme can change; the rest is looked at by day."""
+
+
+def empty_chat(page: Any) -> None:
+    page.wait_for_selector(".empty .examples")
+
+
+def conversation(page: Any) -> None:
+    ask(page, "markdown, please")
+    ask(page, "And a second question?")
+    if page.locator(".drawer").is_visible():
+        page.click("[data-action=words]")
+
+
+def pair(page: Any) -> None:
+    open_pair(page)
+
+
+def race(page: Any) -> None:
+    leave_to(page, "race")
+    page.fill(".race-form textarea", "What is it?")
+    page.click(".race-form [data-act=start]")
+    page.wait_for_selector(".race-words[data-identical]")
+
+
+def models(page: Any) -> None:
+    leave_to(page, "models")
+    page.locator("tr.model-row button").first.wait_for()
+    page.get_by_role("button", name="Details of").first.click()
+    page.wait_for_selector("tr.under .card")
+
+
+def plan(page: Any) -> None:
+    leave_to(page, "plan")
+    page.get_by_role("button", name="Make the plan").click()
+    page.wait_for_selector("#plan-page .plan-result .panel")
+
+
+def settings(page: Any) -> None:
+    leave_to(page, "settings")
+    page.wait_for_selector("[data-place=data] .place-size")
+    page.locator("#own-settings .advanced summary").click()
+    page.locator("[data-part=diagnostics] summary").click()
+    page.wait_for_selector(".report:has-text('Machine')")
+
+
+def page_of(name: str, seen: str) -> Callable[[Any], None]:
+    def visit(page: Any) -> None:
+        leave_to(page, name)
+        page.wait_for_selector(seen)
+
+    return visit
+
+
+STATES: dict[str, Callable[[Any], None]] = {
+    "empty chat": empty_chat,
+    "conversation": conversation,
+    "pair": pair,
+    "race": race,
+    "tune": page_of("tune", "#tune-page [data-act=start]"),
+    "models": models,
+    "train": page_of("train", "#train-page [data-act=start]"),
+    "server": page_of("server", "#server-page [role=switch]"),
+    "plan": plan,
+    "settings": settings,
+}
+
+
+def leave_to(page: Any, name: str) -> None:
+    page.keyboard.press("Escape")
+    page.evaluate("(name) => document.querySelector(`[data-page=${name}]`).click()", name)
+    page.locator(f"#{name}-page").wait_for()
+
+
+def found(page: Any, **options: Any) -> list[str]:
+    """What axe finds serious in the bar and the page that is shown, each with its places."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    shown = page.evaluate("document.documentElement.dataset.page")
+    where = {"include": [["#brand"], [f"#{shown}-page"]]}
+    # Styles are not fetched once more: that is for those of other machines.
+    asked = {"resultTypes": ["violations"], "preload": False, **options}
+    return [
+        f"{each['id']}: {node['target']} {node['html'][:120]} {node['failureSummary']}"
+        for each in Axe().run(page, context=where, options=asked).response["violations"]
+        if each["impact"] in SERIOUS
+        for node in each["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("size", ["desk", pytest.param("phone", marks=pytest.mark.exhaustive)])
+def test_axe_finds_nothing_serious(fresh_page: Any, size: str) -> None:
+    pytest.importorskip("axe_playwright_python", reason="axe is not installed: `.[test]` has it")
+    page = fresh_page
+    page.emulate_media(reduced_motion="reduce")  # no colour is caught half way to another
+    wrong: dict[str, list[str]] = {}
+    for state, visit in STATES.items():
+        page.set_viewport_size(SIZES["desk"])
+        visit(page)
+        page.set_viewport_size(SIZES[size])
+        for theme, options in (("light", {}), ("dark", CONTRAST)):
+            page.evaluate("(on) => document.body.classList.toggle('dark', on)", theme == "dark")
+            if seen := found(page, **options):
+                wrong[f"{state}, {theme}"] = seen
+        page.evaluate("document.body.classList.remove('dark')")
+    assert not wrong, "\n".join(
+        f"{where}:\n  " + "\n  ".join(each) for where, each in wrong.items()
+    )
