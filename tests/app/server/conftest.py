@@ -24,6 +24,7 @@ from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
 from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
+from engine.kernels.native.library import Library
 from engine.request import Request
 from tests.support.loading import request_for
 from tests.support.places import PIP, beside
@@ -109,10 +110,11 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         on: bool = True,
         key: str | None = None,
         origins: tuple[str, ...] = (),
+        parallel: int = 1,
     ) -> Server:
         runtime = create_runtime(tmp_path_factory.mktemp("data"), LoadRequest(target="pip"))
         if target is not None:
-            runtime.engine.load(request_for(target, draft))
+            runtime.engine.load(request_for(target, draft, parallel=parallel))
         switch = ApiSwitch(on, api_key=key)
         settings = Settings(pages=False, api=on, api_key=key, origins=origins)
         listener = listen("127.0.0.1", 0)
@@ -146,6 +148,12 @@ def paired(start: Callable[..., Server]) -> Server:
 def alone(start: Callable[..., Server]) -> Server:
     """Pip's target; no draft."""
     return start(PIP / "target")
+
+
+@pytest.fixture(scope="session")
+def crowded(start: Callable[..., Server], library: Library) -> Server:
+    """Pip's target and draft, four requests at once."""
+    return start(PIP / "target", PIP / "draft", parallel=4)
 
 
 @pytest.fixture(scope="session")
