@@ -89,9 +89,9 @@ class Capabilities:
     ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has;
     ``logit_bias`` and ``alternatives``: whether it has these of ``Request``; ``grammars``: whether
     replies can be held to one; ``calls``: how they write calls of tools, None where they can be offered
-    none. ``rounds``: whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are
-    known; ``tokens``: whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be
-    shown with the reason.
+    none. ``parallel``: how many requests run at once. ``rounds``: whether ``Emitted`` says what was
+    drafted; ``probabilities``: whether p and q are known; ``tokens``: whether the ids of emitted tokens
+    are. ``withheld``: what the pair lacks, to be shown with the reason.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -105,6 +105,7 @@ class Capabilities:
     alternatives: bool = True
     grammars: bool = False
     calls: CallStyle | None = None
+    parallel: int = 1
     withheld: tuple[Withheld, ...] = ()
 
     @property
@@ -290,7 +291,7 @@ class Watcher(Protocol):
 
 
 class Engine(Protocol):
-    """Loads one pair at a time and answers requests, one after the other."""
+    """Loads one pair at a time and answers requests in the order they come, some of them at once."""
 
     @property
     def loaded(self) -> Loaded | None: ...

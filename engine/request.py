@@ -268,6 +268,7 @@ class Request:
     """One generation. Exactly one of ``messages``, ``prompt`` and ``token_ids`` is given.
 
     ``reuse_cache`` False starts from an empty KV cache (races and benchmarks, for equal starts).
+    ``alone``: nothing else runs meanwhile (races and benchmarks, which are measured).
     ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
     ``logit_bias``: what is added to the target's logits of some tokens, before penalties.
     ``alternatives``: how many of the likeliest tokens are told in the place of each token of the reply.
@@ -285,6 +286,7 @@ class Request:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     reuse_cache: bool = True
+    alone: bool = False
     ignore_eos: bool = False
     predicted: str = ""
     logit_bias: tuple[tuple[int, float], ...] = ()

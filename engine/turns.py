@@ -1,7 +1,8 @@
-"""One thread that does one thing after the other: requests and other work, in the order they came.
+"""One thread for requests and other work, in the order they came; some requests run at once, by turns.
 
-A request that arrives while another runs waits its turn and learns how many are ahead. Cancelling
-takes effect between two rounds, or at once for a request that waits. Torch-free.
+A request for which there is no room waits and learns how many are ahead. Other work waits until no
+request runs, and those behind it wait for it. Cancelling takes effect between two rounds, or at once for
+a request that waits. Torch-free.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from engine.api import Generation
 from engine.errors import ForetokenError, NotLoaded
@@ -20,18 +21,35 @@ from engine.request import Request
 
 T = TypeVar("T")
 Publish = Callable[[Event], None]
-Answer = Callable[[Generation, Publish], None]
-"""Publishes a generation's events, from Started to Finished; raises what then becomes Failed."""
+
+
+class Wait(Protocol):
+    """What an answer waits for while others go on."""
+
+    ready: bool
+
+
+Answer = Callable[[Generation, Publish], Iterator[Wait] | None]
+"""Publishes a generation's events, from Started to Finished; raises what then becomes Failed. One that
+runs beside others yields what it waits for, and goes on once that is ready."""
+Serve = Callable[[Sequence[Any]], None]
+"""Makes at least one of those that are waited for ready."""
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Request:
-    """A request that waits or runs."""
+    """A request that waits or runs; ``steps`` once it does."""
 
     generation: Generation
     answer: Answer
+    steps: Iterator[Wait] | None = None
+    wait: Wait | None = None
+
+    @property
+    def alone(self) -> bool:
+        return self.generation.request.alone
 
 
 @dataclass(slots=True, eq=False)
@@ -47,11 +65,16 @@ class _Call:
 class Turns:
     """The thread and who waits for it."""
 
-    def __init__(self, name: str) -> None:
-        """``name`` is the thread's."""
+    def __init__(
+        self, name: str, room: Callable[[], int] = lambda: 1, serve: Serve | None = None
+    ) -> None:
+        """``name`` is the thread's. ``room``: how many requests may run at once, with ``serve`` for what
+        these wait for."""
         self._waiting: deque[_Request | _Call] = deque()
         self._changed = threading.Condition()
-        self._running: _Request | _Call | None = None
+        self._running: list[_Request] = []
+        self._calling = False
+        self._room, self._serve = room, serve
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -60,7 +83,11 @@ class Turns:
     def busy(self) -> bool:
         """Whether anything runs or waits."""
         with self._changed:
-            return self._running is not None or bool(self._waiting)
+            return self._occupied or bool(self._waiting)
+
+    @property
+    def _occupied(self) -> bool:
+        return self._calling or bool(self._running)
 
     def call(self, work: Callable[[], T]) -> T:
         """What ``work`` returns or raises on the thread. Blocks. Raises NotLoaded once closed."""
@@ -86,11 +113,10 @@ class Turns:
         generation = Generation(request, self._withdraw)
         with self._changed:
             self.check_open()
-            ahead = sum(isinstance(job, _Request) for job in self._waiting)
-            ahead += self._running is not None
-            if ahead:
-                generation.publish(Queued(ahead))
             self._waiting.append(_Request(generation, answer))
+            *_, (job, ahead) = self._ahead()
+            if ahead:
+                job.generation.publish(Queued(ahead))
             self._changed.notify()
         return generation
 
@@ -102,7 +128,7 @@ class Turns:
         with self._changed:
             if self._closed:
                 return
-            jobs = (*self._waiting, self._running)
+            jobs = (*self._waiting, *self._running)
             self._closed = True
             self._waiting.append(_Call(lambda: _logged(then)))
             self._changed.notify()
@@ -121,28 +147,55 @@ class Turns:
             if isinstance(job, _Call):
                 _do(job)
             else:
-                self._answer(job)
+                self._go_on()
             del job  # while it waits, the thread keeps nothing alive: no model of a finished load
 
-    def _next(self) -> _Request | _Call | None:
-        """None once it is closed and nothing is left."""
+    def _next(self) -> _Call | bool | None:
+        """A call to do; True where requests run; None once it is closed and nothing is left."""
         with self._changed:
-            self._running = None
-            while not self._waiting:
+            self._calling = False
+            while True:
+                while self._waiting and isinstance(self._waiting[0], _Request):
+                    if not self._fits(self._waiting[0]):
+                        break
+                    self._running.append(self._waiting.popleft())  # type: ignore[arg-type]
+                    self._tell_waiting()
+                if self._running:
+                    return True
+                if self._waiting:
+                    call = self._waiting.popleft()
+                    assert isinstance(call, _Call)
+                    self._calling = True
+                    self._tell_waiting()
+                    return call
                 if self._closed:
                     return None
                 self._changed.wait()
-            job = self._waiting.popleft()
-            self._running = job
-            self._tell_waiting()
-            return job
+
+    def _fits(self, job: _Request) -> bool:
+        """Whether it may run beside those that do."""
+        if not self._occupied:
+            return True
+        alone = job.alone or any(other.alone for other in self._running)
+        return not (alone or self._calling) and len(self._running) < self._room()
 
     def _tell_waiting(self) -> None:
         """Someone left the queue: everyone behind learns how many are ahead now."""
-        waiting = [job.generation for job in self._waiting if isinstance(job, _Request)]
-        for ahead, generation in enumerate(waiting, start=int(self._running is not None)):
+        for job, ahead in self._ahead():
             if ahead:
-                generation.publish(Queued(ahead))
+                job.generation.publish(Queued(ahead))
+
+    def _ahead(self) -> Iterator[tuple[_Request, int]]:
+        """Of each request that waits, how many have to end before it runs."""
+        places = self._room() - len(self._running)
+        before, in_turn = 0, self._calling or any(job.alone for job in self._running)
+        for job in self._waiting:
+            if isinstance(job, _Call):
+                in_turn = True
+                continue
+            in_turn = in_turn or job.alone  # from here on each waits for all before it
+            yield job, before + self._occupied if in_turn else max(0, before + 1 - places)
+            before += 1
 
     def _withdraw(self, generation: Generation) -> None:
         """Takes a cancelled request out of the queue, if that is where it is."""
@@ -154,30 +207,61 @@ class Turns:
                     self._tell_waiting()
                     return
 
-    def _answer(self, job: _Request) -> None:
+    def _go_on(self) -> None:
+        """Every request that runs, up to what it waits for next; then that, for some of them."""
+        for job in tuple(self._running):
+            if job.wait is None or job.wait.ready:
+                self._advance(job)
+        waits = [job.wait for job in self._running if job.wait is not None and not job.wait.ready]
+        if not waits:
+            return
+        assert self._serve is not None
+        try:
+            self._serve(waits)
+        except Exception as error:  # whose it is nobody knows, and the thread must outlive any bug
+            log.exception("a pass failed")
+            for job in tuple(self._running):
+                self._end(job, _failed_inside(error))
+
+    def _advance(self, job: _Request) -> None:
         generation = job.generation
 
         def publish(event: Event) -> None:
             if isinstance(event, Finished | Failed):
                 # Whoever hears the end and asks again finds nothing running.
-                with self._changed:
-                    self._running = None
+                self._leave(job)
             generation.publish(event)
 
         try:
-            job.answer(generation, publish)
+            if job.steps is None:
+                job.steps = job.answer(generation, publish) or iter(())
+            job.wait = next(job.steps, None)
         except ForetokenError as error:
-            failed = str(error)
+            self._end(job, str(error))
         except Exception as error:  # the thread must outlive any bug
             log.exception("a generation failed")
-            failed = (
-                f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
-                "try again, and report this with the log if it comes back."
-            )
+            self._end(job, _failed_inside(error))
         else:
-            return
-        if not generation.ended:  # what fails behind the last event is nothing to its readers
-            publish(Failed(failed))
+            if job.wait is None:
+                self._leave(job)
+
+    def _end(self, job: _Request, failed: str) -> None:
+        job.steps = job.wait = None
+        self._leave(job)
+        if not job.generation.ended:  # what fails behind the last event is nothing to its readers
+            job.generation.publish(Failed(failed))
+
+    def _leave(self, job: _Request) -> None:
+        with self._changed:
+            if job in self._running:
+                self._running.remove(job)
+
+
+def _failed_inside(error: Exception) -> str:
+    return (
+        f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
+        "try again, and report this with the log if it comes back."
+    )
 
 
 def _do(call: _Call) -> None:

@@ -71,6 +71,13 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option(help="Threads that compute. Default: one for each physical core."),
 ]
+ParallelOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Requests that run at once, where the compiled step runs the model; each takes memory for "
+        "a context. Default: up to 4, as memory allows."
+    ),
+]
 AcceptanceOption = Annotated[
     str, typer.Option(help=f"How drafted tokens are judged: {', '.join(AcceptanceRule)}.")
 ]
@@ -158,6 +165,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
         _option("device", "auto", DeviceOption),
         _option("cuda_graphs", True, GraphsOption),
         _option("threads", None, ThreadsOption),
+        _option("parallel", None, ParallelOption),
     ]
 
     def load(pair: str, head: list[Path] | None, **settings: Any) -> LoadRequest:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import math
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from app.request_log import asked
-from app.server.errors import closing, queue_full
+from app.server.errors import RETRY_S, closing, queue_full
 from app.server.prometheus import Meter
 from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
@@ -19,17 +22,23 @@ if TYPE_CHECKING:
     from engine.api import Engine, Generation
 
 MAX_WAITING = 32
-"""How many API requests may wait behind the one that is answered."""
+"""How many of the API's replies may wait behind those that are written."""
 
 
 class Ticket:
     """One API request's generations. Whoever holds it must close it, however the request ends."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: Counter, count: int) -> None:
+        """``count``: how many there will be."""
         self.generations: list[Generation] = []
-        self._counter = counter
+        self._counter, self._count = counter, count
         self._inboxes: list[asyncio.Queue[Event]] = []
         counter.tickets.add(self)
+
+    @property
+    def open(self) -> int:
+        """Replies that have not ended: a finished one that its reader has not fetched holds no place."""
+        return self._count - sum(generation.ended for generation in self.generations)
 
     def close(self) -> None:
         """Cancels what still runs or waits, and makes room for the next request."""
@@ -64,13 +73,73 @@ class Ticket:
             if isinstance(event, Finished | Failed):
                 return
 
+    async def events(self) -> AsyncGenerator[tuple[int, Event], None]:
+        """The events of all generations as they come, each with its generation's place."""
+        merged: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
+
+        async def read(place: int, generation: Generation) -> None:
+            async for event in self.events_of(generation):
+                merged.put_nowait((place, event))
+
+        readers = [
+            asyncio.ensure_future(read(place, each)) for place, each in enumerate(self.generations)
+        ]
+        try:
+            left = len(readers)
+            while left:
+                place, event = await merged.get()
+                left -= isinstance(event, Finished | Failed)
+                yield place, event
+        finally:
+            for reader in readers:
+                reader.cancel()
+
+
+class Pace:
+    """How soon replies end while there are any: what a client that is turned away is told."""
+
+    _FADES = 0.9
+    """What an end counts for at the next one: about the last ten of them matter."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._running = 0
+        self._since = 0.0  # when the last one ended, or the first of those that run began
+        self._seconds = self._ends = 0.0
+
+    def watch(self, generation: Generation) -> None:
+        """From now on to its end."""
+        with self._lock:
+            if not self._running:
+                self._since = self._clock()
+            self._running += 1
+        generation.listen(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if not isinstance(event, Finished | Failed):
+            return
+        with self._lock:
+            now, self._running = self._clock(), self._running - 1
+            if isinstance(event, Finished) and event.reason is not FinishReason.CANCELLED:
+                self._seconds = self._FADES * self._seconds + now - self._since
+                self._ends = self._FADES * self._ends + 1
+                self._since = now
+
+    def until(self, ends: int) -> int:
+        """Seconds until so many more will have ended, at least one; by what was seen of late."""
+        with self._lock:
+            waited = self._clock() - self._since if self._running else 0.0
+            # While nothing ends, each takes as long as has been waited for one at least.
+            each = max(self._seconds / self._ends if self._ends else RETRY_S, waited)
+            return max(1, math.ceil(each * ends - waited))
+
 
 class Counter:
     """Admits requests to the engine; belongs to the event loop's thread."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.meter = Meter()
+        self.meter, self.pace = Meter(), Pace()
         self.tickets: set[Ticket] = set()
         self.ended = False
 
@@ -80,21 +149,33 @@ class Counter:
         for ticket in tuple(self.tickets):
             ticket.end()
 
+    @property
+    def _at_once(self) -> int:
+        loaded = self.engine.loaded
+        return 1 if loaded is None else loaded.capabilities.parallel
+
     async def admit(self, requests: Sequence[Request], model: str = "") -> Ticket:
         """Submits all of ``requests`` or none, to be counted as those of ``model``.
 
-        Raises ApiError when too many wait, and what the engine raises for a request it cannot serve.
+        Raises ApiError when too many replies wait, and what the engine raises for a request it cannot
+        serve. Where none waits or is written, any number is taken.
         """
         if self.ended:
             raise closing()
-        if len(self.tickets) > MAX_WAITING:
-            raise queue_full(MAX_WAITING)
-        ticket, entry = Ticket(self), asked.get()
+        count, present = len(requests), sum(ticket.open for ticket in self.tickets)
+        too_many = present + count - self._at_once - MAX_WAITING
+        if present and too_many > 0:
+            raise queue_full(
+                max(0, present - self._at_once),
+                retry=self.pace.until(min(too_many, present)),
+            )
+        ticket, entry = Ticket(self, count), asked.get()
 
         def submit() -> None:
             for request in requests:
                 generation = self.engine.generate(request)
                 self.meter.watch(generation, model)
+                self.pace.watch(generation)
                 if entry is not None:
                     entry.follow(generation, model)
                 ticket.generations.append(generation)

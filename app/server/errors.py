@@ -39,11 +39,11 @@ class ApiError(Exception):
         code: str | None,
         kind: str = "invalid_request_error",
         param: str | None = None,
-        retry: bool = False,
+        retry: int | None = None,
         hang_up: bool = False,
     ) -> None:
-        """``retry``: the client is told when. ``hang_up``: nothing more is expected on this
-        connection."""
+        """``retry``: after how many seconds the client is told to try again. ``hang_up``: nothing more
+        is expected on this connection."""
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
         self.kind, self.param, self.retry, self.hang_up = kind, param, retry, hang_up
@@ -66,23 +66,24 @@ class ApiError(Exception):
         return self._reply({"error": self.message})
 
     def _reply(self, body: dict[str, Any]) -> Response:
-        headers = {"Retry-After": str(RETRY_S)} if self.retry else {}
+        headers = {} if self.retry is None else {"Retry-After": str(self.retry)}
         if self.hang_up:
             headers["Connection"] = "close"
         return JsonReply(body, status_code=self.status, headers=headers)
 
 
 def not_loaded(message: str) -> ApiError:
-    return ApiError(503, message, code="model_not_loaded", kind="server_error", retry=True)
+    return ApiError(503, message, code="model_not_loaded", kind="server_error", retry=RETRY_S)
 
 
-def queue_full(waiting: int) -> ApiError:
+def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> ApiError:
+    """``retry``: seconds until there will be room, as far as can be told."""
     return ApiError(
         429,
-        f"{waiting} requests are waiting already. Try again when some are done.",
+        f"{waiting} {what} are waiting already. Try again in {retry} s, when some are done.",
         code="queue_full",
         kind="rate_limit_error",
-        retry=True,
+        retry=retry,
     )
 
 
@@ -96,7 +97,7 @@ def closing() -> ApiError:
         "Foretoken is closing, so this reply was cancelled. Start it again.",
         code="cancelled",
         kind="server_error",
-        retry=True,
+        retry=RETRY_S,
     )
 
 

@@ -100,7 +100,7 @@ class Models:
             yield self.find(name)
             return
         if self._waiting > self._most_waiting:
-            raise queue_full(self._most_waiting)
+            raise queue_full(self._most_waiting, "requests")
         self._waiting += 1
         try:
             async with self._loading:

@@ -80,20 +80,18 @@ async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
 
 
 async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
-    answers: list[Answer] = []
-    head = job.head(job.dialect.part)
+    answers = [_answer(generation.request, job) for generation in ticket.generations]
+    head, left = job.head(job.dialect.part), len(answers)
     no_usage = {"usage": None} if job.include_usage else {}
-    for index, generation in enumerate(ticket.generations):
-        answers.append(_answer(generation.request, job))
-        async with aclosing(ticket.events_of(generation)) as events:
-            async for event in events:
-                if isinstance(event, Queued):
-                    yield comment(f"waiting, {event.ahead} ahead")
-                for choice in _choices(event, answers[-1], job):
-                    last = index == len(ticket.generations) - 1 and choice["finish_reason"]
-                    extra = metrics.measured(answers) if last else {}
-                    choices = [{"index": index, **choice}]
-                    yield data({**head, "choices": choices, **no_usage, **extra})
+    async with aclosing(ticket.events()) as events:
+        async for index, event in events:
+            if isinstance(event, Queued):
+                yield comment(f"waiting, {event.ahead} ahead")
+            for choice in _choices(event, answers[index], job):
+                left -= bool(choice["finish_reason"])
+                extra = {} if left else metrics.measured(answers)
+                choices = [{"index": index, **choice}]
+                yield data({**head, "choices": choices, **no_usage, **extra})
     if job.include_usage:
         usage = metrics.usage(answers, job.n)
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})

@@ -84,6 +84,7 @@ def answer(
             speculation=speculation,
             max_tokens=way.max_tokens,
             reuse_cache=others.get("reuse_cache", False),
+            alone=True,
             ignore_eos=others.get("ignore_eos", False),
         )
 

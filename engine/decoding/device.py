@@ -18,6 +18,7 @@ from engine.decoding.loop import Verified
 from engine.decoding.proposer import DraftProposal, Proposer, RoundDraft, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.waiting import Wait
 from engine.events import Budget, Origin, Timing, Tree
 from engine.models.rounds import PendingRound, RoundResult, RoundRunner
 
@@ -81,6 +82,10 @@ class DeviceLauncher:
         budget = replace(budget, depth=depth, nodes=depth)
         self.running.append(self.drafter.launch(budget, started))
         return True
+
+    @property
+    def waits(self) -> Wait | None:
+        return None  # nobody can compute it but the device, for one sequence at a time
 
     def read(self) -> Verified:
         running = self.running.popleft()

@@ -9,37 +9,61 @@ from engine.decoding.judge import Judge, ancestries
 from engine.decoding.loop import Verified
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
+from engine.decoding.waiting import Verification, Wait
 from engine.events import Budget, Timing
 
 
 class HostLauncher:
-    """A ``Launcher`` that has finished a round when it has launched it."""
+    """A ``Launcher`` that drafts when it launches a round, and judges when it reads it."""
 
     ahead = 0
 
-    def __init__(self, context: Context, target: Target, proposer: Proposer, judge: Judge) -> None:
+    def __init__(
+        self,
+        context: Context,
+        target: Target,
+        proposer: Proposer,
+        judge: Judge,
+        *,
+        shares: bool = False,
+    ) -> None:
+        """``shares``: whether others may verify in one pass with it."""
         self.context, self.target, self.proposer, self.judge = context, target, proposer, judge
+        self._shares = shares
+        self._ended: float | None = None  # of the last round, if others took part in it
 
     def launch(self, budget: Budget, started: float) -> bool:
-        proposal = self.proposer.propose(self.context, budget)
+        self._budget = budget
+        self._proposal = self.proposer.propose(self.context, budget)
         drafted = perf_counter()
         if (mask := self.judge.sampler.mask) is not None:
-            mask.foresee(ancestries(proposal.tree))
-        logits = self.target.verify(self.context.tokens[-1], proposal.tree)
-        verified = perf_counter()
-        self._verified = Verified(budget, proposal, self.judge(logits, proposal, self.context))
-        self._times = started, drafted, verified
+            mask.foresee(ancestries(self._proposal.tree))
+        self._wanted = Verification(self.target, self.context.tokens[-1], self._proposal.tree)
+        self._times = started, drafted
         return True
 
+    @property
+    def waits(self) -> Wait | None:
+        return self._wanted if self._shares else None
+
     def read(self) -> Verified:
-        return self._verified
+        logits = self._wanted.logits()
+        self._verified = perf_counter()
+        return Verified(
+            self._budget, self._proposal, self.judge(logits, self._proposal, self.context)
+        )
 
     def commit(self, verified: Verified) -> Timing:
         acceptance = verified.judgement.acceptance
         self.target.commit(acceptance.path)
         self.proposer.observe(acceptance)
-        started, drafted, done = self._times
-        return Timing(drafted - started, done - drafted, perf_counter() - started)
+        (started, drafted), passed, now = self._times, self._wanted.began, perf_counter()
+        if passed is None:
+            self._ended = None
+            return Timing(drafted - started, self._verified - drafted, now - started)
+        # What others drafted in between is this round's time too: it was waited for.
+        began, self._ended = self._ended or started, now
+        return Timing(drafted - started, self._verified - passed, now - began)
 
     def close(self) -> None:
         self.target.crop(len(self.context.tokens) - 1)

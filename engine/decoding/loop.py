@@ -6,12 +6,13 @@ from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, cast
 
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.judge import Judgement
 from engine.decoding.proposer import DraftProposal
+from engine.decoding.waiting import Wait
 from engine.events import Budget, Round, Timing
 
 
@@ -48,6 +49,10 @@ class Launcher(Protocol):
         ``started``: when its budget was asked for, by ``perf_counter``.
         """
 
+    @property
+    def waits(self) -> Wait | None:
+        """What the oldest round launched waits for that others may compute, before it is read."""
+
     def read(self) -> Verified:
         """Waits for the oldest round launched. Raises ModelError for logits that are no numbers."""
 
@@ -61,7 +66,18 @@ class Launcher(Protocol):
 def decode(
     context: Context, launcher: Launcher, controller: Controller, ending: Ending, name: str
 ) -> Generator[Round]:
+    """The rounds of ``decode_beside``, with a launcher that waits for nobody."""
+    rounds = decode_beside(context, launcher, controller, ending, name)
+    return cast(Generator[Round], rounds)
+
+
+def decode_beside(
+    context: Context, launcher: Launcher, controller: Controller, ending: Ending, name: str
+) -> Generator[Round | Wait]:
     """Yields rounds until ``ending``; each appends its tokens to ``context``.
+
+    Before a round may come what it waits for: it is to be computed, by whoever can, before the next is
+    asked for, or is then.
 
     The target's cache must hold ``context.tokens[:-1]``, and does so again when this is closed, which may
     be between any two rounds. ``name`` is the proposer's, for the record; one that has several to choose
@@ -78,6 +94,8 @@ def decode(
                 if not launcher.launch(_within(budget, room - unread - 1), started):
                     break
                 budget, unread = None, unread + 1
+            if (wait := launcher.waits) is not None:
+                yield wait
             verified = launcher.read()
             unread -= 1
             timing = launcher.commit(verified)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
+from engine.decoding.waiting import Wait
 from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
 
 
@@ -33,7 +35,17 @@ class Narrator:
         self.tokens: list[int] = []
 
     def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        """An event for each round, and the last one."""
+        return cast(Iterator[Event], self.narrate_beside(rounds, cancelled))
+
+    def narrate_beside(
+        self, rounds: Iterator[Round | Wait], cancelled: Callable[[], bool]
+    ) -> Iterator[Event | Wait]:
+        """As ``narrate``; what a round waits for is handed on."""
         for round in rounds:
+            if isinstance(round, Wait):
+                yield round
+                continue
             yield self._emitted(round)
             if self.stops.stopped:
                 break

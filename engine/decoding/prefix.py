@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 PREFILL_CHUNK = 512
 """Tokens prefilled between two looks at the cancel switch."""
+PREFILL_PART = 64
+"""The same where others may wait: of one pass of the compiled step, which is no slower so."""
 
 
 def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
@@ -17,7 +19,8 @@ def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
     return limit
 
 
-def chunks(tokens: Sequence[int]) -> Iterator[Sequence[int]]:
-    """``tokens`` in runs of ``PREFILL_CHUNK``; the last may be shorter."""
-    for start in range(0, len(tokens), PREFILL_CHUNK):
-        yield tokens[start : start + PREFILL_CHUNK]
+def chunks(tokens: Sequence[int], *, beside_others: bool = False) -> Iterator[Sequence[int]]:
+    """``tokens`` in runs of ``PREFILL_CHUNK``, or ``PREFILL_PART``; the last may be shorter."""
+    size = PREFILL_PART if beside_others else PREFILL_CHUNK
+    for start in range(0, len(tokens), size):
+        yield tokens[start : start + size]

@@ -17,7 +17,9 @@ from engine.events import Tree
 from engine.models.base import (
     Cache,
     CompiledModel,
+    Lending,
     Model,
+    Part,
     TappableModel,
     TreeCache,
     TreeModel,
@@ -111,15 +113,21 @@ class Target:
 
         Raises ValueError for a tree with branches of more than ``tree_nodes``.
         """
+        part = self.verifying(pending, tree)
+        if part.parents is None:
+            return self.model.forward(part.tokens, self.cache, last=len(part.tokens))
+        assert self._trees is not None
+        return self._trees.forward_tree(part.tokens, part.parents, self.cache)
+
+    def verifying(self, pending: int, tree: Tree) -> Part:
+        """What ``verify`` computes, for a pass that others share. Raises as it does."""
         self._unverified = [pending, *tree.tokens]
         self._branched = not tree.is_chain
         if not self._branched:
-            return self.model.forward(self._unverified, self.cache, last=len(self._unverified))
+            return Part(self._unverified, self.cache)
         if len(tree) > self.tree_nodes:
             raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
-        assert self._trees is not None
-        parents = [-1, *(parent + 1 for parent in tree.parents)]
-        return self._trees.forward_tree(self._unverified, parents, self.cache)
+        return Part(self._unverified, self.cache, [-1, *(parent + 1 for parent in tree.parents)])
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the pending token and the nodes on ``path``, forgets the rest."""
@@ -152,6 +160,13 @@ class Target:
         """Rounds on the device have appended ``tokens`` to the cache."""
         self.tokens.extend(tokens)
         cast(RoundCache, self.cache).set_length(len(self.tokens))
+
+    def borrow(self, other: Target, length: int) -> None:
+        """Has the first ``length`` tokens as ``other`` has them, which shares with this one all that this
+        one holds. Only where caches are ``Lending``."""
+        assert self.tokens == other.tokens[: self.length] and length <= other.length
+        cast(Lending, self.cache).borrow(cast(Lending, other.cache), length)
+        self.tokens.extend(other.tokens[self.length : length])
 
     def clear(self) -> None:
         """Empties the cache."""

@@ -154,7 +154,8 @@ class SameVocabulary(_Draft):
         self._known = len(context.tokens)
         if self._known >= self.model.info.context:
             return  # nothing will be drafted
-        for chunk in chunks(context.tokens[len(self.tokens) : -1]):
+        missing = context.tokens[len(self.tokens) : -1]
+        for chunk in chunks(missing, beside_others=self.model.info.compiled):
             yield
             self.feed(chunk, last=0)
 
@@ -218,7 +219,7 @@ class OtherVocabulary(_Draft):
     def prepare(self, context: Context) -> Iterator[None]:
         if self.room(context) < 1:
             return  # nothing will be drafted
-        for chunk in chunks(self._missing()[:-1]):
+        for chunk in chunks(self._missing()[:-1], beside_others=self.model.info.compiled):
             yield
             self.feed(chunk, last=0)
 

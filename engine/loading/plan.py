@@ -25,6 +25,7 @@ from engine.loading.choices import (
 from engine.loading.files import PairFiles
 from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.pairing import Compatibility, caution, compare, vocabularies
+from engine.loading.parallel import at_once
 from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes
 from engine.loading.specs import ModelSpec
@@ -45,7 +46,8 @@ class LoadPlan:
     heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
     people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
     ``interpreted``: what of ``target`` and ``draft`` failed the trial of the compiled step, by an earlier
-    plan, and is planned without it.
+    plan, and is planned without it. ``parallel``: how many requests may run at once, each with caches of
+    its own.
     """
 
     files: PairFiles
@@ -61,6 +63,7 @@ class LoadPlan:
     notes: tuple[str, ...]
     waits_for_native: bool
     interpreted: frozenset[str] = frozenset()
+    parallel: int = 1
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -227,6 +230,8 @@ def plan_loading(
     if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
         longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
         notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
+    parallel, why_fewer = at_once(planned, request.parallel, found.room(context), waits=waits)
+    notes.append(why_fewer)
     return LoadPlan(
         files=files,
         place=place,
@@ -243,6 +248,7 @@ def plan_loading(
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
         interpreted=interpreted,
+        parallel=parallel,
     )
 
 

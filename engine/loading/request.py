@@ -12,6 +12,7 @@ from engine.errors import IncompatiblePair, InvalidRequest
 from engine.kernels.formats import AS_STORED
 from engine.machine import devices, threads
 from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
+from engine.request import MAX_ROWS
 
 __all__ = [
     "AS_STORED", "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest",
@@ -32,7 +33,8 @@ class LoadRequest:
     ``quantization`` stored is how a GGUF file has its weights, and for no folder.
     ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
     compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
-    ``threads`` that compute; None is one for each physical core.
+    ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may
+    run at once, where the backend can and memory allows it; None: a few.
 
     A value that nothing can have raises InvalidRequest, which names the field.
     """
@@ -47,6 +49,7 @@ class LoadRequest:
     native: bool = True
     cuda_graphs: bool = True
     threads: int | None = None
+    parallel: int | None = None
 
     def __post_init__(self) -> None:
         _check_one_of("quantization", self.quantization, QUANTIZATIONS)
@@ -55,6 +58,10 @@ class LoadRequest:
         threads.check(self.threads)
         if self.context is not None and self.context < 1:
             raise InvalidRequest("context", f"context is {self.context}; it must be 1 or more.")
+        if self.parallel is not None and not 1 <= self.parallel <= MAX_ROWS:
+            raise InvalidRequest(
+                "parallel", f"parallel is {self.parallel}; it must be 1 to {MAX_ROWS}."
+            )
 
     @classmethod
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:

@@ -13,12 +13,12 @@ from engine.tool_calls.styles import CallStyle
 
 
 def capabilities(
-    resources: Resources, calls: CallStyle, *, judged_here: bool = True
+    resources: Resources, calls: CallStyle, *, judged_here: bool = True, parallel: int = 1
 ) -> Capabilities:
     """Of a target with ``resources``: every acceptance rule and sampling parameter, rounds, grammars.
 
     ``calls``: how it writes calls of tools. ``judged_here``: whether the host sees the logits that tokens
-    are chosen from.
+    are chosen from. ``parallel``: as of ``Capabilities``.
     """
     names = proposers.available(resources)
     return Capabilities(
@@ -30,6 +30,7 @@ def capabilities(
         alternatives=judged_here,
         grammars=True,
         calls=calls,
+        parallel=parallel,
         withheld=tuple(
             Withheld(name, why, proposers.entry_of(name).about)
             for name in proposers.names()

@@ -6,7 +6,7 @@ Torch, and what needs it, is imported by the first load: an app answers before t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +22,7 @@ from engine.request import Request
 from engine.turns import Publish, Turns
 
 if TYPE_CHECKING:
+    from engine.decoding.waiting import Wait
     from engine.loading.plan import LoadPlan
     from engine.local.pair import LoadedPair
     from engine.models.base import Model
@@ -36,7 +37,8 @@ def _no_catalog() -> Catalog:
 
 
 class LocalEngine:
-    """An ``engine.api.Engine`` that loads pairs and runs requests, one at a time, in arrival order."""
+    """An ``engine.api.Engine`` that loads pairs and runs requests in arrival order: as many at once as
+    what is loaded can, which is one but for the compiled step."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class LocalEngine:
         self._catalog, self._models = catalog, models
         self._remembered, self._measured = remembered, measured
         self._pair: LoadedPair | None = None
-        self._turns = Turns("engine")
+        self._turns = Turns("engine", self._room, self._serve)
 
     @property
     def loaded(self) -> Loaded | None:
@@ -125,6 +127,10 @@ class LocalEngine:
 
         return self._turns.call(lambda: device_memory.within_memory(work, self._ran_out_replying))
 
+    def tokens(self, request: Request) -> list[int]:
+        """The request's prompt in tokens. Raises NotLoaded, InvalidRequest or ContextExceeded."""
+        return self._need_pair().session.prepare(request)
+
     def measure(self, work: Callable[[Model], T]) -> T:
         """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
         return self._turns.call(lambda: work(self._need_pair().session.target.model))
@@ -138,19 +144,33 @@ class LocalEngine:
             raise NotLoaded("No model is loaded, so there is nothing to measure.")
         return self._pair
 
-    def _answer(self, asked: _Prepared, generation: Generation, publish: Publish) -> None:
-        device_memory.within_memory(
-            lambda: self._run(asked, generation, publish), self._ran_out_replying
-        )
+    def _room(self) -> int:
+        """How many requests may run at once."""
+        pair = self._pair
+        return 1 if pair is None else pair.session.parallel
 
-    def _run(self, asked: _Prepared, generation: Generation, publish: Publish) -> None:
+    def _serve(self, waits: Sequence[Wait]) -> None:
+        self._need_pair().session.serve(waits)
+
+    def _answer(self, asked: _Prepared, generation: Generation, publish: Publish) -> Iterator[Wait]:
         pair = self._pair
         if pair is None:
             raise NotLoaded("The model was unloaded while this request waited.")
         prompt = asked.prompt_for(pair)
-        event: Event
-        for event in pair.session.run(generation.request, lambda: generation.cancelled, prompt):
-            publish(event)
+        from engine.decoding.waiting import Wait
+
+        request = generation.request
+        steps = pair.session.steps(
+            request, lambda: generation.cancelled, prompt, beside=not request.alone
+        )
+        while (step := self._step_of(steps)) is not None:
+            if isinstance(step, Wait):
+                yield step
+            else:
+                publish(step)
+
+    def _step_of(self, steps: Iterator[Event | Wait]) -> Event | Wait | None:
+        return device_memory.within_memory(lambda: next(steps, None), self._ran_out_replying)
 
     def _ran_out_replying(self) -> str:
         return self._need_pair().plan.ran_out("replying", loaded=True)

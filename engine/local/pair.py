@@ -76,7 +76,7 @@ def load_pair(
     kept = None
     if measured is not None:
         kept = KeptTimes(measured / f"{name}.json", _way(plan, model))
-    session = Session(model, codec, resources, plan.place, kept)
+    session = Session(model, codec, resources, plan.place, plan.parallel, kept)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
@@ -137,7 +137,10 @@ def _describe(
         kv_cache_dtype=plan.target.cached,
         device=info.device,
         capabilities=capabilities(
-            resources, codec.calls, judged_here=not session.target.runs_rounds
+            resources,
+            codec.calls,
+            judged_here=not session.target.runs_rounds,
+            parallel=session.parallel,
         ),
         notes=tuple(_notes(plan, codec, draft)),
         compiled=info.compiled,

@@ -1,34 +1,31 @@
 """A loaded pair and its conversation memory: requests in, events out.
 
-Owns the target's cache and the proposers between requests, so that a follow-up prefills only what is
-new. Not thread-safe: one thread runs one request at a time (see engine.py).
+Owns caches and proposers between requests, in lanes of one request each, so that a follow-up prefills
+only what is new. Not thread-safe: one thread runs requests, several of them by turns (see engine.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
-from time import perf_counter
+from functools import partial
+from typing import cast
 
 import torch
 
 from engine.api import Candidate
 from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
-from engine.decoding.controller import Controller
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
 from engine.decoding.judge import Judge
 from engine.decoding.likeliest import likeliest
-from engine.decoding.loop import Launcher, decode
+from engine.decoding.loop import Launcher, decode_beside
 from engine.decoding.narrator import Narrator
-from engine.decoding.prefix import chunks
-from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
+from engine.decoding.waiting import Wait
 from engine.drafting import proposers
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
@@ -36,18 +33,19 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
-from engine.events import Event, Finished, FinishReason, Prefilled, Started
+from engine.events import Emitted, Event, Finished, FinishReason, Started
 from engine.grammar.compiler import Grammars
 from engine.kernels.native import library as native
+from engine.local.lane import Lane
+from engine.local.lanes import Lanes
+from engine.local.passes import Passes
 from engine.local.run import Run
 from engine.machine.devices import Place
 from engine.machine.failures import device_errors
-from engine.models.base import Model
-from engine.request import Control, Grammar, GrammarKind, Request, Speculation
+from engine.models.base import Model, SharedModel
+from engine.request import Control, Grammar, GrammarKind, Request
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.values import Tool
-
-_Options = tuple[tuple[str, object], ...]
 
 
 class Session:
@@ -59,23 +57,42 @@ class Session:
         codec: TextCodec,
         resources: Resources,
         place: Place | None = None,
+        parallel: int = 1,
         kept: KeptTimes | None = None,
     ) -> None:
         """``place``: where the model runs, and what may be used there; None: whatever there is.
+        ``parallel``: how many requests may run at once, more than one only with a ``SharedModel``.
 
         ``kept``: what verifying takes, from earlier starts; None: it is measured in this one.
         """
+        assert parallel == 1 or isinstance(model, SharedModel)
         # Asked once: a step that is built later is for the pair that is loaded then.
         self.native = (place is None or place.native) and native.ready() is not None
         graphs = place is None or place.cuda_graphs
-        self.target = Target(model, resources.taps, captures=graphs)
+        self._lanes = Lanes(lambda: Lane(model, resources, captures=graphs), parallel)
         self._kept = kept
         self.codec = codec
-        self.resources = replace(resources, backbone=self.target) if resources.heads else resources
-        self._proposers: dict[str, tuple[_Options, Proposer]] = {}
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
         self.grammars = Grammars(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
+        self._passes = None
+        if isinstance(model, SharedModel):
+            self._passes = Passes(model, self.learning.together.passed)
+
+    @property
+    def parallel(self) -> int:
+        """How many requests may run at once."""
+        return self._lanes.most
+
+    @property
+    def target(self) -> Target:
+        """That of the first lane."""
+        return self._lanes.first.target
+
+    @property
+    def resources(self) -> Resources:
+        """Those of the first lane."""
+        return self._lanes.first.resources
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -141,22 +158,43 @@ class Session:
     def run(
         self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
     ) -> Iterator[Event]:
-        """Yields Started, Prefilled, Emitted..., Finished.
+        """Yields Started, Prefilled, Emitted..., Finished, while nothing else runs.
 
         ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does,
         DeviceLost where the GPU is gone, and ModelError for a model that computes no numbers.
         """
+        return cast(Iterator[Event], self.steps(request, cancelled, prompt, beside=False))
+
+    def steps(
+        self,
+        request: Request,
+        cancelled: Callable[[], bool],
+        prompt: list[int] | None = None,
+        *,
+        beside: bool = True,
+    ) -> Iterator[Event | Wait]:
+        """As ``run``, one of up to ``parallel`` at once if ``beside``: between events it yields what it
+        waits for, and is asked for more once that is ready."""
         if prompt is None:
             prompt = self.prepare(request)
         info = self.target.model.info
         run = Run.resolve(request, prompt, info, self.grammar_of(request))
         shown = self._special(self.codec.calls.control) if request.tools else {}
         narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown)
-        with device_errors(torch.device(info.device)):
-            yield from self._run(run, cancelled, narrator)
+        beside = beside and self.parallel > 1
+        joined = self.learning.together.joined() if beside else contextlib.nullcontext()
+        with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
+            yield from self._run(lane, run, cancelled, narrator, beside)
 
-    def _run(self, run: Run, cancelled: Callable[[], bool], narrator: Narrator) -> Iterator[Event]:
-        info, wanted = self.target.model.info, run.speculation
+    def _run(
+        self,
+        lane: Lane,
+        run: Run,
+        cancelled: Callable[[], bool],
+        narrator: Narrator,
+        beside: bool,
+    ) -> Iterator[Event | Wait]:
+        info, wanted, target = lane.target.model.info, run.speculation, lane.target
         if wanted.control is Control.AUTO:
             self._warm_up()
         yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed)
@@ -164,7 +202,7 @@ class Session:
         context = Context(run.prompt)
         constraint = self._constraint(run, context)
         sampler = self._sampler(run, context, constraint)
-        proposer = self._proposer(wanted)
+        proposer = lane.proposer(wanted)
         if run.predicted:
             expected = self.codec.encode_part(run.predicted, info.context)
             proposer = PredictedProposer(expected, proposer, wanted.proposer)
@@ -172,21 +210,44 @@ class Session:
             # An empty text shares nothing with what the proposer holds, so all of it is dropped.
             proposer.begin(Context(()), sampler)
         proposer.begin(context, sampler)
-        yield self._prefill(context, proposer, run.reuse_cache, cancelled)
+        member = self.learning.beside(wanted, proposer, sampler) if beside else None
+        lend = partial(self._lanes.lend, lane) if beside else None
+        prepares = member is None or member.reads_at_once
+        prefill = lane.prefill(
+            context, proposer, run.reuse_cache, cancelled, lend, prepares=prepares
+        )
+        yield (yield from prefill)
         if cancelled():
             yield Finished(FinishReason.CANCELLED, "", "", ())
             return
-        controller: Controller = self.learning.controller(wanted, proposer, sampler)
+        controller = member or self.learning.controller(wanted, proposer, sampler)
         if constraint is not None and wanted.control is not Control.OFF:
             proposer = Constrained(proposer, constraint)
             controller = Forcing(controller, constraint, wanted.deepest)
-        launcher = self._launcher(context, proposer, sampler, constraint, run.alternatives)
-        rounds = decode(context, launcher, controller, run.ending, wanted.proposer)
-        with contextlib.closing(rounds):
-            yield from narrator.narrate(rounds, cancelled)
+        launcher: Launcher
+        # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
+        # noise and the host's differ in their last bits, and a seed's words must not depend on that.
+        if target.runs_rounds:
+            launcher = DeviceLauncher(context, target, proposer, sampler, constraint)
+        else:
+            judge = Judge(sampler, run.alternatives)
+            launcher = HostLauncher(context, target, proposer, judge, shares=beside)
+        rounds = decode_beside(context, launcher, controller, run.ending, wanted.proposer)
+        decoding = contextlib.nullcontext() if member is None else member.decoding()
+        with contextlib.closing(rounds), decoding:
+            for step in narrator.narrate_beside(rounds, cancelled):
+                yield step
+                if isinstance(step, Emitted) and member is not None and member.wants_reading:
+                    yield from lane.prepare(context, proposer, cancelled)
+                    member.has_read()
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
-        self.target.reuse([*run.prompt, *narrator.tokens][:-1])
+        target.reuse([*run.prompt, *narrator.tokens][:-1])
+
+    def serve(self, waits: Sequence[Wait]) -> None:
+        """Makes at least one of these ready, which ``steps`` have yielded."""
+        assert self._passes is not None
+        self._passes.serve(waits)
 
     def likeliest(
         self, request: Request, reply: Sequence[int], count: int
@@ -223,45 +284,9 @@ class Session:
             mask=mask,
         )
 
-    def _launcher(
-        self,
-        context: Context,
-        proposer: Proposer,
-        sampler: Sampler,
-        constraint: Constraint | None,
-        alternatives: int,
-    ) -> Launcher:
-        # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
-        # noise and the host's differ in their last bits, and a seed's words must not depend on that.
-        if self.target.runs_rounds:
-            return DeviceLauncher(context, self.target, proposer, sampler, constraint)
-        return HostLauncher(context, self.target, proposer, Judge(sampler, alternatives))
-
     def close(self) -> None:
         """Releases the proposers' memory."""
-        for _, proposer in self._proposers.values():
-            proposer.close()
-        self._proposers.clear()
-
-    def _prefill(
-        self, context: Context, proposer: Proposer, reuse: bool, cancelled: Callable[[], bool]
-    ) -> Prefilled:
-        """Brings all tokens but the pending one into the target's cache, then the proposer's."""
-        started = perf_counter()
-        known = context.tokens[:-1]
-        if not reuse:
-            self.target.clear()
-        reused = self.target.reuse(known)
-        for _ in chain(self._extend(known[reused:]), proposer.prepare(context)):
-            if cancelled():
-                break
-        return Prefilled(len(context.tokens), reused, perf_counter() - started)
-
-    def _extend(self, tokens: list[int]) -> Iterator[None]:
-        """Yields before each part, as ``Proposer.prepare`` does."""
-        for chunk in chunks(tokens):
-            yield
-            self.target.extend(chunk)
+        self._lanes.close()
 
     def _warm_up(self) -> None:
         """Before the first request that needs to know what verifying takes.
@@ -271,14 +296,3 @@ class Session:
         verify = self.learning.experience.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, kept=self._kept)
-
-    def _proposer(self, wanted: Speculation) -> Proposer:
-        """The proposer of the last request that named it, unless its options have changed."""
-        options = tuple(sorted(wanted.options.items()))
-        known, proposer = self._proposers.get(wanted.proposer, (None, None))
-        if proposer is None or known != options:
-            if proposer is not None:
-                proposer.close()
-            proposer = proposers.create(wanted.proposer, wanted.options, self.resources)
-            self._proposers[wanted.proposer] = options, proposer
-        return proposer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
@@ -123,6 +123,13 @@ class TreeCache(Cache, Protocol):
         """Appends these rows of the last tree, from the root down, as if they had come one by one."""
 
 
+class Lending(Cache, Protocol):
+    """A cache whose tokens another of the same model may have without computing them."""
+
+    def borrow(self, other: Self, length: int) -> None:
+        """Copies what it lacks of the first ``length`` tokens; those it holds are the same ones."""
+
+
 @runtime_checkable
 class TreeModel(Model, Protocol):
     """A model that can read several continuations of a text at once."""
@@ -133,6 +140,36 @@ class TreeModel(Model, Protocol):
         At most 16 rows, the root first, whose parent is -1; each comes before its children. A row's
         bits are those it has in ``forward`` behind the same tokens. Of the cache, a ``TreeCache``,
         the length stays; what was computed waits for ``commit`` and is lost with the next call.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of one sequence in a pass that several share: ``tokens`` behind what ``cache`` holds.
+
+    ``parents`` as in ``TreeModel.forward_tree``; None where they follow one another. ``logits``: whether
+    those of all rows are wanted, or those of none.
+    """
+
+    tokens: Sequence[int]
+    cache: Cache
+    parents: Sequence[int] | None = None
+    logits: bool = True
+
+
+@runtime_checkable
+class SharedModel(TreeModel, Protocol):
+    """A model that computes rows of several sequences in one pass. Its caches are ``Lending``."""
+
+    @property
+    def shared_rows(self) -> int:
+        """The most rows that all parts of a pass may have together."""
+
+    def forward_together(self, parts: Sequence[Part]) -> list[Tensor]:
+        """Logits float32 ``(rows, vocabulary)`` of each part, ``(0, vocabulary)`` where none are wanted.
+
+        Each row has the bits it has in ``forward`` or ``forward_tree``, whoever the others belong to. No
+        two parts have the same cache; caches change as they do there.
         """
 
 

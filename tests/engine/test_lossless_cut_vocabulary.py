@@ -41,7 +41,7 @@ def embedded() -> Pair:
 
 def among() -> TokenMap:
     """What the last draft was chosen among."""
-    _, proposer = embedded().speculative._proposers["draft"]
+    _, proposer = embedded().speculative._lanes.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
     found = proposer.reader.among
     assert found is not None and FREQUENT < found.groups < 160

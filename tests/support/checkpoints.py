@@ -137,10 +137,11 @@ def open_session(
     dtype: str = "fp32",
     heads: Sequence[Path] = (),
     native: bool = True,
+    parallel: int = 1,
 ) -> Session:
     """What the engine makes of a pair of folders, and of folders with heads.
 
-    ``native``: whether the compiled step may be used, if it is built.
+    ``native``: whether the compiled step may be used, if it is built. ``parallel``: see ``Session``.
     """
     place = devices.choose(native=native)
     checkpoint, products = inspect(target), Products.choose("fp32", place)
@@ -151,4 +152,4 @@ def open_session(
         vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,
         heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
     )
-    return Session(load(target), TextCodec(target), resources, place)
+    return Session(load(target), TextCodec(target), resources, place, parallel)

@@ -12,7 +12,10 @@ from engine.loading.request import LoadRequest
 def request_for(
     target: Path, draft: Path | None = None, heads: Sequence[Path] = (), **settings: Any
 ) -> LoadRequest:
-    """For the model in ``target`` and what drafts for it; ``settings`` are the other fields."""
+    """For the model in ``target`` and what drafts for it; ``settings`` are the other fields.
+
+    Requests run one after the other, unless ``parallel`` is given."""
+    settings.setdefault("parallel", 1)
     return LoadRequest(
         target=str(target),
         draft="" if draft is None else str(draft),

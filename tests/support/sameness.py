@@ -12,7 +12,15 @@ from typing import cast
 
 import torch
 
-from engine.models.base import Model, TappableModel, TreeCache, TreeModel
+from engine.models.base import (
+    Cache,
+    Model,
+    Part,
+    SharedModel,
+    TappableModel,
+    TreeCache,
+    TreeModel,
+)
 from engine.models.hidden_states import NORMED, Features, entering
 
 _ROOM = 512  # positions in the caches; every text here is shorter
@@ -102,6 +110,73 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
         model.forward([tokens[each] for each in kept], alone, last=0)
         assert cache.length == alone.length
         assert torch.equal(_rows(cache.features, cache.length), _rows(alone.features, cache.length))
+
+
+def check_together(model: Model, seed: int) -> None:
+    """Rows of several sequences in one pass have the bits they have alone: logits, caches' and hidden
+    states, of texts of all lengths, chains and trees, beside a part of somebody's prompt.
+
+    Raises AssertionError.
+    """
+    assert isinstance(model, SharedModel) and isinstance(model, TappableModel)
+    chance = random.Random(seed)
+    taps = (*entering(0, model.info.layers), NORMED)
+
+    def text(count: int) -> list[int]:
+        return [chance.randrange(model.info.vocabulary) for _ in range(count)]
+
+    lengths = [0, 1, 15, 16, 17, 63, 64, 200, *(chance.randrange(300) for _ in range(4))]
+    caches = [(model.new_cache(_ROOM, taps), model.new_cache(_ROOM, taps)) for _ in lengths]
+    for length, both in zip(lengths, caches, strict=True):
+        tokens = text(length)
+        for cache in both:
+            if tokens:
+                model.forward(tokens, cache, last=0)
+    for _ in range(8):
+        parts, room = list[Part](), _MOST_ROWS
+        chosen = chance.sample(range(len(caches)), chance.randint(2, len(caches)))
+        reader = chosen.pop()
+        for at in chosen:
+            rows = chance.choice((1, 1, 1, 2, 5))
+            if rows > room:
+                break
+            room -= rows
+            parents = None
+            if rows > 2 and chance.random() < 0.5:
+                parents = [-1, *(chance.randrange(row) for row in range(1, rows))]
+            parts.append(Part(text(rows), caches[at][0], parents))
+        left = _ROOM - caches[reader][0].length - 100
+        most = model.shared_rows - _MOST_ROWS if chance.random() < 0.5 else 3
+        read = text(max(1, min(most, left)))
+        parts.insert(chance.randint(0, len(parts)), Part(read, caches[reader][0], logits=False))
+        twins = {id(cache): alone for cache, alone in caches}
+        for part, logits in zip(parts, model.forward_together(parts), strict=True):
+            alone = twins[id(part.cache)]
+            _check_part(model, part, logits, alone)
+            kept = chance.randint(1, len(part.tokens))
+            if part.parents is not None:
+                path = _ancestors(part.parents, kept - 1)
+                cast(TreeCache, part.cache).commit(path)
+                cast(TreeCache, alone).commit(path)
+            elif part.logits:
+                for one in (part.cache, alone):
+                    one.crop(one.length - len(part.tokens) + kept)
+    for together, alone in caches:
+        assert together.length == alone.length
+        features = _rows(together.features, together.length)
+        assert torch.equal(features, _rows(alone.features, alone.length))
+        if together.length + 1 < _ROOM:
+            last = [model.forward([7], cache, last=1) for cache in (together, alone)]
+            assert torch.equal(*last), "a shared pass left something else in a cache"
+
+
+def _check_part(model: Model, part: Part, logits: torch.Tensor, alone: Cache) -> None:
+    if part.parents is not None:
+        assert isinstance(model, TreeModel)
+        expected = model.forward_tree(part.tokens, part.parents, alone)
+    else:
+        expected = model.forward(part.tokens, alone, last=len(part.tokens) * part.logits)
+    assert torch.equal(logits, expected), f"{len(part.tokens)} rows differ beside others"
 
 
 def _ancestors(parents: Sequence[int], row: int) -> list[int]:

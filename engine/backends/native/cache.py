@@ -54,6 +54,16 @@ class NativeCache(Positions):
         if self.features is not None:
             self.features.keep(self.length - len(rows), rows)
 
+    def borrow(self, other: NativeCache, length: int) -> None:
+        """See ``Lending``. Of the last group more is copied, which counts for nothing."""
+        groups = slice(self.length // native.LANES, -(-length // native.LANES))
+        rows = slice(self.length, length)
+        self.keys[:, :, groups] = other.keys[:, :, groups]
+        self.values[:, :, rows] = other.values[:, :, rows]
+        if self.features is not None and other.features is not None:
+            self.features.rows[:, rows] = other.features.rows[:, rows]
+        self.length = length
+
 
 def _tap(features: Features, tap: Tap) -> structures.Tap:
     return structures.Tap(features.at(tap).data_ptr(), -1 if tap.layer is None else tap.layer)

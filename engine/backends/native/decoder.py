@@ -30,7 +30,7 @@ from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.models.activations import by_rows
 from engine.models.architecture import Architecture, LayerSpec, Rope
-from engine.models.base import Cache, ModelInfo
+from engine.models.base import Cache, ModelInfo, Part
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
 from engine.models.token_map import TokenMap
@@ -96,7 +96,7 @@ def why_not(
 
 
 class NativeDecoder:
-    """A decoder for one sequence, up to 16 rows at a time."""
+    """A decoder whose steps compute rows of one sequence, or of several."""
 
     def __init__(
         self,
@@ -245,11 +245,42 @@ class NativeDecoder:
     def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
         """See ``TreeModel``."""
         assert isinstance(cache, NativeCache) and len(tokens) <= native.ROWS
-        logits = torch.empty(len(tokens), self.architecture.vocabulary)
-        ids, ancestors = _ids(tokens), (ctypes.c_int32 * len(parents))(*parents)
-        step = self._step(ids, cache, len(tokens), logits, ctypes.addressof(ancestors))
+        (logits,) = self.forward_together([Part(tokens, cache, parents)])
+        return logits
+
+    @property
+    def shared_rows(self) -> int:
+        """See ``SharedModel``."""
+        return native.MOST_ROWS
+
+    def forward_together(self, parts: Sequence[Part]) -> list[Tensor]:
+        """See ``SharedModel``."""
+        assert sum(len(part.tokens) for part in parts) <= native.MOST_ROWS
+        order = sorted(range(len(parts)), key=lambda at: parts[at].logits)  # those come last
+        ordered = [parts[at] for at in order]
+        sequences = (structures.Sequence * len(parts))()
+        alive = []
+        for sequence, part in zip(sequences, ordered, strict=True):
+            assert isinstance(part.cache, NativeCache)
+            ancestors = None
+            if part.parents is not None:
+                assert len(part.tokens) <= native.ROWS
+                alive.append((ctypes.c_int32 * len(part.parents))(*part.parents))
+                ancestors = ctypes.addressof(alive[-1])
+            _place(sequence, part.cache, len(part.tokens), ancestors)
+        ids = _ids([token for part in ordered for token in part.tokens])
+        rows = [len(part.tokens) * part.logits for part in ordered]
+        logits = torch.empty(sum(rows), self.architecture.vocabulary)
+        step = structures.Step(
+            ctypes.addressof(ids), sequences, len(parts), sum(rows), logits.data_ptr()
+        )
         self._library.forward(self._pointer, ctypes.byref(step))
-        return self._capped(logits)
+        for part in parts:
+            if part.parents is None:
+                assert isinstance(part.cache, NativeCache)
+                part.cache.length += len(part.tokens)
+        found = dict(zip(order, self._capped(logits).split(rows), strict=True))
+        return [found[at] for at in range(len(parts))]
 
     def write_on(
         self,
@@ -295,21 +326,28 @@ class NativeDecoder:
         cache: NativeCache,
         last: int,
         logits: Tensor,
-        parents: int | None = None,
         wanted: structures.Wanted | None = None,
     ) -> structures.Step:
-        """Points into its arguments, which must outlive it."""
-        assert cache.length + len(ids) <= cache.context
+        """Of one sequence. Points into its arguments, which must outlive it."""
+        sequence = structures.Sequence()
+        _place(sequence, cache, len(ids))
         return structures.Step(
             ctypes.addressof(ids),
-            len(ids),
-            cache.length,
-            parents,
+            ctypes.pointer(sequence),
+            1,
             last,
             logits.data_ptr(),
-            cache.view,
             structures.Wanted() if wanted is None else wanted,
         )
+
+
+def _place(
+    sequence: structures.Sequence, cache: NativeCache, rows: int, parents: int | None = None
+) -> None:
+    """So many rows behind what ``cache`` holds."""
+    assert cache.length + rows <= cache.context
+    sequence.cache, sequence.parents = cache.view, parents
+    sequence.rows, sequence.start = rows, cache.length
 
 
 def is_row_independent(model: NativeDecoder) -> bool:

@@ -146,12 +146,18 @@ class _Serving:
 
 
 def command(
-    server: Path, target: Path, context: int, threads: int, words: Sequence[str]
+    server: Path,
+    target: Path,
+    context: int,
+    threads: int,
+    words: Sequence[str],
+    parallel: int = 1,
 ) -> list[str]:
-    """What starts a server for one request at a time, ``words`` being its setting."""
+    """What starts a server for ``parallel`` requests at once, which share ``context`` tokens; ``words``
+    are its setting."""
     return [
         str(server), "--model", str(target), "--host", HOST, "--port", "{port}",
-        "--ctx-size", str(context), "--parallel", "1",
+        "--ctx-size", str(context), "--parallel", str(parallel),
         "--threads", str(threads), "--threads-batch", str(threads), *words,
     ]  # fmt: skip
 

@@ -333,7 +333,7 @@ class Auto:
         def reaches(rate: float) -> bool:
             return max(self._speeds(repeat(rate))[1:]) >= speed
 
-        return _least(reaches) if reaches(1.0) else None
+        return least(reaches) if reaches(1.0) else None
 
 
 def _alike(announced: Decision, needed: float | None, expected: float | None) -> bool:
@@ -342,7 +342,7 @@ def _alike(announced: Decision, needed: float | None, expected: float | None) ->
     return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
 
 
-def _least(holds: Callable[[float], bool]) -> float:
+def least(holds: Callable[[float], bool]) -> float:
     """The least number in 0..1, to half a hundredth, from which ``holds`` is true."""
     low, high = 0.0, 1.0
     while high - low > 0.005:

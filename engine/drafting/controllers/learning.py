@@ -9,6 +9,7 @@ from engine.drafting import controllers
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.choice import Choice
 from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.together import Beside, Together
 from engine.request import AcceptanceRule, Control, Speculation
 
 
@@ -18,6 +19,7 @@ class Learning:
     def __init__(self, *, stops_early: bool = True) -> None:
         """``stops_early``: whether drafts may (see ``Budget.floor``): in captured rounds they cannot."""
         self.experience = Experience()
+        self.together = Together(self.experience)
         self.stops_early = stops_early
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
 
@@ -33,6 +35,21 @@ class Learning:
                 return Choice(members, (proposer.recalls_as, recall))
         experience = self._of(wanted.proposer, sampler)
         return controllers.create(wanted.control, wanted.deepest, experience)
+
+    def beside(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> Beside:
+        """As ``controller``, for a request beside which others may run.
+
+        One that may learn nothing from others drafts nothing beside them: what it draws may be what they
+        drew, and how far it drafts would follow from how theirs stood.
+        """
+        return Beside(
+            self.controller(wanted, proposer, sampler),
+            self._of(wanted.proposer, sampler),
+            self.together,
+            wanted.deepest,
+            measures=wanted.control is Control.AUTO,
+            may_draft=sampler.may_recall,
+        )
 
     def drafter(self, proposer: str, rule: AcceptanceRule) -> Drafter:
         """What was learnt of a proposer under a rule."""

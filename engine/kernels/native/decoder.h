@@ -1,4 +1,7 @@
-// A decoder's step for some rows of one sequence, done by all threads of a pool together.
+// A decoder's step for some rows of one sequence or of several, done by all threads of a pool together.
+//
+// Products see all rows alike; what looks back looks into the cache of the row's own sequence. A row's bits are
+// those it has alone, whoever the others belong to.
 //
 // Every thread keeps the residual stream for itself and adds what was computed together to it: that costs
 // a few thousand additions, and saves a barrier for every norm. What a thread computes for others lies in
@@ -57,13 +60,19 @@ struct Wanted {
     int32_t count, panels;  // of all runs together
 };
 
-struct Step {
-    const int64_t* tokens;
-    int32_t rows, start;
-    const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
-    int32_t last;            // rows whose logits are wanted
-    float* logits;  // [last][vocabulary], or [last][wanted.panels * 16]
+// Rows of one sequence that a step computes, the first at position `start`.
+struct Sequence {
     Cache cache;
+    const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
+    int32_t rows, start;
+};
+
+struct Step {
+    const int64_t* tokens;      // of all sequences' rows, one after the other
+    const Sequence* sequences;  // no two with the same cache; their caches keep the same type
+    int32_t count;              // of sequences
+    int32_t last;               // rows at the end whose logits are wanted
+    float* logits;              // [last][vocabulary], or [last][wanted.panels * 16]
     Wanted wanted;
 };
 
@@ -135,11 +144,17 @@ public:
     // Logits of a row.
     int width(const Step& step) const { return step.wanted.count ? step.wanted.panels * LANES : shape_.vocabulary; }
 
-    // Up to MOST_ROWS rows; of a tree up to ROWS.
+    // Up to MOST_ROWS rows in all.
     void run(const Step& step) {
         step_ = step;
-        for (int r = 0; r < step.rows; ++r)
-            positions_[r] = !step.parents ? step.start + r : step.parents[r] < 0 ? step.start : positions_[step.parents[r]] + 1;
+        rows_ = 0;
+        for (int number = 0; number < step.count; ++number) {
+            const Sequence& own = step.sequences[number];
+            int* positions = positions_ + rows_;
+            for (int r = 0; r < own.rows; ++r)
+                positions[r] = !own.parents ? own.start + r : own.parents[r] < 0 ? own.start : positions[own.parents[r]] + 1;
+            rows_ += own.rows;
+        }
         for (Dealt& each : dealt_) each.next.store(0, std::memory_order_relaxed);
         pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
     }
@@ -162,27 +177,29 @@ private:
 
     // Stores this thread's share of the rows that enter layer `index`, where somebody wants them.
     void keep(int index, Scratch& own, int thread) {
-        for (int tap = 0; tap < step_.cache.tapped; ++tap) {
-            const int layer = step_.cache.taps[tap].layer;
-            if (layer != index && !(layer < 0 && index == shape_.count)) continue;
-            const auto [first, end] = part(step_.rows, thread);
-            for (int r = first; r < end; ++r) {
-                const float* row = own.x.data() + size_t(r) * shape_.hidden;
-                if (layer < 0) {
-                    normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data());
-                    row = own.normed.data();
-                }
-                const size_t start = size_t(step_.start + r) * shape_.hidden;
-                void* rows = step_.cache.taps[tap].rows;
-                if (step_.cache.bf16)
-                    for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(rows) + start + k, row[k]);
-                else std::memcpy(static_cast<float*>(rows) + start, row, sizeof(float) * shape_.hidden);
+        each_sequence([&](const Sequence& sequence, int before) {
+            for (int place = 0; place < sequence.cache.tapped; ++place) {
+                const Tap& tap = sequence.cache.taps[place];
+                if (tap.layer != index && !(tap.layer < 0 && index == shape_.count)) continue;
+                const auto [first, end] = part(sequence.rows, thread);
+                for (int r = first; r < end; ++r) keep_row(sequence, tap, r, own.x.data() + size_t(before + r) * shape_.hidden, own);
             }
+        });
+    }
+
+    void keep_row(const Sequence& sequence, const Tap& tap, int r, const float* row, Scratch& own) {
+        if (tap.layer < 0) {
+            normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data());
+            row = own.normed.data();
         }
+        const size_t start = size_t(sequence.start + r) * shape_.hidden;
+        if (sequence.cache.bf16)
+            for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(tap.rows) + start + k, row[k]);
+        else std::memcpy(static_cast<float*>(tap.rows) + start, row, sizeof(float) * shape_.hidden);
     }
 
     void embed(Scratch& own) {
-        for (int r = 0; r < step_.rows; ++r) {
+        for (int r = 0; r < rows_; ++r) {
             float* row = own.x.data() + size_t(r) * shape_.hidden;
             shape_.embedding->row(int(step_.tokens[r]), row);
             if (shape_.embedding_scale != 1.0f)
@@ -193,7 +210,7 @@ private:
     void attention(int index, const Layer& layer, Scratch& own, int thread) {
         product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
         pool_.barrier();
-        if (step_.cache.bf16) look<uint16_t>(index, layer, own, thread);
+        if (step_.sequences[0].cache.bf16) look<uint16_t>(index, layer, own, thread);
         else look<float>(index, layer, own, thread);
         pool_.barrier();
         product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
@@ -204,7 +221,7 @@ private:
     void feed_forward(int index, const Layer& layer, Scratch& own) {
         const Matrix& gate_up = *layer.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
-        const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), step_.rows, shape_.hidden);
+        const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), rows_, shape_.hidden);
         pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
             for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
         });
@@ -222,7 +239,7 @@ private:
         // Where the first panel's outputs would stand if these began with them.
         gate_up.multiply(rows, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
         gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
-        for (int r = 0; r < step_.rows; ++r, gates += STRIDE, up += STRIDE) {
+        for (int r = 0; r < rows_; ++r, gates += STRIDE, up += STRIDE) {
             float* to = active_.data() + size_t(r) * shape_.intermediate + first * LANES;
             for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(shape_.gate, load(gates + k)) * load(up + k));
         }
@@ -230,7 +247,7 @@ private:
 
     void logits(Scratch& own) {
         const Matrix& head = *shape_.head;
-        const float* kept = own.x.data() + size_t(step_.rows - step_.last) * shape_.hidden;
+        const float* kept = own.x.data() + size_t(rows_ - step_.last) * shape_.hidden;
         for (int r = 0; r < step_.last; ++r) {
             const size_t start = size_t(r) * shape_.hidden;
             normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
@@ -259,12 +276,12 @@ private:
 
     // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
     void product(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
-        const Arranged& rows = own.arranged.arrange(matrix.kinds, from, step_.rows, width);
+        const Arranged& rows = own.arranged.arrange(matrix.kinds, from, rows_, width);
         pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 
     const float* normed(Scratch& own, const float* weight) {
-        for (int r = 0; r < step_.rows; ++r) {
+        for (int r = 0; r < rows_; ++r) {
             const size_t start = size_t(r) * shape_.hidden;
             normalise(own.x.data() + start, weight, shape_.hidden, shape_.epsilon,
                       own.normed.data() + start);
@@ -274,7 +291,7 @@ private:
 
     // Adds what was mixed to the residual stream, normalised by `weight` if there is one.
     void add(Scratch& own, const float* weight) {
-        for (int r = 0; r < step_.rows; ++r) {
+        for (int r = 0; r < rows_; ++r) {
             float* x = own.x.data() + size_t(r) * shape_.hidden;
             const float* mixed = mixed_.data() + size_t(r) * shape_.hidden;
             if (weight) {
@@ -289,45 +306,71 @@ private:
     // which saves the barrier.
     template <class T>
     void look(int index, const Layer& layer, Scratch& own, int thread) {
-        if (step_.parents) return look_along_tree<T>(index, layer, own, thread);
-        const int heads = shape_.heads, kv_heads = shape_.kv_heads;
-        const bool split = kv_heads % pool_.count() != 0;
-        const auto [first_kv, end_kv] = part(kv_heads, thread);
-        for (int head = first_kv; head < end_kv; ++head) {
-            const auto memory = memory_of<T>(index, head);
-            for (int r = 0; r < step_.rows; ++r) remember(memory, layer, head, r, positions_[r], own);
-        }
+        const bool split = shape_.kv_heads % pool_.count() != 0;
+        each_sequence([&](const Sequence& sequence, int before) {
+            if (!sequence.parents) remember_all<T>(index, layer, sequence, before, own, thread);
+        });
         if (split) pool_.barrier();
+        each_sequence([&](const Sequence& sequence, int before) {
+            if (sequence.parents) look_along_tree<T>(index, layer, sequence, before, own, thread);
+            else look_along_chain<T>(index, layer, sequence, before, split, own, thread);
+        });
+    }
+
+    // Calls use(sequence, rows of those before it) for each.
+    template <class Use>
+    void each_sequence(const Use& use) const {
+        int before = 0;
+        for (int number = 0; number < step_.count; ++number) {
+            use(step_.sequences[number], before);
+            before += step_.sequences[number].rows;
+        }
+    }
+
+    template <class T>
+    void remember_all(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+        const auto [first, end] = part(shape_.kv_heads, thread);
+        for (int head = first; head < end; ++head) {
+            const auto memory = memory_of<T>(sequence, index, head);
+            for (int r = before; r < before + sequence.rows; ++r) remember(memory, layer, head, r, positions_[r], own);
+        }
+    }
+
+    template <class T>
+    void look_along_chain(int index, const Layer& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
+        const int kv_heads = shape_.kv_heads;
+        const auto [first_kv, end_kv] = part(kv_heads, thread);
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
-        const int together = heads / kv_heads * step_.rows;
+        const int together = shape_.heads / kv_heads * sequence.rows;
         const int most = split ? TILE : QUERIES;  // smaller parts can be shared out more evenly
         const int tiles = (together + most - 1) / most;
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
-            const int from = tile % tiles * most, to = std::min(from + most, together);
-            look_up(memory_of<T>(index, tile / tiles), layer, tile / tiles, 0, step_.rows, from, to, own);
+            const int head = tile / tiles, from = tile % tiles * most, to = std::min(from + most, together);
+            look_up(memory_of<T>(sequence, index, head), layer, head, before, sequence.rows, from, to, own);
         }
     }
 
     // Rows of a tree take turns: where a row's ancestors would stand if they were all there is, there they
     // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
     template <class T>
-    void look_along_tree(int index, const Layer& layer, Scratch& own, int thread) {
-        const int group = shape_.heads / shape_.kv_heads, spare = step_.cache.context - ROWS;
+    void look_along_tree(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+        const int group = shape_.heads / shape_.kv_heads, spare = sequence.cache.context - ROWS;
+        const int* positions = positions_ + before;
         const auto [first, end] = part(shape_.kv_heads, thread);
         for (int head = first; head < end; ++head) {
-            const auto memory = memory_of<T>(index, head);
-            for (int r = 0; r < step_.rows; ++r) remember(memory, layer, head, r, spare + r, own);
+            const auto memory = memory_of<T>(sequence, index, head);
+            for (int r = 0; r < sequence.rows; ++r) remember(memory, layer, head, before + r, spare + r, own);
             int there[ROWS];  // the row that stands at each position from `start` on
             std::fill_n(there, ROWS, -1);
-            for (int r = 0; r < step_.rows; ++r) {
-                for (int up = r; up >= 0; up = step_.parents[up]) {
-                    int& row = there[positions_[up] - step_.start];
-                    if (row != up) memory.copy(spare + up, positions_[up]);
+            for (int r = 0; r < sequence.rows; ++r) {
+                for (int up = r; up >= 0; up = sequence.parents[up]) {
+                    int& row = there[positions[up] - sequence.start];
+                    if (row != up) memory.copy(spare + up, positions[up]);
                     row = up;
                 }
                 for (int from = 0; from < group; from += QUERIES)
-                    look_up(memory, layer, head, r, 1, from, std::min(from + QUERIES, group), own);
+                    look_up(memory, layer, head, before + r, 1, from, std::min(from + QUERIES, group), own);
             }
         }
     }
@@ -364,10 +407,10 @@ private:
     }
 
     template <class T>
-    Memory<T> memory_of(int index, int head) const {
-        const size_t size = size_t(step_.cache.context) * shape_.head_dim;
+    Memory<T> memory_of(const Sequence& sequence, int index, int head) const {
+        const size_t size = size_t(sequence.cache.context) * shape_.head_dim;
         const size_t start = (size_t(index) * shape_.kv_heads + head) * size;
-        return {static_cast<T*>(step_.cache.keys) + start, static_cast<T*>(step_.cache.values) + start,
+        return {static_cast<T*>(sequence.cache.keys) + start, static_cast<T*>(sequence.cache.values) + start,
                 shape_.head_dim};
     }
 
@@ -392,7 +435,8 @@ private:
     const Shape shape_;
     Pool& pool_;
     Step step_{};
-    int positions_[MOST_ROWS];  // in the text, of each row
+    int rows_ = 0;              // of all sequences
+    int positions_[MOST_ROWS];  // of each row in its text
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, mixed_, active_;
     std::vector<Dealt> dealt_;  // of each product in a step, the head's last

@@ -30,6 +30,8 @@ from engine.request import MAX_ROWS
 log = logging.getLogger(__name__)
 
 ROWS = MAX_ROWS
+MOST_ROWS = 4 * ROWS
+"""Of one step, as in rows.h."""
 LANES = 16
 """Numbers of a vector, as in vector.h."""
 

@@ -22,29 +22,36 @@ EXPORTED Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
 }
 EXPORTED void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 
-// Appends `rows` tokens at `start` and computes the logits of the `last` ones.
+// Appends tokens and computes the logits of the `last` ones. Of several sequences MOST_ROWS rows in all; one may have any
+// number in a chain.
 EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
-    Step part = *whole;
-    const int end = whole->rows;
+    if (whole->count > 1) return decoder->run(*whole);
+    Sequence part = *whole->sequences;
+    Step step = *whole;
+    step.sequences = &part;
+    const int end = part.rows, start = part.start;
     for (int done = 0; done < end; done += MOST_ROWS) {
-        part.tokens = whole->tokens + done;
-        part.start = whole->start + done;
+        step.tokens = whole->tokens + done;
+        part.start = start + done;
         part.rows = std::min(MOST_ROWS, end - done);
         // Of the last rows, those in this part; the earlier ones come first.
         const int wanted_from = end - whole->last;
-        part.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
-        part.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->width(*whole);
-        decoder->run(part);
+        step.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
+        step.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->width(*whole);
+        decoder->run(step);
     }
 }
 
 // Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
 // `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
-// appended. One that makes all of them together less likely than `floor` is the last. Returns how many there are. `step` has one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
+// appended. One that makes all of them together less likely than `floor` is the last. Returns how many there are. `step` has one
+// sequence, and one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
 EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
                                 float sharpness, const uint64_t* keys, float floor, int64_t* tokens,
                                 float* probabilities) {
     Step next = *step;
+    Sequence sequence = *step->sequences;
+    next.sequences = &sequence;
     float likely = 1;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
@@ -60,8 +67,8 @@ EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, i
         if (numbers) tokens[index] = numbers[tokens[index]];
         likely *= probabilities[index];
         if (likely < floor) return index + 1;
-        next.start += next.rows;
-        next.rows = 1;
+        sequence.start += sequence.rows;
+        sequence.rows = 1;
         next.tokens = tokens + index;
     }
     return depth;

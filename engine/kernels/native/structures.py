@@ -59,17 +59,26 @@ class Wanted(c.Structure):
     _fields_ = [("runs", c.POINTER(Range)), ("count", c.c_int32), ("panels", c.c_int32)]
 
 
+class Sequence(c.Structure):
+    """See decoder.h."""
+
+    _fields_ = [
+        ("cache", Cache),
+        ("parents", c.c_void_p),
+        ("rows", c.c_int32),
+        ("start", c.c_int32),
+    ]
+
+
 class Step(c.Structure):
     """See decoder.h."""
 
     _fields_ = [
         ("tokens", c.c_void_p),
-        ("rows", c.c_int32),
-        ("start", c.c_int32),
-        ("parents", c.c_void_p),
+        ("sequences", c.POINTER(Sequence)),
+        ("count", c.c_int32),
         ("last", c.c_int32),
         ("logits", c.c_void_p),
-        ("cache", Cache),
         ("wanted", Wanted),
     ]
 

@@ -27,6 +27,20 @@ def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, model: Path)
     assert all(row["prompts"] == 2 and row["divergences"] == 0 for row in value["results"])
 
 
+def test_clients_at_once_are_a_table_and_json(
+    foretoken: Foretoken, model: Path, tmp_path: Path
+) -> None:
+    asked = ("bench", "load", "--pair", model, "--clients", 1, "--clients", 2, "--max-tokens", 4)
+    result = foretoken(*asked, "--rounds", 1, "--json")
+    assert result.status == 0, result.err
+    assert "first, p95" in result.out
+    rows = result.last_json["results"]
+    assert [(row["clients"], row["tokens"]) for row in rows] == [(1, 4), (2, 8)]
+    result = foretoken(*asked, "--llama-cpp", tmp_path)
+    assert result.status == 2
+    assert "holds no llama-server" in result.err
+
+
 def test_a_divergence_is_printed_and_status_1(
     foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from app.switch import ApiSwitch
 from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
 from engine.fake import CAPABILITIES, FakeEngine, Script
+from engine.kernels.native.library import Library
 from engine.request import Request
 from engine.tool_calls.styles import HERMES
 from tests.support.loading import request_for
@@ -112,10 +113,11 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         on: bool = True,
         key: str | None = None,
         origins: tuple[str, ...] = (),
+        parallel: int = 1,
     ) -> Server:
         runtime = create_runtime(tmp_path_factory.mktemp("data"), LoadRequest(target="pip"))
         if target is not None:
-            runtime.engine.load(request_for(target, draft))
+            runtime.engine.load(request_for(target, draft, parallel=parallel))
         switch = ApiSwitch(on, api_key=key, origins=origins)
         settings = Settings(pages=False, api=on, api_key=key)
         listener = listen("127.0.0.1", 0)
@@ -149,6 +151,12 @@ def paired(start: Callable[..., Server]) -> Server:
 def alone(start: Callable[..., Server]) -> Server:
     """Pip's target; no draft."""
     return start(PIP / "target")
+
+
+@pytest.fixture(scope="session")
+def crowded(start: Callable[..., Server], library: Library) -> Server:
+    """Pip's target and draft, four requests at once."""
+    return start(PIP / "target", PIP / "draft", parallel=4)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,13 @@ from engine.noise import Draws
 from tests.support.checkpoints import VOCABULARY
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
 from tests.support.places import PIP
-from tests.support.sameness import check_parts, check_rollback, check_rows, check_tree
+from tests.support.sameness import (
+    check_parts,
+    check_rollback,
+    check_rows,
+    check_together,
+    check_tree,
+)
 
 WIDTHS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 80}
 """What the compiled step takes: multiples of sixteen."""
@@ -124,6 +130,11 @@ def test_after_a_rollback_the_bits_are_those_of_a_fresh_cache(model: Model) -> N
 
 def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> None:
     check_parts(model, tokens(120), (1, 7, 16, 100, 110))
+
+
+def test_rows_beside_those_of_others_have_the_bits_they_have_alone(model: Model) -> None:
+    for seed in range(3):
+        check_together(model, seed)
 
 
 def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model) -> None:

@@ -31,8 +31,11 @@ class Answers(BaseHTTPRequestHandler):
             self._stream(body)
 
     def _complete(self, body: dict[str, Any]) -> None:
-        assert body["temperature"] == 0 and body["cache_prompt"] is False
+        assert body["temperature"] == 0
         tokens = TOKENS[: body["n_predict"]]
+        if body.get("stream"):
+            return self._chunks([{"content": "x", "tokens": [token]} for token in tokens])
+        assert body["cache_prompt"] is False
         timings = {
             "prompt_n": len(body["prompt"]),
             "prompt_ms": 50.0,
@@ -43,10 +46,15 @@ class Answers(BaseHTTPRequestHandler):
 
     def _stream(self, body: dict[str, Any]) -> None:
         assert body["return_token_ids"] and body["stream"]
+        tokens = TOKENS[: body["max_tokens"]]
+        self._chunks(
+            [{"choices": [{"index": 0, "text": "x", "token_ids": [token]}]} for token in tokens]
+        )
+
+    def _chunks(self, chunks: list[dict[str, Any]]) -> None:
         self.send_response(200)
         self.end_headers()
-        for token in TOKENS[: body["max_tokens"]]:
-            chunk = {"choices": [{"index": 0, "text": "x", "token_ids": [token]}]}
+        for chunk in chunks:
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 

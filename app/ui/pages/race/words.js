@@ -21,7 +21,7 @@ export const say = {
   warming: (name) => `Warming up, not measured: ${name}`,
   running: (pair, of, name) => `Pair ${pair} of ${of}: ${name}`,
   stopped: "Stopped; what was measured is kept.",
-  empty: "Each side runs once to warm up, then five pairs are measured. Every run starts from an empty cache.",
+  empty: "Each side runs once to warm up, then five pairs are measured. Every run starts from an empty cache, and nothing else runs beside it.",
   tokens: "tokens", speed: "tokens/s", acceptance: "accepted", length: "tokens per round",
   times_: "ratio", ratio: "Speed of the raced by the other, a dot for each pair", pairs: "Every pair", pair: "pair", words: "words", same: "equal", differ: "differ",
   chart: (dots, found) => `${dots.length} pairs: ${dots.map(times).join(", ")}. Median ${times(found.median)}, range ${times(found.low)} to ${times(found.high)}.`,

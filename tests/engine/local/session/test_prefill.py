@@ -73,7 +73,7 @@ def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, Table
 def test_a_prompt_beyond_the_drafts_context_is_not_fed_to_it(
     fake: tuple[Session, TableModel],
 ) -> None:
-    session = drafted_by_table(fake[0].codec)
-    session.resources = Resources(draft=fake[1])  # its context holds 100 tokens
+    target = drafted_by_table(fake[0].codec).target.model
+    session = Session(target, fake[0].codec, Resources(draft=fake[1]))  # whose context holds 100
     assert len(answered(session, asked((9,) * 200))[1].token_ids) == 20
     assert fake[1].fed == 0

@@ -1,0 +1,220 @@
+"""Many at once: tokens a second of all clients together, and how long each waits for its first.
+
+Each client asks one question after the other, so as many are in flight as there are clients. Where
+another engine stands beside ours both answer the same tokens, and who comes first turns from count to
+count: speeds of one machine drift.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from math import ceil
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any, Protocol
+
+from engine.api import Engine, Loaded
+from engine.bench.prompts import Prompt
+from engine.bench.real import llama_cpp
+from engine.bench.real.server import Server
+from engine.errors import ForetokenError, InvalidRequest, PeerFailed
+from engine.events import Emitted, Failed
+from engine.machine import threads
+from engine.models.checkpoints.gguf.description import is_gguf
+from engine.request import Request, Speculation
+
+OURS = "Foretoken"
+
+
+class Contender(Protocol):
+    """An engine that answers any number of clients."""
+
+    @property
+    def name(self) -> str: ...
+
+    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+        """Continues ``prompt`` greedily by ``limit`` tokens: when some came, by ``perf_counter``, and how
+        many. Raises ForetokenError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """This process's engine, which has a pair loaded."""
+
+    engine: Engine
+    speculation: Speculation
+    name: str = OURS
+
+    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+        request = Request(
+            token_ids=tuple(prompt),
+            max_tokens=limit,
+            ignore_eos=True,
+            speculation=self.speculation,
+        )
+        for event in self.engine.generate(request):
+            if isinstance(event, Failed):
+                raise ForetokenError(event.message)
+            if isinstance(event, Emitted):
+                yield perf_counter(), len(event.tokens or ())
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaServer:
+    """llama.cpp's server, started with as many slots as there are clients."""
+
+    server: Server
+    name: str = "llama.cpp"
+
+    def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
+        body = {
+            "prompt": list(prompt),
+            "n_predict": limit,
+            "temperature": 0,
+            "repeat_penalty": 1.0,
+            "ignore_eos": True,
+            "return_tokens": True,
+            "stream": True,
+        }
+        for at, told in self.server.stream("/completion", body):
+            if "error" in told:
+                raise PeerFailed(f"llama-server refused a request: {told['error']}")
+            if came := len(told.get("tokens") or ()):
+                yield at, came
+
+
+@contextmanager
+def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iterator[LlamaServer]:
+    """The server in ``folder`` on the file and the threads of what is ``loaded``, with ``slots`` of
+    ``context`` tokens. Raises InvalidRequest, PeerFailed."""
+    program = llama_cpp.find(folder, llama_cpp.SERVER)
+    if program is None:
+        raise InvalidRequest("llama_cpp", f"{folder} holds no {llama_cpp.SERVER}: build it there.")
+    target = Path(loaded.target_id).expanduser()
+    if not is_gguf(target):
+        raise InvalidRequest(
+            "llama_cpp", f"llama.cpp reads GGUF files, and {target} is none. Load a GGUF file."
+        )
+    count = loaded.request.threads or threads.default()
+    command = llama_cpp.command(program, target, context * slots, count, (), parallel=slots)
+    with tempfile.TemporaryDirectory() as logs:
+        server = Server(llama_cpp.SERVER, command, Path(logs) / "server.log")
+        with closing(server):
+            yield LlamaServer(server)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """So many ``clients`` at a time, each with ``rounds`` questions of ``max_tokens`` tokens."""
+
+    clients: tuple[int, ...]
+    rounds: int
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one engine did for so many clients. Seconds to the first token count from the question on."""
+
+    engine: str
+    clients: int
+    replies: int
+    tokens: int
+    seconds: float
+    first_median_s: float
+    first_p95_s: float
+    longest_pause_s: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of all clients together."""
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    tokens: int
+    first_s: float
+    longest_pause_s: float
+    ended: float
+
+
+def run(
+    contenders: Sequence[Contender],
+    prompts: Sequence[Sequence[int]],
+    plan: Plan,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Every count with every contender. Each question is another one of ``prompts``, of which so many are
+    ``needed``. Raises ForetokenError for a reply that fails or is too short."""
+    rows, left = list[Row](), list(prompts)
+    for contender in contenders:  # what is made at the first step is not counted
+        _ask(contender, left[0], plan.max_tokens)
+    left = left[1:]
+    for number, clients in enumerate(plan.clients):
+        asked, left = left[: clients * plan.rounds], left[clients * plan.rounds :]
+        in_turn = contenders if number % 2 == 0 else contenders[::-1]
+        for contender in in_turn:
+            rows.append(_crowd(contender, asked, clients, plan))
+            on_row(rows[-1])
+    return rows
+
+
+def needed(plan: Plan) -> int:
+    """Prompts that ``run`` takes."""
+    return 1 + plan.rounds * sum(plan.clients)
+
+
+def numbered(prompts: Sequence[Prompt], count: int) -> list[str]:
+    """So many questions, no two of which begin alike: what is kept of one helps with no other."""
+    return [
+        f"({number}) {prompts[number % len(prompts)].turns[0]}" for number in range(1, count + 1)
+    ]
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """For programs."""
+    return {"results": [{**asdict(row), "tokens_per_s": row.tokens_per_s} for row in rows]}
+
+
+def _crowd(contender: Contender, prompts: Sequence[Sequence[int]], clients: int, plan: Plan) -> Row:
+    def ask_all(client: int) -> list[_Reply]:
+        own = prompts[client * plan.rounds : (client + 1) * plan.rounds]
+        return [_ask(contender, prompt, plan.max_tokens) for prompt in own]
+
+    began = perf_counter()
+    with ThreadPoolExecutor(clients) as pool:
+        replies = [reply for own in pool.map(ask_all, range(clients)) for reply in own]
+    firsts = sorted(reply.first_s for reply in replies)
+    return Row(
+        engine=contender.name,
+        clients=clients,
+        replies=len(replies),
+        tokens=sum(reply.tokens for reply in replies),
+        seconds=max(reply.ended for reply in replies) - began,
+        first_median_s=median(firsts),
+        first_p95_s=firsts[ceil(0.95 * len(firsts)) - 1],
+        longest_pause_s=max(reply.longest_pause_s for reply in replies),
+    )
+
+
+def _ask(contender: Contender, prompt: Sequence[int], limit: int) -> _Reply:
+    began = last = perf_counter()
+    first, tokens, pause = 0.0, 0, 0.0
+    for at, came in contender.tokens(prompt, limit):
+        if tokens:
+            pause = max(pause, at - last)
+        else:
+            first = at - began
+        tokens, last = tokens + came, at
+    if tokens < limit:
+        raise ForetokenError(
+            f"{contender.name} wrote {tokens} of {limit} tokens. Its context may be too short for a "
+            "prompt and its reply."
+        )
+    return _Reply(tokens, first, pause, last)

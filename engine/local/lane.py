@@ -1,0 +1,129 @@
+"""A place for one request at a time: caches of its own, and proposers that draft beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from time import perf_counter
+
+from engine.decoding.context import Context
+from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.proposer import Proposer
+from engine.decoding.target import Target
+from engine.decoding.waiting import Chore, Reading, Wait
+from engine.drafting import proposers
+from engine.drafting.resources import Resources
+from engine.events import Prefilled
+from engine.models.base import Model
+from engine.request import Speculation
+
+_Options = tuple[tuple[str, object], ...]
+_turns = count(1)
+
+
+class Lane:
+    """The target's cache and the proposers of one sequence, kept between its requests."""
+
+    def __init__(self, model: Model, resources: Resources, *, captures: bool) -> None:
+        """``captures``: see ``Target``."""
+        self.target = Target(model, resources.taps, captures=captures)
+        self.resources = replace(resources, backbone=self.target) if resources.heads else resources
+        self.busy = False
+        self.used = 0  # the greater, the later
+        self._proposers: dict[str, tuple[_Options, Proposer]] = {}
+
+    def take(self) -> None:
+        """For a request, until ``leave``."""
+        self.busy, self.used = True, next(_turns)
+
+    def leave(self) -> None:
+        """The request has ended."""
+        self.busy = False
+
+    def shares(self, tokens: Sequence[int]) -> int:
+        """How many of ``tokens``, from the first on, are in the cache."""
+        held = self.target.tokens
+        # Compared as a whole first: that is quick, and what a follow-up finds.
+        if held == tokens[: len(held)]:
+            return len(held)
+        return common_prefix(held, tokens)
+
+    def proposer(self, wanted: Speculation) -> Proposer:
+        """The proposer of the last request here that named it, unless its options have changed."""
+        options = tuple(sorted(wanted.options.items()))
+        known, proposer = self._proposers.get(wanted.proposer, (None, None))
+        if proposer is None or known != options:
+            if proposer is not None:
+                proposer.close()
+            proposer = proposers.create(wanted.proposer, wanted.options, self.resources)
+            self._proposers[wanted.proposer] = options, proposer
+        return proposer
+
+    def prefill(
+        self,
+        context: Context,
+        proposer: Proposer,
+        reuse: bool,
+        cancelled: Callable[[], bool],
+        lend: Callable[[Sequence[int]], None] | None,
+        *,
+        prepares: bool = True,
+    ) -> Generator[Wait, None, Prefilled]:
+        """Brings all tokens but the pending one into the target's cache, then the proposer's if it
+        ``prepares``.
+
+        ``lend`` brings in what another lane has of them, and others may run in between; None: nobody
+        else is there, and nothing is waited for.
+        """
+        started = perf_counter()
+        known = context.tokens[:-1]
+        if not reuse:
+            self.target.clear()
+        reused = self.target.reuse(known)
+        if lend is None:
+            self._read(known[reused:], cancelled)
+        else:
+            reused = yield from self._read_beside(known, lend if reuse else None, cancelled)
+        if prepares:
+            for chore in self.prepare(context, proposer, cancelled):
+                if lend is not None:
+                    yield chore
+        return Prefilled(len(context.tokens), reused, perf_counter() - started)
+
+    def prepare(
+        self, context: Context, proposer: Proposer, cancelled: Callable[[], bool]
+    ) -> Iterator[Wait]:
+        """Has the proposer read what it lacks of the text."""
+        for _ in proposer.prepare(context):
+            if cancelled():
+                break
+            yield Chore()
+
+    def _read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> None:
+        for chunk in chunks(tokens):
+            if cancelled():
+                break
+            self.target.extend(chunk)
+
+    def _read_beside(
+        self,
+        known: Sequence[int],
+        lend: Callable[[Sequence[int]], None] | None,
+        cancelled: Callable[[], bool],
+    ) -> Generator[Wait, None, int]:
+        """Returns how many of ``known`` nobody had to compute."""
+        reading = Reading(self.target, known, lend)
+        while not cancelled():
+            reading.borrow()
+            if reading.ready:
+                break
+            yield reading
+            reading.check()
+        return self.target.length - reading.computed
+
+    def close(self) -> None:
+        """Releases the proposers' memory."""
+        for _, proposer in self._proposers.values():
+            proposer.close()
+        self._proposers.clear()

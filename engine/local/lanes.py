@@ -1,0 +1,68 @@
+"""Which lane a request gets: the one whose cache its text goes on from, or one that nobody misses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from engine.local.lane import Lane
+from engine.local.run import Run
+
+_WORTH = 8
+"""Tokens from which on what another lane has of them is copied, which takes less than to compute one."""
+
+
+class Lanes:
+    """Up to ``most`` lanes, each made when it is first needed."""
+
+    def __init__(self, make: Callable[[], Lane], most: int) -> None:
+        self.most, self._make = most, make
+        self._lanes = [make()]
+
+    @property
+    def first(self) -> Lane:
+        return self._lanes[0]
+
+    @contextmanager
+    def taken(self, run: Run) -> Iterator[Lane]:
+        """A lane for this run alone, while it lasts."""
+        # What starts from nothing is measured: always in the same place.
+        empty = not run.reuse_cache and not self.first.busy
+        lane = self.first if empty else self._choose(list(run.prompt[:-1]))
+        lane.take()
+        try:
+            yield lane
+        finally:
+            lane.leave()
+
+    def lend(self, to: Lane, tokens: Sequence[int]) -> None:
+        """Brings into the cache of ``to``, which holds nothing else, what another has of ``tokens``."""
+        for lane in self._lanes:
+            if lane is not to and (shared := lane.shares(tokens)) >= to.target.length + _WORTH:
+                to.target.borrow(lane.target, shared)
+
+    def close(self) -> None:
+        """Releases the proposers' memory."""
+        for lane in self._lanes:
+            lane.close()
+
+    def _choose(self, tokens: Sequence[int]) -> Lane:
+        """The free lane of which most is kept; where that is less than half of what it has, it may be
+        somebody's chat, and one that was never used is better, or else the one used longest ago."""
+        free = [lane for lane in self._lanes if not lane.busy]
+        if self.most == 1 or not free:
+            return self._lanes[0] if self.most == 1 else self._made()
+        best = max(free, key=lambda lane: (lane.shares(tokens), -lane.used))
+        if 2 * best.shares(tokens) >= best.target.length > 0:
+            return best
+        unused = next((lane for lane in free if not lane.used), None)
+        if unused is not None:
+            return unused
+        if len(self._lanes) < self.most:
+            return self._made()
+        return min(free, key=lambda lane: lane.used)
+
+    def _made(self) -> Lane:
+        assert len(self._lanes) < self.most
+        self._lanes.append(self._make())
+        return self._lanes[-1]

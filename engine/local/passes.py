@@ -1,0 +1,98 @@
+"""What requests that run together wait for, done in passes that they share.
+
+A pass streams the target's weights once for up to 16 rows that are verified, of whichever requests, and
+for a part of a prompt beside them. Nobody's bits depend on who else is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+import torch
+
+from engine.decoding.waiting import Chore, Reading, Verification, Wait
+from engine.machine.failures import device_errors
+from engine.models.base import SharedModel
+from engine.request import MAX_ROWS
+
+
+class Passes:
+    """Serves those that wait, some in each pass."""
+
+    def __init__(
+        self, model: SharedModel, measured: Callable[[int, float], None] = lambda *_: None
+    ) -> None:
+        """``measured`` hears of each pass that verified for several: its rows, and its seconds."""
+        self._model, self._measured = model, measured
+        self._by_age = False
+
+    def serve(self, waits: Sequence[Wait]) -> None:
+        """Makes at least one of ``waits`` ready, the longest waiting first. What fails is in its
+        ``error``."""
+        waits = sorted(waits, key=lambda wait: wait.number)
+        chores = [wait for wait in waits if isinstance(wait, Chore)]
+        verifying = _fitting([wait for wait in waits if isinstance(wait, Verification)])
+        reading = self._next([wait for wait in waits if isinstance(wait, Reading)])
+        if chores:
+            chores[0].ready = True
+        if len(verifying) == 1 and reading is None:
+            verifying[0].ready = True  # whoever waits computes it, as if nobody else was there
+        elif verifying:
+            self._pass(verifying, reading)
+        elif reading is not None:
+            _attempt(reading, lambda: reading.read(self._rows))
+
+    @property
+    def _rows(self) -> int:
+        return self._model.shared_rows
+
+    def _next(self, readings: Sequence[Reading]) -> Reading | None:
+        """By turns the one that is through first, and the one that waits longest: a short prompt does not
+        wait for a long one, nor a long one for ever."""
+        for each in readings:
+            each.borrow()
+        readings = [each for each in readings if not each.ready]
+        if len(readings) < 2:
+            return readings[0] if readings else None
+        self._by_age = not self._by_age
+        return readings[0] if self._by_age else min(readings, key=lambda each: each.left)
+
+    def _pass(self, verifying: Sequence[Verification], reading: Reading | None) -> None:
+        began = perf_counter()
+        rows = sum(each.rows for each in verifying)
+        try:
+            with device_errors(torch.device(self._model.info.device)):
+                parts = [each.part() for each in verifying]
+                read = None if reading is None else reading.part(self._rows - rows)
+                found = self._model.forward_together([*parts, *(() if read is None else (read,))])
+        except Exception:
+            # Whose fault it was shows when each is alone; the others go on.
+            for each in verifying:
+                each.ready = True
+            if reading is not None:
+                _attempt(reading, lambda: reading.read(self._rows))
+            return
+        for each, logits in zip(verifying, found, strict=False):
+            each.take(logits, began)
+        if reading is not None and read is not None:
+            reading.take(read)
+        else:
+            self._measured(rows, perf_counter() - began)
+
+
+def _fitting(verifying: Sequence[Verification]) -> list[Verification]:
+    """The first of them whose rows are verified in one pass; at least one, which drafted no more."""
+    found, rows = list[Verification](), 0
+    for each in verifying:
+        if rows + each.rows <= MAX_ROWS:
+            found.append(each)
+            rows += each.rows
+    return found
+
+
+def _attempt(wait: Wait, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except Exception as error:
+        wait.error, wait.ready = error, True

@@ -1,0 +1,181 @@
+"""Who drafts how far while passes are shared, from known times and known acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from engine.decoding.controller import budget_to
+from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.fixed import Fixed
+from engine.drafting.controllers.together import Beside, Together
+from engine.events import Budget, Origin, Round, Timing, Tree
+from engine.request import MAX_ROWS
+
+
+class Own:
+    """A request's own controller, which writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.asked = self.observed = self.sat_out = 0
+
+    def budget(self) -> Budget:
+        self.asked += 1
+        return budget_to(4)
+
+    def observe(self, round: Round) -> None:
+        self.observed += 1
+
+    def sit_out(self) -> None:
+        self.sat_out += 1
+
+
+def crowd(
+    count: int, verify: Callable[[int], float], draft_s: float, stands: float, deepest: int = 8
+) -> tuple[Together, list[Beside], ExitStack]:
+    """So many requests in which each drafted token stands so often and takes so long."""
+    experience = Experience()
+    for rows in (1, 2, 4, 8, 16):
+        experience.verify.learn(rows, verify(rows))
+    together, members, stack = Together(experience), list[Beside](), ExitStack()
+    for _ in range(count):
+        drafter = Drafter()
+        drafter.drafts.learn(4, 4 * draft_s)
+        member = Beside(
+            Own(), experience.of(drafter), together, deepest, measures=True, may_draft=True
+        )
+        for share in drafter._accepted:
+            share.times, share.chances = 400 * stands, 400.0
+        members.append(member)
+        stack.enter_context(together.joined())
+        stack.enter_context(member.decoding())
+    for member in members:
+        member.has_read()
+    return together, members, stack
+
+
+def flat(rows: int) -> float:
+    """What verifying takes where weights take all the time."""
+    return 0.05 + 0.0005 * rows
+
+
+def steep(rows: int) -> float:
+    """And where every row does."""
+    return 0.01 + 0.02 * rows
+
+
+def depths(members: list[Beside]) -> list[int]:
+    return [member.budget().depth for member in members]
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8, 15, 16])
+def test_a_pass_never_has_more_than_sixteen_rows(count: int) -> None:
+    _, members, stack = crowd(count, flat, 0.0001, 0.95, deepest=15)
+    with stack:
+        asked = depths(members)
+        assert sum(1 + depth for depth in asked) <= MAX_ROWS
+        assert any(asked) == (count < MAX_ROWS)
+
+
+def test_drafts_go_where_they_stand() -> None:
+    _, members, stack = crowd(3, flat, 0.0001, 0.9, deepest=15)
+    with stack:
+        for share in members[0].experience.drafter._accepted:
+            share.times = 0.05 * share.chances
+        asked = depths(members)
+    assert asked[0] < min(asked[1:])
+
+
+def test_who_drafts_for_a_few_does_not_for_many() -> None:
+    """A draft takes the time of everybody who waits for it."""
+    for count, drafts in ((2, True), (8, False), (12, False)):
+        _, members, stack = crowd(count, flat, 0.006, 0.8)
+        with stack:
+            assert any(depths(members)) == drafts, count
+
+
+def test_nothing_is_drafted_where_rows_take_all_the_time() -> None:
+    together, members, stack = crowd(3, steep, 0.001, 0.7)
+    with stack:
+        budget = members[0].budget()
+        assert budget.depth == 0 and budget.decision is not None
+        assert "beside 2 more: drafting paused" in budget.decision.why
+        assert budget.plain_s == pytest.approx(steep(3), rel=0.1)
+        assert together.gain == 1.0
+        assert members[0].budget().decision is None  # said once
+
+
+def test_it_says_what_drafting_brings_and_from_which_acceptance_on() -> None:
+    together, members, stack = crowd(2, flat, 0.002, 0.9)
+    with stack:
+        decision = members[0].budget().decision
+    assert decision is not None and decision.depth > 0 and together.gain > 1
+    assert f"{together.gain:.2f} times as many tokens" in decision.why
+    assert decision.needed is not None and decision.expected is not None
+    assert 0 < decision.needed < decision.expected
+
+
+def test_one_alone_is_its_own_controllers_and_takes_up_again_there() -> None:
+    _, (member,), stack = crowd(1, flat, 0.001, 0.9)
+    own = member.inner
+    assert isinstance(own, Own)
+    with stack:
+        assert member.budget() == budget_to(4) and own.asked == 1
+        member.observe(round_of(member.budget()))
+        assert own.observed == 1
+        with member._together.joined():  # somebody comes
+            shared = member.budget()
+            assert shared.decision is not None and own.asked == 2
+            member.observe(round_of(shared))
+            assert (own.observed, own.sat_out) == (1, 1)
+        member.observe(round_of(member.budget()))
+        assert (own.asked, own.observed, own.sat_out) == (3, 2, 2)
+
+
+def test_a_round_that_somebody_came_into_teaches_nothing_of_ones_own_times() -> None:
+    _, (member,), stack = crowd(1, flat, 0.001, 0.9)
+    own = member.inner
+    assert isinstance(own, Own)
+    with stack:
+        budget = member.budget()
+        with member._together.joined():
+            member.observe(round_of(budget))
+    assert (own.observed, own.sat_out) == (0, 1)
+
+
+def test_a_fixed_depth_stays_and_counts_for_the_others() -> None:
+    together, members, stack = crowd(2, flat, 0.0001, 0.95, deepest=15)
+    fixed = Beside(Fixed(9), members[0].experience, together, 9, measures=False, may_draft=True)
+    with stack, together.joined(), fixed.decoding():
+        assert fixed.budget().depth == 9
+        assert sum(1 + depth for depth in depths(members)) <= MAX_ROWS - 10
+
+
+def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
+    together, (first,), stack = crowd(1, flat, 0.0001, 0.95)
+    with stack, together.joined():
+        late = Beside(Own(), first.experience, together, 8, measures=True, may_draft=True)
+        assert not late.reads_at_once
+        with late.decoding():
+            assert late.budget() == Budget(0, 0) and late.wants_reading
+            late.has_read()
+            assert not late.wants_reading and late.budget().depth > 0
+
+
+def round_of(budget: Budget) -> Round:
+    return Round(
+        index=0,
+        proposer="draft",
+        budget=budget,
+        tree=Tree.chain(range(budget.depth)),
+        accepted_path=tuple(range(budget.depth)),
+        next_token=1,
+        origin=Origin.BONUS,
+        p=(None,) * budget.depth,
+        q=(None,) * budget.depth,
+        next_p=1.0,
+        timing=Timing(0.001, 0.05, 0.06),
+        emitted=1,
+    )
