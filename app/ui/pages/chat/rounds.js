@@ -146,12 +146,13 @@ export class RoundsView {
     this.ended = this.waiting.length > 0; // then `draw` calls this again
     if (this.ended) return;
     this.latest.hidden = true;
+    if (!this.timeline.length) this.empty.textContent = words.roundsNone;
     this.drawer.hidden = !this.timeline.length;
     this.replay.show(this.timeline);
   }
 
   total(stats) {
-    if (!stats) return this.totals.replaceChildren();
+    if (!stats?.rounds) return this.totals.replaceChildren(); // none yet, or an engine elsewhere tells none
     const shown = Object.entries(words.totals(stats)).map(([key, value]) => h("div", { dataset: { total: key } }, h("dt", {}, words.totalLabels[key]), h("dd", {}, String(value))));
     shown.push(
       h("div", { dataset: { total: "rate" } }, h("dt", {}, words.stats.rate), h("dd", {}, percent(stats.acceptance_rate))),
