@@ -24,10 +24,11 @@ class SwitchingEngine:
         *,
         models: Path | None = None,
         remembered: Path | None = None,
+        measured: Path | None = None,
     ) -> None:
         """As for ``LocalEngine``."""
         self._catalog = catalog
-        self.local = LocalEngine(catalog, models=models, remembered=remembered)
+        self.local = LocalEngine(catalog, models=models, remembered=remembered, measured=measured)
         self._remote: RemoteEngine | None = None
         self._active: Engine = self.local
 

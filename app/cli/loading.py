@@ -81,6 +81,7 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[Engine]:
         lambda: catalog,
         models=hub.models_folder(data_dir),
         remembered=paths.remembered(data_dir),
+        measured=paths.measured(data_dir),
     )
     with contextlib.closing(made) as engine:
         _load(engine, request, catalog)

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import httpx2
 import openai
@@ -26,6 +27,8 @@ T = TypeVar("T")
 QUESTION_S = 10.0
 """How long a server may take for what it knows by heart."""
 _CLOSING_S = 5.0
+_TURNS = 3
+"""Of the loop, in which closed sockets are let go."""
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 
@@ -35,11 +38,16 @@ class Loop:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
+        self._works: WeakSet[Coroutine[Any, Any, Any]] = WeakSet()
+        self._finishing: WeakSet[Coroutine[Any, Any, Any]] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Does ``work`` there; cancelling what is returned cancels it. Once closed, it is cancelled."""
+    def start(self, work: Coroutine[Any, Any, T], *, to_its_end: bool = False) -> Future[T]:
+        """Does ``work`` there; cancelling what is returned cancels it. Once closed, it is cancelled.
+
+        ``to_its_end``: closing waits for it instead.
+        """
         with self._lock:
             if self._closed:
                 work.close()
@@ -52,6 +60,7 @@ class Loop:
                     target=self._loop.run_forever, name="servers", daemon=True
                 )
                 self._thread.start()
+            (self._finishing if to_its_end else self._works).add(work)
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -61,23 +70,32 @@ class Loop:
         if loop is None or thread is None:
             return
         with suppress(Exception):
-            asyncio.run_coroutine_threadsafe(_cancel_rest(last), loop).result(_CLOSING_S)
+            ending = _end(self._works, self._finishing, last)
+            asyncio.run_coroutine_threadsafe(ending, loop).result(_CLOSING_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(_CLOSING_S)
         if not thread.is_alive():
             loop.close()
 
 
-async def _cancel_rest(last: Callable[[], Awaitable[None]] | None) -> None:
-    rest = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in rest:
-        if not task.cancelling():  # a second time would interrupt how it closes its connection
+async def _end(
+    works: WeakSet[Coroutine[Any, Any, Any]],
+    finishing: WeakSet[Coroutine[Any, Any, Any]],
+    last: Callable[[], Awaitable[None]] | None,
+) -> None:
+    """Cancels ``works``, each once: a second time would interrupt how it closes its connection, as would
+    cancelling the tasks that it began itself. Waits for these, and for what is ``finishing``."""
+    tasks = [(task, task.get_coro()) for task in asyncio.all_tasks()]
+    for task, work in tasks:
+        if work in works and not task.cancelling():
             task.cancel()
+    rest = [task for task, work in tasks if work in works or work in finishing]
     await asyncio.gather(*rest, return_exceptions=True)
     if last is not None:
         await last()
     await asyncio.get_running_loop().shutdown_asyncgens()
-    await asyncio.sleep(0)  # closed sockets are let go in the loop's next turn
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
 
 
 @cache

@@ -105,7 +105,7 @@ class RemoteEngine:
                 model = server.model(address.model)
                 loaded = loaded_of(request, spec, server, model, key is not None)
             except BaseException:
-                self._loop.start(client.close())
+                self._loop.start(client.close(), to_its_end=True)
                 raise
             dialect = _dialect(client, server.kind, model.id)
             self._replace(_Connected(server, loaded, client, dialect), watcher)
@@ -202,7 +202,7 @@ class RemoteEngine:
             self._let_go(before)
 
     def _let_go(self, connected: _Connected) -> None:
-        closing: Future[None] = self._loop.start(connected.client.close())
+        closing: Future[None] = self._loop.start(connected.client.close(), to_its_end=True)
         closing.add_done_callback(_logged)
 
     def _ended(self, reply: Reply) -> None:
