@@ -7,6 +7,8 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from engine.loading.secrets import write_private
+
 logger = logging.getLogger(__name__)
 
 FILE = "api.json"
@@ -44,6 +46,4 @@ def read(data_dir: Path) -> Kept:
 
 def write(data_dir: Path, kept: Kept) -> None:
     """Keeps it for the next run. Raises DiskError."""
-    from engine.loading.hub.tokens import write_private  # no start waits for the hub
-
     write_private(data_dir / FILE, json.dumps(asdict(kept), indent=1))

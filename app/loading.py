@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 LOADING, DOWNLOADING = "Loading", "Downloading"
 WAITING = "Waiting for the reply, then loading"
 STAGES = {
+    Stage.CONNECTING: "asking the server what it has",
     Stage.COMPILING: "compiling for this processor, once; it may take minutes",
     Stage.WAITING: "it begins once that reply is written",
     Stage.CHECKING: "reading what the files hold",

@@ -1,7 +1,7 @@
 """Adds to the user's own catalog, beside what they wrote there themselves.
 
-The file is theirs: lines are added, none is changed, and comments stay. What would no longer load is not
-written.
+The file is theirs: lines are added, or those of one entry taken out again; none is changed, and comments
+stay. What would no longer load is not written.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -32,13 +33,16 @@ def is_free(file: Path, shipped: Path, section: str, entry: Mapping[str, object]
     own = _entry(file, shipped, section, entry["id"])
     if own is None:
         catalog = load_catalog(shipped)
-        there = catalog.models if section == "models" else catalog.pairs
-        return all(each.id != entry["id"] for each in there)
+        specs = {"models": catalog.models, "servers": catalog.servers}
+        taken = {each.id for each in specs.get(section, ())}
+        taken |= {pair.id for pair in catalog.pairs} if section == "pairs" else set()
+        return entry["id"] not in taken
     return all(own.get(key) == value for key, value in entry.items() if key not in _NAMING)
 
 
 def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) -> bool:
-    """Puts ``entry`` first in ``section`` (models or pairs); False where its id is there already.
+    """Puts ``entry`` first in ``section`` (models, pairs or servers); False where its id is there
+    already.
 
     Raises CatalogError where the file is broken, or has the section in a form that lines cannot be added
     to; OSError where it cannot be written.
@@ -59,6 +63,35 @@ def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) ->
         gap = "" if not text or text.endswith("\n") else "\n"
         changed = f"{text}{gap}{section}:\n{block}"
     _write(file, shipped, changed)
+    return True
+
+
+def remove(file: Path, shipped: Path, section: str, identity: str) -> bool:
+    """Takes the lines of an entry out of ``section``; False where there is no such entry.
+
+    Raises as ``add``.
+    """
+    if _entry(file, shipped, section, identity) is None:
+        return False
+    text = file.read_text(encoding="utf-8")
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    entries = next(value for key, value in root.value if key.value == section)
+    own = next(
+        node
+        for node in entries.value
+        if any((key.value, value.value) == ("id", identity) for key, value in node.value)
+    )
+    if entries.flow_style or own.start_mark.line == entries.start_mark.line == 0:
+        raise CatalogError(
+            f"{file}: the entries of {section!r} stand in one line, so none can be taken out of it. "
+            "Take it out by hand."
+        )
+    lines = text.splitlines(keepends=True)
+    # Where the entry ends for YAML, the next one begins: what stands between is that one's.
+    ends = [value.end_mark for _, value in own.value]
+    last = max(end.line + (1 if end.column else 0) for end in ends)
+    left = [*lines[: own.start_mark.line], *lines[last:]]
+    _write(file, shipped, "".join(left))
     return True
 
 
@@ -85,7 +118,7 @@ def _write(file: Path, shipped: Path, text: str) -> None:
             load_catalog(shipped, trial)
         except CatalogError as error:
             raise CatalogError(
-                f"{file} was left as it is, because with one more entry it would not load: {error}"
+                f"{file} was left as it is, because changed so it would not load: {error}"
             ) from error
         trial.replace(file)
     finally:

@@ -23,7 +23,7 @@ from engine.loading.discovery import System
 from engine.loading.drafts import DraftChoice, preference
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
-from engine.local.engine import LocalEngine
+from engine.switching import SwitchingEngine
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
         return runtime.known()
 
     models = hub.models_folder(data_dir)
-    engine = LocalEngine(
+    engine = SwitchingEngine(
         catalog,
         models=models,
         remembered=paths.remembered(data_dir),

@@ -112,6 +112,11 @@ class Trainings:
                 )
             catalog = read_catalog(self._data_dir)
             target = catalog.resolve(LoadRequest.parse(order.pair)).target
+            if target.address:
+                raise ModelError(
+                    f"{target.name} runs on a server, and a drafter is trained from weights that are "
+                    "here. Choose a model of this machine."
+                )
             if hub.locate(target, self._models) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(target.name)

@@ -20,7 +20,15 @@ from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
 from engine.loading.watching import LoadProgress
-from engine.request import FIXED_DEPTH, AcceptanceRule, OptionValue, Request, Sampling
+from engine.request import (
+    FIXED_DEPTH,
+    AcceptanceRule,
+    Control,
+    OptionValue,
+    Request,
+    Sampling,
+    Speculation,
+)
 from engine.tool_calls.styles import CallStyle
 
 __all__ = [
@@ -35,7 +43,9 @@ __all__ = [
     "ProposerInfo",
     "Watcher",
     "Withheld",
+    "check_drafting",
     "check_offered",
+    "keeps_words",
     "slug",
 ]
 
@@ -86,18 +96,19 @@ class Withheld:
 class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
-    ``preferred`` drafts where nobody chose. ``sampling`` are the fields of ``Sampling`` that it has;
-    ``logit_bias`` and ``alternatives``: whether it has these of ``Request``; ``grammars``: whether
-    replies can be held to one; ``calls``: how they write calls of tools, None where they can be offered
-    none. ``parallel``: how many requests run at once. ``rounds``: whether ``Emitted`` says what was
-    drafted; ``probabilities``: whether p and q are known; ``tokens``: whether the ids of emitted tokens
-    are. ``withheld``: what the pair lacks, to be shown with the reason.
+    ``preferred`` drafts where nobody chose. ``controllers`` may decide how far. ``sampling`` are the
+    fields of ``Sampling`` that it has; ``logit_bias`` and ``alternatives``: whether it has these of
+    ``Request``; ``grammars``: whether replies can be held to one; ``calls``: how they write calls of
+    tools, None where they can be offered none. ``parallel``: how many requests run at once. ``rounds``:
+    whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known; ``tokens``:
+    whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with the reason.
     """
 
     proposers: tuple[ProposerInfo, ...]
     preferred: str
     rules: tuple[AcceptanceRule, ...]
     sampling: frozenset[str]
+    controllers: tuple[Control, ...] = tuple(Control)
     rounds: bool = True
     probabilities: bool = True
     tokens: bool = True
@@ -147,6 +158,13 @@ def check_offered(request: Request, capabilities: Capabilities) -> None:
         raise InvalidRequest(
             "tools", "tools are given, but what is loaded can call none. Leave them out."
         )
+    control = request.speculation.control
+    if control is not Control.OFF and control not in capabilities.controllers:
+        raise InvalidRequest(
+            "controller",
+            f"controller is {str(control)!r}, but what is loaded decides by itself how far it drafts. "
+            "Leave controller and depth out.",
+        )
     rule = request.speculation.acceptance
     rules = tuple(dict.fromkeys((AcceptanceRule.AUTO, *capabilities.rules)))
     if rule not in rules:
@@ -157,14 +175,39 @@ def check_offered(request: Request, capabilities: Capabilities) -> None:
         )
 
 
+def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None:
+    """For engines without options of their own: raises InvalidRequest for a proposer, a controller or an
+    option that is not offered."""
+    name = speculation.proposer
+    found = capabilities.proposer(name)
+    if found is None:
+        known = ", ".join(capabilities.names)
+        raise InvalidRequest(
+            "proposer", f"This pair has no proposer {name!r}; choose one of {known}."
+        )
+    kinds = {option.name: option.kind for option in found.options}
+    for key, value in speculation.options.items():
+        if key not in kinds:
+            known = ", ".join(kinds) or "none"
+            raise InvalidRequest(
+                "options", f"The proposer {name!r} has no option {key!r}; it has: {known}."
+            )
+        if type(value) is not kinds[key]:
+            raise InvalidRequest(
+                "options", f"{key} is {value!r}; it must be of type {kinds[key].__name__}."
+            )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What is in memory. ``notes`` are sentences for people about limits of this pair.
+    """What is in memory, here or on a server. ``notes`` are sentences for people about limits of this
+    pair.
 
     ``request`` is what was asked for; ``target_id`` and ``draft_id`` name the models as pickers do: by
     their id in the catalog, or by folder. ``quantization`` and ``kv_cache_dtype`` are what they resolved
     to. ``target_name`` and ``draft_name`` are what people call the models. ``compiled``: whether the
-    target's step is the one compiled for this processor.
+    target's step is the one compiled for this processor. ``server``: what answers elsewhere, in a few
+    words; "" on this machine. What a server does not tell is 0 or "" here.
     """
 
     request: LoadRequest
@@ -185,11 +228,18 @@ class Loaded:
     capabilities: Capabilities
     notes: tuple[str, ...] = ()
     compiled: bool = False
+    server: str = ""
 
     @property
     def id(self) -> str:
         """``name`` as an id that stands unquoted in a shell, a path and JSON."""
         return slug(self.name)
+
+
+def keeps_words(loaded: Loaded) -> bool:
+    """Whether what is loaded writes a request's words again, drafts or no drafts: a server that does not
+    say by which rule it judges drafts promises nothing."""
+    return bool(loaded.capabilities.rules)
 
 
 def slug(name: str) -> str:

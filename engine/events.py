@@ -5,7 +5,7 @@ Torch-free, so that any consumer may import it cheaply. A generation yields, in 
     Queued*  Started  Prefilled  Emitted*  Finished | Failed
 
 A request that is cancelled while it waits goes from ``Queued`` to ``Finished``; ``Failed`` may come at
-any point.
+any point. An engine elsewhere that does not tell when a prompt was read leaves ``Prefilled`` out.
 
 Nobody finds out where a token came from, or where it stands, by looking at text: every emitted token
 carries its origin and its place. An engine elsewhere may tell text and nothing more.
@@ -250,17 +250,41 @@ class Emitted:
     at: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What an engine elsewhere counted of one reply, in the end; None where it does not tell.
+
+    Names are those of ``engine.stats.Statistics``. ``acceptance_length``: the mean, from an engine that
+    tells it and no rounds. ``shared``: what was drafted and accepted is of everyone whom that engine
+    answered meanwhile, for it does not count them apart.
+    """
+
+    prompt_tokens: int | None = None
+    reused_tokens: int | None = None
+    completion_tokens: int | None = None
+    rounds: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    accepted_at: tuple[int, ...] = ()
+    acceptance_length: float | None = None
+    prefill_s: float | None = None
+    decode_s: float | None = None
+    shared: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The end. ``tail`` is held-back text that turned out not to be a stop string.
 
-    ``token_ids`` are None where the engine tells no tokens.
+    ``token_ids`` are None where the engine tells no tokens. ``counted``: from an engine that counts
+    more than its events show.
     """
 
     reason: FinishReason
     tail: str
     text: str
     token_ids: tuple[int, ...] | None
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from engine.api import (
     ProposerInfo,
     Watcher,
     Withheld,
+    check_drafting,
     check_offered,
 )
 from engine.drafting import proposers
@@ -178,7 +179,7 @@ class FakeEngine:
             self._turns.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         check_offered(request, loaded.capabilities)
-        _check(request.speculation, loaded.capabilities)
+        check_drafting(request.speculation, loaded.capabilities)
         prompt = _prompt(request)
         if len(prompt) + 1 > loaded.context:
             raise ContextExceeded(len(prompt), loaded.context)
@@ -294,28 +295,6 @@ class FakeEngine:
             reason = FinishReason.CANCELLED
         ids = tuple(map(token_id, said)) if loaded.capabilities.tokens else None
         publish(Finished(reason, "", "".join(said), ids))
-
-
-def _check(speculation: Speculation, capabilities: Capabilities) -> None:
-    """Raises InvalidRequest for a proposer or an option that ``capabilities`` lack."""
-    name = speculation.proposer
-    found = next((each for each in capabilities.proposers if each.name == name), None)
-    if found is None:
-        known = ", ".join(capabilities.names)
-        raise InvalidRequest(
-            "proposer", f"This pair has no proposer {name!r}; choose one of {known}."
-        )
-    kinds = {option.name: option.kind for option in found.options}
-    for key, value in speculation.options.items():
-        if key not in kinds:
-            known = ", ".join(kinds) or "none"
-            raise InvalidRequest(
-                "options", f"The proposer {name!r} has no option {key!r}; it has: {known}."
-            )
-        if type(value) is not kinds[key]:
-            raise InvalidRequest(
-                "options", f"{key} is {value!r}; it must be of type {kinds[key].__name__}."
-            )
 
 
 def _depth(speculation: Speculation) -> int:

@@ -42,6 +42,9 @@ LONGEST_GRAMMAR = 2**20
 PLAIN = "none"
 """The proposer of plain decoding, which every pair has: it drafts nothing."""
 
+SERVER = "server"
+"""The proposer of an engine elsewhere that neither tells what drafts, nor lets anybody choose."""
+
 OptionValue = float | int | str | bool
 """A value of a proposer's own option."""
 

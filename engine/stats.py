@@ -9,16 +9,19 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     time to first token      from taking the request up to the end of the first round
     plain tokens per second  rounds that draft nothing in a second, as the controller measured
 
-An engine elsewhere may show no rounds. Then the figures of rounds are zero or None, and speed comes from
-the events' time stamps, if they have any: the tokens after the first event, over the time after it.
+An engine elsewhere may show no rounds. Then the figures of rounds are what it counted in the end, else
+zero or None. Speed is by its own clock where it tells that; else it comes from the events' time
+stamps, if they have any: the tokens after the first event, over the time after it. Where tokens are
+only counted in the end, the first event is taken to bring one of them, as in vLLM's own benchmark (its
+time per output token leaves out the first).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
-from engine.events import Decision, Emitted, Event, Finished, Prefilled, Round, Started
+from engine.events import Counted, Decision, Emitted, Event, Finished, Prefilled, Round, Started
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,10 @@ class Statistics:
     """Of ``completion_tokens``, those that came before time was measured."""
     plain_s: float | None = None
     """Seconds of a round that drafts nothing, as last told; None where nobody measured."""
+    told_acceptance_length: float | None = None
+    """The mean, from an engine that tells it and no rounds."""
+    shared: bool = False
+    """Whether drafted and accepted are of more replies than this one; see ``Counted``."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -54,7 +61,7 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        return 1 + self.accepted / self.rounds if self.rounds else None
+        return 1 + self.accepted / self.rounds if self.rounds else self.told_acceptance_length
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -73,7 +80,7 @@ class Statistics:
 
     @property
     def per_position(self) -> tuple[float, ...]:
-        return tuple(count / self.rounds for count in self.accepted_at)
+        return tuple(count / self.rounds for count in self.accepted_at) if self.rounds else ()
 
     def __add__(self, other: Statistics) -> Statistics:
         """Several replies as one: counts and times add up, rates follow from them."""
@@ -96,6 +103,8 @@ class Statistics:
             decision=other.decision or self.decision,
             untimed_tokens=self.untimed_tokens + other.untimed_tokens,
             plain_s=other.plain_s or self.plain_s,
+            told_acceptance_length=other.told_acceptance_length or self.told_acceptance_length,
+            shared=self.shared or other.shared,
             accepted_at=tuple(
                 a + b
                 for a, b in zip(
@@ -119,6 +128,7 @@ class Tally:
         self._lengths: Counter[int] = Counter()
         self._decision: Decision | None = None
         self._plain: float | None = None
+        self._counted: Counted | None = None
 
     def add(self, event: Event) -> None:
         """Counts one event of one reply."""
@@ -131,8 +141,10 @@ class Tally:
                 self._unseen(event)
             case Emitted(round=Round() as round):
                 self._round(round)
-            case Finished() if event.token_ids and not self._emitted:  # known only in the end
-                self._emitted = self._untimed = len(event.token_ids)
+            case Finished():
+                self._counted = event.counted
+                if event.token_ids and not self._emitted:  # known only in the end
+                    self._emitted = self._untimed = len(event.token_ids)
             case _:
                 pass
 
@@ -162,6 +174,11 @@ class Tally:
 
     def statistics(self) -> Statistics:
         """The figures so far."""
+        found = self._own()
+        return found if self._counted is None else _completed(found, self._counted)
+
+    def _own(self) -> Statistics:
+        """Of what the events show."""
         deepest = max(self._lengths, default=0)
         return Statistics(
             prompt_tokens=self._prompt,
@@ -183,6 +200,27 @@ class Tally:
             untimed_tokens=self._untimed,
             plain_s=self._plain,
         )
+
+
+def _completed(own: Statistics, counted: Counted) -> Statistics:
+    """What events show, with what was counted where they show nothing."""
+    known = {
+        each.name: value
+        for each in fields(Counted)
+        if each.name not in ("acceptance_length", "shared", "decode_s")
+        and (value := getattr(counted, each.name))
+        and not getattr(own, each.name)
+    }
+    if "completion_tokens" in known:
+        timed = counted.decode_s is not None
+        known |= {"decode_s": counted.decode_s} if timed else {"untimed_tokens": 1}
+    drafts = not own.rounds
+    return replace(
+        own,
+        **known,
+        told_acceptance_length=counted.acceptance_length if drafts else None,
+        shared=counted.shared and drafts,
+    )
 
 
 def expected_tokens(acceptance: float, depth: int) -> float:

@@ -4,7 +4,8 @@ Traces in files, traces of kept replies and scripts of tests are lines of it; wh
 projection of the same events (app/ui/view.py). A form that was once written can be read for ever: every
 version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
-    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives only where it has any
+    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, and what an engine
+         elsewhere counted, only where there are any
     2    nothing of a round's likeliest tokens, nor of what a plain round takes
     1    no "v"; tokens without places, drafted tokens with what their round says of them too
 """
@@ -46,6 +47,7 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
         events.Budget,
         events.Decision,
         events.Timing,
+        events.Counted,
     )
 }
 
@@ -58,6 +60,10 @@ def to_json(event: Event) -> Json:
             value["tokens"] = [_token_to_json(token) for token in event.tokens]
         if event.round is not None:
             value["round"] = _round_to_json(event.round)
+    if isinstance(event, events.Finished):
+        counted = value.pop("counted")
+        if counted is not None:  # most engines show what there is to count
+            value["counted"] = _shallow(counted)
     return value
 
 
@@ -177,8 +183,15 @@ def _event(fields: Json) -> Event:
     if kind is events.Finished:
         fields["reason"] = events.FinishReason(fields["reason"])
         fields["token_ids"] = _ids(fields["token_ids"])
+        fields["counted"] = _counted(fields.get("counted"))
     event: Event = kind(**fields)
     return event
+
+
+def _counted(fields: Json | None) -> events.Counted | None:
+    if fields is None:
+        return None
+    return events.Counted(**{**fields, "accepted_at": tuple(fields["accepted_at"])})
 
 
 def _ids(fields: Any) -> tuple[int, ...] | None:

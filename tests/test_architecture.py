@@ -26,8 +26,9 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.decoding",),
     ("engine.drafting",),
     ("engine.loading",),
-    ("engine.api", "engine.turns"),
-    ("engine.local", "engine.fake", "engine.fake_rounds"),
+    ("engine.api", "engine.turns", "engine.wire"),
+    ("engine.local", "engine.remote", "engine.fake", "engine.fake_rounds"),
+    ("engine.switching",),
     ("engine.train", "engine.bench", "engine.plan"),
     (
         "app.api_kept",
@@ -58,6 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.launch_plan",
         "app.loading",
         "app.runtime",
+        "app.servers",
         "app.store",
         "app.store_file",
         "app.store_rows",
@@ -87,6 +89,8 @@ OPEN_TO_THE_APP = (
     "engine.loading.forecast",
     "engine.loading.hub",
     "engine.loading.request",
+    "engine.loading.secrets",
+    "engine.loading.servers",
     "engine.loading.specs",
     "engine.loading.watching",
     "engine.reply",
@@ -94,6 +98,7 @@ OPEN_TO_THE_APP = (
     "engine.stats",
     "engine.tool_calls",
     "engine.trace",
+    "engine.wire",
 )
 """What pages, API and command line may know of the engine."""
 
@@ -111,9 +116,11 @@ FEATURES_OF = (
 
 BEHIND_THE_DOOR = {
     "app.main": ("engine.machine.interpreter",),  # imports Gradio as the engine imports torch
-    "app.runtime": ("engine.local.engine",),  # chooses the engine
+    "app.runtime": ("engine.switching",),  # chooses the engine
+    "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (
-        "engine.local.engine",  # chooses the engine
+        "engine.switching",  # chooses the engine
+        "engine.local.engine",  # measures more than its door shows
         "engine.kernels.native.build",  # says beforehand that something will be compiled
         "engine.kernels.native.compilers",  # says what a compiler said
         "engine.machine.devices",  # says beforehand what computes

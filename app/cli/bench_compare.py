@@ -11,7 +11,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_here
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.loading.request import LoadRequest
@@ -70,7 +70,7 @@ def compare(
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
     folder = paths.data_folder(data_dir)
-    with open_for_command(load, folder) as engine:
+    with open_here(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]

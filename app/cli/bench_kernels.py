@@ -10,7 +10,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_here
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.loading.request import LoadRequest
@@ -51,7 +51,7 @@ def kernels(
     folder = paths.data_folder(data_dir)
     steps: list[Step] = []
     for load in loads:
-        with open_for_command(load, folder) as engine:
+        with open_here(load, folder) as engine:
             steps += engine.measure(lambda model: bench.steps(model, repeats=repeats))
     use_threads(threads)  # what follows runs in this thread, not in the engine's
     memory = bench.Memory()

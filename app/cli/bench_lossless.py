@@ -12,7 +12,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_here
 from app.cli.progress import progress
 from app.cli.tables import table
 from engine.errors import InvalidRequest
@@ -67,7 +67,7 @@ def lossless(
     for load in loads:
         with contextlib.ExitStack() as stack:
             try:
-                engine = stack.enter_context(open_for_command(load, folder))
+                engine = stack.enter_context(open_here(load, folder))
             except InvalidRequest as error:
                 if quantization or error.field != "quantization":
                     raise

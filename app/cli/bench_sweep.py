@@ -14,7 +14,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_here
 from app.cli.outputs import check_writable
 from app.cli.progress import progress
 from app.cli.tables import table
@@ -81,7 +81,7 @@ def sweep(
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
         check_writable(out)
-    with open_for_command(load, folder) as engine:
+    with open_here(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
         plan = bench.Plan(

@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from engine.errors import InvalidRequest
+
 if TYPE_CHECKING:
-    from engine.api import LoadRequest
+    from engine.api import Engine, LoadRequest
+    from engine.loading.catalog import Catalog
     from engine.loading.hub import Progress
     from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
@@ -66,14 +69,41 @@ def describe(progress: Progress) -> str:
 
 
 @contextlib.contextmanager
-def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngine]:
-    """An engine with what is asked for loaded, closed again at the end."""
+def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[Engine]:
+    """An engine with what is asked for loaded, here or on a server, closed again at the end."""
+    from app import paths
+    from app.runtime import read_catalog
+    from engine.loading import hub
+    from engine.switching import SwitchingEngine
+
+    catalog = read_catalog(data_dir)
+    made = SwitchingEngine(
+        lambda: catalog,
+        models=hub.models_folder(data_dir),
+        remembered=paths.remembered(data_dir),
+        measured=paths.measured(data_dir),
+    )
+    with contextlib.closing(made) as engine:
+        _load(engine, request, catalog)
+        yield engine
+
+
+@contextlib.contextmanager
+def open_here(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngine]:
+    """The engine of this machine, for what measures more than its door shows. Raises InvalidRequest for a
+    server."""
     from app import paths
     from app.runtime import read_catalog
     from engine.loading import hub
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
+    if catalog.named(request).target.address:
+        raise InvalidRequest(
+            "pair",
+            f"{request.text} is a server, and this measures what runs on this machine. `foretoken "
+            "race` and `foretoken chat` work with servers.",
+        )
     made = LocalEngine(
         lambda: catalog,
         models=hub.models_folder(data_dir),
@@ -81,13 +111,19 @@ def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngi
         measured=paths.measured(data_dir),
     )
     with contextlib.closing(made) as engine:
-        with Status() as status:
-            compile_first(request, status)
-            status.say(f"Loading {request.text} ...")
-            loaded = engine.load(request, status)
-        for note in loaded.notes:
-            print(f"Note: {note}", file=sys.stderr)
+        _load(engine, request, catalog)
         yield engine
+
+
+def _load(engine: Engine, request: LoadRequest, catalog: Catalog) -> None:
+    elsewhere = bool(catalog.named(request).target.address)
+    with Status() as status:
+        if not elsewhere:
+            compile_first(request, status)
+        status.say(f"{'Connecting to' if elsewhere else 'Loading'} {request.text} ...")
+        loaded = engine.load(request, status)
+    for note in loaded.notes:
+        print(f"Note: {note}", file=sys.stderr)
 
 
 def compile_first(request: LoadRequest, status: Status) -> None:

@@ -25,6 +25,7 @@ from app.cli.found import (
     remove_model_folder,
 )
 from app.cli.hub import download_repository, look_up, names_repository, token
+from app.cli.servers import connect, forget_server
 from app.cli.tables import table
 from app.defaults import Default, Defaults
 from engine.loading.request import LoadRequest
@@ -43,6 +44,8 @@ cli.command("add-folder")(add_model_folder)
 cli.command("remove-folder")(remove_model_folder)
 cli.command("look-up")(look_up)
 cli.command("token")(token)
+cli.command("connect")(connect)
+cli.command("forget-server")(forget_server)
 cli.command("fit")(fit_command)
 cli.command("disk")(disk)
 cli.command("delete")(delete)
@@ -90,6 +93,9 @@ def list_models(
         for pair in catalog.pairs
     ]
     print("\n" + table(("pair", "target", "draft", ""), pairs, frozenset()))
+    servers = [(one.id, one.name, one.address) for one in catalog.servers]
+    if servers:
+        print("\n" + table(("server", "name", "address"), servers, frozenset()))
     found = found_models(paths.data_folder(data_dir))
     print_found(found)
     kept = Defaults(paths.data_folder(data_dir)).all().values()
@@ -104,6 +110,7 @@ def list_models(
         listed = {
             "models": entries,
             "pairs": named,
+            "servers": [{"id": s[0], "name": s[1], "address": s[2]} for s in servers],
             "found": [facts(one) for one in found],
             "defaults": measured,
         }

@@ -21,7 +21,7 @@ PairOption = Annotated[
         "--pair",
         metavar="PAIR",
         help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files. "
-        "A head is added as ::HEAD_FOLDER.",
+        "A head is added as ::HEAD_FOLDER. Or a server: http://HOST:PORT[/v1][#MODEL].",
     ),
 ]
 HeadOption = Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,11 +17,12 @@ from app.cli.tables import table
 from app.defaults import Defaults
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Control, Sampling, Speculation, rule_named
+from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation, rule_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.api import Loaded
     from engine.bench.divergence import Divergence
     from engine.bench.prompts import Prompt
     from engine.bench.race import Race
@@ -41,8 +43,20 @@ def race(
         ),
     ] = None,
     base: Annotated[
-        str, typer.Option(metavar=METHOD, help="What it is measured against; none: plain decoding.")
-    ] = "none",
+        str | None,
+        typer.Option(
+            metavar=METHOD,
+            help="What it is measured against. Default: none, plain decoding; on a server, what it "
+            "does.",
+        ),
+    ] = None,
+    base_pair: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PAIR",
+            help="What the base runs on, where that is another pair, or a server: both are loaded.",
+        ),
+    ] = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
     base_acceptance: Annotated[
         str | None, typer.Option(help="The base's rule. Default: the rival's.")
@@ -71,6 +85,7 @@ def race(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
+    from engine.api import keeps_words
     from engine.bench import divergence, race_report
     from engine.bench.answering import Configuration
     from engine.bench.race import Contest, Race
@@ -82,16 +97,30 @@ def race(
     ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
-    with open_for_command(load, folder) as engine:
-        loaded = engine.loaded
-        assert loaded is not None
-        drafting = ways[1] or _ruled(Defaults(folder).speculation(loaded), rules[1])
-        both = [
-            Configuration(way or drafting, sampling, max_tokens)
-            for way, sampling in zip(ways, samplings, strict=True)
+    with contextlib.ExitStack() as stack:
+        engine = stack.enter_context(open_for_command(load, folder))
+        base_engine = None
+        if base_pair is not None:
+            other = LoadRequest.parse(base_pair)
+            base_engine = stack.enter_context(open_for_command(other, folder))
+        loaded, base_loaded = engine.loaded, (base_engine or engine).loaded
+        assert loaded is not None and base_loaded is not None
+        usual = [
+            _usual_base(base_loaded, rules[0]),
+            _ruled(Defaults(folder).speculation(loaded), rules[1]),
         ]
-        contest = Contest(both[0], both[1], tuple(find_prompts(loaded.vocabulary)))
-        running = Race(engine, contest)
+        both = [
+            Configuration(way or default, sampling, max_tokens)
+            for way, default, sampling in zip(ways, usual, samplings, strict=True)
+        ]
+        contest = Contest(
+            both[0],
+            both[1],
+            tuple(find_prompts(loaded.vocabulary)),
+            None if base_engine is None else (base_loaded.name, loaded.name),
+            keeps_words(loaded) and keeps_words(base_loaded),
+        )
+        running = Race(engine, contest, base_engine)
         with progress("Racing") as on_progress:
             count = pairs or contest.pairs
             interrupted = False
@@ -123,6 +152,13 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
     )
 
 
+def _usual_base(loaded: Loaded, rule: AcceptanceRule) -> Speculation:
+    """Plain decoding, where it can be had."""
+    capabilities = loaded.capabilities
+    has_plain = capabilities.proposer(PLAIN) is not None
+    return Speculation(proposer=PLAIN if has_plain else capabilities.preferred, acceptance=rule)
+
+
 def _ruled(chosen: Speculation, rule: AcceptanceRule) -> Speculation:
     return Speculation(
         proposer=chosen.proposer,
@@ -146,6 +182,11 @@ def _prompts(
     def found(vocabulary: int) -> list[Prompt]:
         if prompt is not None:
             return [Prompt("prompt", (prompt,))]
+        if "random" in names and not vocabulary:
+            raise InvalidRequest(
+                "prompts",
+                "random is made of tokens, and this server does not tell how many it has.",
+            )
         every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
         return first_of_each(every, per_kind)
 

@@ -94,6 +94,7 @@ def summary(statistics: Statistics) -> str:
         parts.append(
             f"accepted {statistics.accepted} of {statistics.drafted} drafted "
             f"({statistics.acceptance_rate:.0%})"
+            + (", everyone's whom the server answered meanwhile" if statistics.shared else "")
         )
     if statistics.mean_acceptance_length is not None:
         parts.append(f"mean acceptance length {statistics.mean_acceptance_length:.2f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends
@@ -24,9 +25,12 @@ from app.server.replying import Job, reply
 from app.server.requests import chat_requests, completion_requests
 from app.server.responses import routes as responses
 from app.server.schemas import ChatBody, CompletionBody
-from app.server.service import Ask, Body, Service
+from app.server.service import Ask, Service
 from app.server.unsupported import NO_CHAT, refuse, refuse_fields
 from app.switch import ApiSwitch
+from engine.errors import InvalidRequest
+
+Completing = TypeVar("Completing", ChatBody, CompletionBody)
 
 
 def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRouter:
@@ -106,11 +110,18 @@ def _only_if(switch: ApiSwitch) -> Callable[[], None]:
 async def _generate(
     service: Service,
     http: HttpRequest,
-    body: Body,
-    ask: Ask[Body],
+    body: Completing,
+    ask: Ask[Completing],
     dialect: Dialect,
     logprobs: bool,
 ) -> Response:
+    several = (body.n or 1) * (len(body.prompt) if isinstance(body, CompletionBody) else 1) > 1
+    if body.return_events and (not body.stream or several):
+        raise InvalidRequest(
+            "return_events",
+            "return_events tells the events of one streamed reply. Send stream true with it, and ask for "
+            "one choice, or leave it out.",
+        )
     loaded, ticket = await service.admit(body, ask)
     options = body.stream_options
     job = Job(
@@ -121,6 +132,7 @@ async def _generate(
         include_usage=bool(options and options.include_usage),
         logprobs=logprobs,
         detailed=body.spec_decode_metrics == "detailed",
+        events=bool(body.return_events),
         calls=loaded.capabilities.calls,
     )
     return await reply(http, ticket, job)

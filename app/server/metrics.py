@@ -77,11 +77,13 @@ def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
 def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
     """vLLM's object, and the rate of each draft position; each round, where that was asked for.
 
-    None where nothing was to be drafted, or where the engine shows no rounds.
+    None where nothing was to be drafted, or where the engine shows no rounds and counts none.
     """
     statistics = answer.reply.statistics
-    if answer.depth == 0 or (answer.reply.text and not statistics.rounds):
+    if answer.depth == 0:
         return None
+    if answer.reply.text and (not statistics.rounds or answer.reply.tokens is None):
+        return told_drafting(statistics)
     # Rounds that accepted at least 0, 1, 2 ... drafted tokens; neighbours differ by "exactly".
     at_least = (statistics.rounds, *statistics.accepted_at)
     at_least += (0,) * (answer.depth + 2 - len(at_least))
@@ -95,6 +97,25 @@ def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
         "num_spec_steps": statistics.rounds,
         "num_spec_tokens": answer.depth,
         **(per_step(answer) if answer.keeps_rounds else {}),
+    }
+
+
+def told_drafting(statistics: Statistics) -> dict[str, Any] | None:
+    """The same of what a server counted; what it does not tell is null. ``shared``: of all its replies
+    meanwhile."""
+    if not statistics.drafted and statistics.mean_acceptance_length is None:
+        return None
+    drafted = statistics.drafted or None
+    return {
+        "mean_acceptance_length": statistics.mean_acceptance_length,
+        "draft_acceptance_rate": statistics.acceptance_rate,
+        "acceptance_histogram": None,
+        "per_position_acceptance_rates": list(statistics.per_position) or None,
+        "num_accepted_draft_tokens": drafted and statistics.accepted,
+        "num_draft_tokens": drafted,
+        "num_spec_steps": statistics.rounds or None,
+        "num_spec_tokens": None,
+        "shared": statistics.shared,
     }
 
 

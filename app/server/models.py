@@ -14,6 +14,7 @@ from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
 from app.server.on_demand import Available, IdleUnloading, OnDemand
+from engine import wire
 from engine.api import Loaded
 from engine.errors import ForetokenError
 from engine.loading.specs import ModelSpec
@@ -221,15 +222,19 @@ class Models:
             "created": self._created,
             "owned_by": "foretoken",
             "loaded": True,
-            "max_model_len": loaded.context,
+            "max_model_len": loaded.context or None,
             "target": loaded.target_name,
             "draft": loaded.draft_name,
             "heads": list(loaded.heads),
+            "device": loaded.device,
+            "parameters": loaded.parameters,
+            "vocabulary": loaded.vocabulary,
             "quantization": loaded.quantization,
             "kv_cache_dtype": loaded.kv_cache_dtype,
             "compiled": loaded.compiled,
             "proposers": list(loaded.capabilities.names),
             "default": self._default(loaded),
+            "capabilities": wire.capabilities_to_json(loaded.capabilities),
         }
 
 

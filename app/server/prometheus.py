@@ -18,7 +18,16 @@ from prometheus_client import (
     generate_latest,
 )
 
-from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round, Started
+from engine.events import (
+    Counted,
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Round,
+    Started,
+)
 
 if TYPE_CHECKING:
     from engine.api import Generation
@@ -103,7 +112,8 @@ class _Watch:
         self._arrived = perf_counter()
         self._started = False
         self._first: float | None = None  # when the first tokens came
-        self._later = 0  # tokens that came behind those
+        self._tokens = 0
+        self._later = 0  # tokens that came behind the first ones
         meter.waiting.labels(*labels).inc()
 
     def hear(self, event: Event) -> None:
@@ -113,6 +123,8 @@ class _Watch:
             case Emitted():
                 self._emitted(event)
             case Finished():
+                if event.counted is not None and not self._tokens:
+                    self._told(event.counted)
                 self._end(_REASONS[event.reason])
             case Failed():
                 self._end("error")
@@ -127,6 +139,7 @@ class _Watch:
 
     def _emitted(self, event: Emitted) -> None:
         count = len(event.tokens or ())
+        self._tokens += count
         self._meter.generation_tokens.labels(*self._labels).inc(count)
         if self._first is None:
             self._first = perf_counter()
@@ -143,6 +156,20 @@ class _Watch:
         self._meter.accepted.labels(*self._labels).inc(accepted)
         for position in range(accepted):
             self._meter.accepted_at.labels(*self._labels, str(position)).inc()
+
+    def _told(self, counted: Counted) -> None:
+        """What a server counted of its own reply; drafts of others' are not taken for this one's."""
+        meter, completed = self._meter, counted.completion_tokens or 0
+        meter.prompt_tokens.labels(*self._labels).inc(counted.prompt_tokens or 0)
+        meter.generation_tokens.labels(*self._labels).inc(completed)
+        self._later = max(completed - 1, 0)
+        if counted.shared:
+            return
+        meter.drafts.labels(*self._labels).inc(counted.rounds or 0)
+        meter.drafted.labels(*self._labels).inc(counted.drafted or 0)
+        meter.accepted.labels(*self._labels).inc(counted.accepted or 0)
+        for position, count in enumerate(counted.accepted_at):
+            meter.accepted_at.labels(*self._labels, str(position)).inc(count)
 
     def _end(self, reason: str) -> None:
         now, meter = perf_counter(), self._meter

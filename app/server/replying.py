@@ -20,6 +20,7 @@ from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT
 from app.server.payload import JsonReply
 from app.server.streaming import EventStream, comment, data
+from engine import trace
 from engine.events import Emitted, Event, Finished, Queued, Started
 from engine.request import Request
 from engine.tool_calls.styles import CallStyle
@@ -28,7 +29,8 @@ from engine.tool_calls.styles import CallStyle
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """How an answer is to look. ``n`` choices belong to each prompt; ``detailed``: what each round did is
-    told. ``calls``: how the model writes calls of tools."""
+    told. ``events``: a stream tells the engine's own events too. ``calls``: how the model writes calls of
+    tools."""
 
     dialect: Dialect
     model: str
@@ -37,6 +39,7 @@ class Job:
     include_usage: bool
     logprobs: bool
     detailed: bool = False
+    events: bool = False
     calls: CallStyle | None = None
     created: int = field(default_factory=lambda: int(time.time()))
     token: str = field(default_factory=lambda: secrets.token_hex(12))
@@ -92,6 +95,8 @@ async def _chunks(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
                 extra = {} if left else metrics.measured(answers)
                 choices = [{"index": index, **choice}]
                 yield data({**head, "choices": choices, **no_usage, **extra})
+            if job.events:
+                yield data({**head, "choices": [], **no_usage, "event": trace.to_json(event)})
     if job.include_usage:
         usage = metrics.usage(answers, job.n)
         yield data({**head, "choices": [], "usage": usage, **metrics.measured(answers)})

@@ -155,6 +155,7 @@ def _common(
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),
+        "reuse_cache": body.cache_prompt is not False,
         "grammar": grammar_of(None, body.structured_outputs),
     }
 

@@ -128,6 +128,7 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
     ] = None
     max_tokens: int | None = None
     ignore_eos: bool | None = None
+    cache_prompt: bool | None = None
     prediction: PredictionBody | None = None
     logit_bias: Annotated[dict[str, float], Field(max_length=MAX_BIASES)] | None = None
     structured_outputs: StructuredOutputsBody | None = None
@@ -154,6 +155,7 @@ class ChatBody(GenerationBody, ToolsBody):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
+    return_events: bool | None = None
 
 
 class CompletionBody(GenerationBody):
@@ -164,6 +166,7 @@ class CompletionBody(GenerationBody):
         ),
     ]
     logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
+    return_events: bool | None = None
 
 
 _LOOKED_INTO = 2**20

@@ -7,7 +7,7 @@ from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading.drafts import DraftChoice, judge_draft
 from engine.loading.fit import human
-from engine.loading.request import AS_STORED
+from engine.loading.request import AS_STORED, AUTO
 from engine.loading.specs import ModelSpec
 
 Choice = tuple[str, str]
@@ -26,7 +26,7 @@ class Pickers:
 
     def models(self) -> list[ModelSpec]:
         """Every model that can be a target: one in a folder of its own, then those of pairs, then what
-        else lies on this machine, and what would be downloaded."""
+        else lies on this machine, those of servers, and what would be downloaded."""
         catalog = self.runtime.catalog
         drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
         first = {pair.target.id: pair.target for pair in catalog.pairs}
@@ -34,7 +34,7 @@ class Pickers:
         listed = [*(first | rest).values()]
         here = [spec for spec in listed if self.runtime.locate(spec)]
         away = [spec for spec in listed if spec not in here]
-        specs = [*here, *self.runtime.beside_catalog(), *away]
+        specs = [*here, *self.runtime.beside_catalog(), *catalog.servers, *away]
         own, _ = self.shown()
         if own and own not in {spec.id for spec in specs}:
             specs.insert(0, self.runtime.known().spec(own))
@@ -48,6 +48,8 @@ class Pickers:
         none = (Words.NO_DRAFT, "")
         if not target:
             return [none], ""
+        if self.is_server(target):
+            return [(Words.SERVER_DRAFTS, "")], ""
         catalog, known = self.runtime.catalog, self.runtime.known()
         try:
             choices = self.runtime.drafts_for(known.spec(target)).choices
@@ -63,7 +65,10 @@ class Pickers:
         return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
 
     def quantizations_of(self, target: str | None) -> list[Choice]:
-        """How the target's weights can be asked for: ``stored`` where they come in a GGUF file."""
+        """How the target's weights can be asked for: ``stored`` where they come in a GGUF file; a server
+        has loaded them already."""
+        if self.is_server(target):
+            return [(Words.SERVER_HOLDS, AUTO)]
         try:
             from_gguf = bool(target) and self.runtime.catalog.spec(target or "").is_gguf
         except ForetokenError:  # a file that is gone; Load says so
@@ -71,8 +76,17 @@ class Pickers:
         named = Words.QUANTIZATIONS.items()
         return [(label, name) for name, label in named if from_gguf or name != AS_STORED]
 
+    def is_server(self, target: str | None) -> bool:
+        """Whether that target runs elsewhere."""
+        try:
+            return bool(target) and bool(self.runtime.known().spec(target or "").address)
+        except ForetokenError:
+            return False
+
     def load_label(self, target: str | None, draft: str | None) -> str:
-        """The load button says beforehand whether something will be downloaded."""
+        """The load button says beforehand whether something will be downloaded, or asked elsewhere."""
+        if self.is_server(target):
+            return Words.CONNECT
         try:
             specs = [self.runtime.known().spec(name) for name in (target, draft) if name]
         except ForetokenError:  # a folder that is gone; Load says so
@@ -91,6 +105,8 @@ class Pickers:
         return target, draft
 
     def _label(self, spec: ModelSpec) -> str:
+        if spec.address:
+            return Words.on_server(spec.name)
         if self.runtime.locate(spec):
             place = self.runtime.found.place_of(spec)
             return spec.name if place is None else Words.found(spec.name, place)

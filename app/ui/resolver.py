@@ -14,7 +14,7 @@ from app.defaults import Default
 from app.ui.settings import DRAFTING, Settings, typed
 from app.ui.words import Words
 from engine.api import Capabilities
-from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation
 
 OWN, LAST = "drafting", "last"
 """In kept settings: how each pair drafts by its key, and what was chosen last, with which pair."""
@@ -58,6 +58,10 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
                     asked.proposer, why_not(capabilities, asked.proposer), settings.proposer
                 )
             )
+    if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
+        used = str(capabilities.controllers[0])
+        changes.append(Words.controller_withheld(settings.controller, used))
+        settings = replace(settings, controller=used)
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
         changes.append(Words.rule_withheld(settings.acceptance))
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))

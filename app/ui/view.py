@@ -193,6 +193,7 @@ TOTALS = (
     "acceptance_rate",
     "mean_acceptance_length",
     "time_to_first_token_s",
+    "shared",
 )
 
 

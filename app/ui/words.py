@@ -7,7 +7,7 @@ import re
 from typing import Any, ClassVar
 
 from engine.events import Started
-from engine.request import PLAIN
+from engine.request import PLAIN, SERVER
 from engine.stats import Statistics
 
 
@@ -76,6 +76,9 @@ class Words:
     KV_CACHES: ClassVar[dict[str, str]] = {"auto": "As the model computes", "fp8": "8 bits (fp8)"}
     LOAD = "Load"
     LOAD_DOWNLOAD = "Download and load"
+    CONNECT = "Connect"
+    SERVER_DRAFTS = "What the server drafts with"
+    SERVER_HOLDS = "As the server has it"
     SPECULATION = "Speculation"
     CONTROLLER = "Drafting"
     CONTROLLER_INFO = "auto: as far as it pays, by measuring; fixed: to the depth below"
@@ -137,7 +140,17 @@ class Words:
     )
     RACE_GONE = "This race is over and forgotten. Start a new one."
 
+    TUNE_SERVER = (
+        "This server decides by itself how far it drafts, so there is nothing to tune from here. "
+        "Start it with other settings, and race both."
+    )
+
     # Models
+    ADDRESS_EMPTY = "Give the address of a server, such as http://127.0.0.1:8000."
+    KEY_KEPT: ClassVar[dict[str, str]] = {
+        "keyring": "The key is kept in this system's keyring.",
+        "file": "This system has no keyring, so the key is kept in {file}, which you alone can read.",
+    }
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
     PLACE_EMPTY = "Give the path of a folder with models."
     BROWSE_AWAY = (
@@ -274,6 +287,8 @@ class Words:
         """Behind a pair's name."""
         if settings.proposer == PLAIN:
             return "plain"
+        if settings.proposer == SERVER:
+            return "as the server drafts"
         if settings.controller == "off":
             return f"{settings.proposer}, off"
         if settings.controller == "fixed":
@@ -309,6 +324,14 @@ class Words:
     @staticmethod
     def rule_withheld(rule: str) -> str:
         return f"The acceptance rule {rule} is not there with what is loaded: auto judges instead."
+
+    @staticmethod
+    def on_server(name: str) -> str:
+        return f"{name} · server"
+
+    @staticmethod
+    def controller_withheld(controller: str, used: str) -> str:
+        return f"How far is drafted cannot be {controller} with what is loaded: it is {used}."
 
     @staticmethod
     def sampling_withheld(name: str) -> str:
@@ -356,8 +379,8 @@ class Words:
         return f"The disk refused: {error.strerror or error}. Check permissions, then try again."
 
     @staticmethod
-    def loaded(name: str, draft: str | None) -> str:
-        return name if draft else f"{name}, no draft"
+    def loaded(name: str, draft: str | None, server: str = "") -> str:
+        return name if draft or server else f"{name}, no draft"
 
     @staticmethod
     def measured_default(default: str) -> str:
@@ -368,19 +391,31 @@ class Words:
 
     @staticmethod
     def loaded_detail(loaded: Any) -> str:
+        held = f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}"
         parts = [
+            loaded.server,
             f"target {loaded.target_name}",
-            f"draft {loaded.draft_name}" if loaded.draft_name else "no draft",
-            f"{count(loaded.parameters)} parameters",
-            f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}",
-            f"context {loaded.context}",
-            f"vocabulary {loaded.vocabulary}",
+            drafts_of(loaded),
+            f"{count(loaded.parameters)} parameters" if loaded.parameters else "",
+            held if loaded.device else loaded.quantization,
+            f"context {loaded.context}" if loaded.context else "",
+            f"vocabulary {loaded.vocabulary}" if loaded.vocabulary else "",
         ]
+        parts = [part for part in parts if part]
         return "\n".join((" · ".join(parts), *loaded.notes))
+
+
+def drafts_of(loaded: Any) -> str:
+    """What drafts; "" where a server does not say so."""
+    if loaded.draft_name:
+        return f"draft {loaded.draft_name}"
+    return "" if loaded.capabilities.preferred == SERVER else "no draft"
 
 
 def drafted_by(proposer: str) -> str:
     """What a pair does by default, within a sentence."""
+    if proposer == SERVER:
+        return "drafted as the server was started"
     return "nothing is drafted" if proposer == PLAIN else f"drafted by {proposer} as far as it pays"
 
 

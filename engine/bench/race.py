@@ -28,11 +28,18 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is raced: both sides on the same prompts, one prompt a pair, over and over."""
+    """What is raced: both sides on the same prompts, one prompt a pair, over and over.
+
+    ``places``: what each side runs on, for people, where they run on different engines. ``keeps_words``:
+    whether an engine writes a request's words again, which one elsewhere need not: its sums may depend on
+    what it computes beside them.
+    """
 
     base: Configuration
     rival: Configuration
     prompts: tuple[Prompt, ...]
+    places: tuple[str, str] | None = None
+    keeps_words: bool = True
 
     def of(self, side: Side) -> Configuration:
         return self.base if side is Side.BASE else self.rival
@@ -42,7 +49,8 @@ class Contest:
         """Whether both sides must say the same: one way of sampling, and rules that keep the words."""
         rules = (self.base.rule, self.rival.rule)
         same = self.base.sampling == self.rival.sampling and rules[0] == rules[1]
-        return same and not rules[0].weighs_q
+        one = self.keeps_words and self.places is None
+        return one and same and not rules[0].weighs_q
 
     @property
     def pairs(self) -> int:
@@ -80,8 +88,10 @@ def _nothing(*told: object) -> None:
 class Race:
     """One race; it may go on with more pairs, and keeps all that was measured."""
 
-    def __init__(self, engine: Engine, contest: Contest) -> None:
+    def __init__(self, engine: Engine, contest: Contest, base_engine: Engine | None = None) -> None:
+        """``base_engine``: what the base runs on, where that is another."""
         self.engine, self.contest = engine, contest
+        self._engines = {Side.RIVAL: engine, Side.BASE: base_engine or engine}
         self._pairs: list[Pair] = []
         self._warm = False
         self._stop = Stop()
@@ -145,11 +155,16 @@ class Race:
     def _answer(self, run: Run, stop: Stop, listener: Callable[[Event], None]) -> Answer:
         prompt, way = self.contest.prompts[run.prompt], self.contest.of(run.side)
         return answer(
-            self.engine, prompt, way, lambda generation: stop.follow(generation, listener)
+            self._engines[run.side],
+            prompt,
+            way,
+            lambda generation: stop.follow(generation, listener),
         )
 
     def _check_repeats(self, prompt: int, base: Answer, rival: Answer) -> None:
         """A seed fixes the words of a side, and whoever decodes other words each time races nothing."""
+        if not self.contest.keeps_words:
+            return
         earlier = next((pair for pair in self._pairs if pair.prompt == prompt), None)
         if earlier is None:
             return

@@ -9,7 +9,7 @@ from engine.bench.answering import Configuration
 from engine.bench.divergence import Divergence
 from engine.bench.paired import PAIRS, Estimate
 from engine.bench.race import Contest, Pair, Race
-from engine.request import PLAIN, AcceptanceRule, Control, Speculation
+from engine.request import PLAIN, SERVER, AcceptanceRule, Control, Speculation
 
 
 def name(way: Configuration) -> str:
@@ -26,6 +26,8 @@ def method(speculation: Speculation) -> str:
     """Who drafts, and how far."""
     if speculation.proposer == PLAIN:
         return "plain"
+    if speculation.proposer == SERVER:
+        return "as the server drafts"
     if speculation.control is Control.AUTO:
         return f"{speculation.proposer}, auto"
     return f"{speculation.proposer}, depth {speculation.deepest}"
@@ -34,6 +36,8 @@ def method(speculation: Speculation) -> str:
 def names(contest: Contest) -> tuple[str, str]:
     """Of both sides; two that are alike are told apart."""
     base, rival = name(contest.base), name(contest.rival)
+    if contest.places is not None:
+        return f"{base}, {contest.places[0]}", f"{rival}, {contest.places[1]}"
     return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
 
 
@@ -59,7 +63,7 @@ def verdict(found: Estimate | None, contest: Contest) -> str:
 
 def _meaning(favours: int, contest: Contest) -> str:
     plain = [way.speculation.proposer == PLAIN for way in (contest.base, contest.rival)]
-    if plain == [True, False]:
+    if plain == [True, False] and contest.places is None:
         return (
             "speculation pays here" if favours > 0 else "speculation costs more than it brings here"
         )
@@ -95,7 +99,8 @@ def words(contest: Contest, different: int, divergence: Divergence | None) -> st
     if not contest.promises_words:
         return (
             "The words differ, as they may: these two need not choose the same words, for their rule or "
-            "their sampling differs, or it promises the distribution instead of the words."
+            "their sampling differs, it promises the distribution instead of the words, or they do not "
+            "run on one engine that promises them."
         )
     return f"The words differ. {divergence}" if divergence else "The words differ."
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
-from engine.errors import CatalogError, IncompatiblePair, ModelError
+from engine.errors import CatalogError, IncompatiblePair, InvalidRequest, ModelError
 from engine.loading.catalog_file import Entry, read_catalog_file
 from engine.loading.drafts import (
     DraftChoice,
@@ -23,6 +23,7 @@ from engine.loading.drafts import (
     why_not_by_catalog,
 )
 from engine.loading.request import LoadRequest
+from engine.loading.servers import Address, is_address
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
@@ -37,12 +38,14 @@ class Catalog:
     """All known models and pairs. ``problems`` are entries that were left out, in words.
 
     ``found``: models beside it whose names are known, by their paths; they are not offered as its own.
+    ``servers``: models that run elsewhere, by their addresses.
     """
 
     models: tuple[ModelSpec, ...]
     pairs: tuple[Pairing, ...]
     problems: tuple[str, ...] = ()
     found: tuple[ModelSpec, ...] = ()
+    servers: tuple[ModelSpec, ...] = ()
 
     def pair(self, pair_id: str) -> Pairing:
         """The pair of this id; ``CatalogError`` when there is none."""
@@ -80,9 +83,17 @@ class Catalog:
         if base is not None and request.draft is None and not request.heads:
             return base
         target = self.spec(request.target) if base is None else base.target
+        if target.address:
+            _refuse_drafters(target, request)
+            return Pairing(name=target.name, target=target)
         draft = base.draft if base else None
         if request.draft is not None:
             draft = self.spec(request.draft) if request.draft else None
+            if draft is not None and draft.address:
+                raise IncompatiblePair(
+                    f"{draft.name} cannot draft for {target.name}: a draft runs on the same machine "
+                    "as its target. Leave it out."
+                )
         if base is not None and draft == base.draft and not request.heads:
             return base  # spelt out: one pair has one name
         heads = tuple(Path(folder).expanduser() for folder in request.heads)
@@ -111,16 +122,20 @@ class Catalog:
         return pairing
 
     def spec(self, text: str) -> ModelSpec:
-        """The model of this id, or in this folder or file; raises as ``named`` does."""
-        for spec in self.models:
+        """The model of this id, in this folder or file, or at this address; raises as ``named`` does,
+        and InvalidRequest for what is no address."""
+        for spec in (*self.models, *self.servers):
             if spec.id == text:
                 return spec
+        if is_address(text):
+            return server_spec(Address.parse(text))
         path = Path(text).expanduser()
         if text and (path.exists() or _looks_like_path(text)):
             spec = local_spec(path)
             name = next((known.name for known in self.found if known.id == spec.id), spec.name)
             return replace(spec, name=name)
-        known = [pairing.id for pairing in self.pairs] + [spec.id for spec in self.models]
+        known = [pairing.id for pairing in self.pairs]
+        known += [spec.id for spec in (*self.models, *self.servers)]
         raise CatalogError(_unknown("pair or model", text, list(dict.fromkeys(known))))
 
 
@@ -132,17 +147,19 @@ def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
     """
     models: dict[str, ModelSpec] = {}
     pairs: dict[str, Entry] = {}
+    servers: dict[str, ModelSpec] = {}
     for file in (path, extra):
         if file is None or (file is extra and not file.is_file()):
             continue
-        model_entries, pair_entries = read_catalog_file(file)
-        for entry in model_entries:
+        entries = read_catalog_file(file)
+        for entry in entries.models:
             models[entry.values["id"]] = _model(entry, shipped=file is path)
-        pairs.update((entry.values["id"], entry) for entry in pair_entries)
-        for entry in pair_entries:
+        pairs.update((entry.values["id"], entry) for entry in entries.pairs)
+        for entry in entries.pairs:
             _pairing(entry, models)  # so that a mistake is reported in the file that holds it
+        servers.update((entry.values["id"], _server(entry)) for entry in entries.servers)
     pairings = tuple(_pairing(entry, models) for entry in pairs.values())
-    return Catalog(tuple(models.values()), pairings)
+    return Catalog(tuple(models.values()), pairings, servers=tuple(servers.values()))
 
 
 def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
@@ -167,6 +184,36 @@ def local_spec(path: Path) -> ModelSpec:
     whole = Path(os.path.abspath(path))  # links stay: behind them caches name files by their hashes
     spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
     return with_sizes(spec, found)
+
+
+def server_spec(address: Address) -> ModelSpec:
+    """A server outside the catalog."""
+    name = f"{address.model} on {address.place}" if address.model else address.place
+    return ModelSpec(id=address.text, name=name, address=address.text)
+
+
+def _server(entry: Entry) -> ModelSpec:
+    values = entry.values
+    try:
+        address = Address.parse(values["address"])
+    except InvalidRequest as error:
+        raise entry.error("address", str(error)) from error
+    if "model" in values:
+        address = replace(address, model=values["model"])
+    return ModelSpec(
+        id=values["id"],
+        name=values["name"],
+        address=address.text,
+        note=values.get("note", ""),
+    )
+
+
+def _refuse_drafters(target: ModelSpec, request: LoadRequest) -> None:
+    if request.draft or request.heads:
+        raise IncompatiblePair(
+            f"{request.draft or ' and '.join(request.heads)} cannot draft for {target.name}: a server "
+            "drafts by itself, with what it was started with. Leave it out."
+        )
 
 
 def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
@@ -245,5 +292,5 @@ def _unknown(kind: str, text: str, known: list[str]) -> str:
     hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(known)}."
     return (
         f"There is no {kind} '{text}'. {hint} A folder or a GGUF file can be given as TARGET or "
-        "TARGET::DRAFT."
+        "TARGET::DRAFT, a server by its address (http://...)."
     )

@@ -25,20 +25,22 @@ MODEL_KEYS = {
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,
 }  # fmt: skip
+SERVER_KEYS = {"id": TEXT, "name": TEXT, "address": TEXT, "model": TEXT, "note": TEXT}
 
 _MODEL_NEEDS = ("id", "name", "licence")
 _REPOSITORY_NEEDS = (
     "tokenizer", "parameters", "bytes", "context", "vocabulary", "layers", "kv_heads", "head_dim",
 )  # fmt: skip
 _PAIR_NEEDS = ("id", "name", "target")
-_SECTIONS = ("models", "pairs")
+_SERVER_NEEDS = ("id", "name", "address")
+_SECTIONS = ("models", "pairs", "servers")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where PyYAML has it: the catalog is read by every command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One model or pair as written: its checked values, and where each of them stands."""
+    """One model, pair or server as written: its checked values, and where each of them stands."""
 
     file: Path
     where: str
@@ -51,29 +53,42 @@ class Entry:
         return _error(self.file, self.lines.get(key, self.line), f"{self.where}.{key}", problem)
 
 
-def read_catalog_file(file: Path) -> tuple[list[Entry], list[Entry]]:
-    """The models and the pairs in ``file``."""
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """All of one file."""
+
+    models: tuple[Entry, ...] = ()
+    pairs: tuple[Entry, ...] = ()
+    servers: tuple[Entry, ...] = ()
+
+
+def read_catalog_file(file: Path) -> Entries:
+    """What ``file`` holds."""
     root = _compose(file)
     if root is None:
-        return [], []
+        return Entries()
     if not isinstance(root, MappingNode):
         raise _error(
             file, _line(root), "models", "the file must hold the keys 'models' and 'pairs'"
         )
     sections = {key.value: value for key, value in _items(file, root, "", _SECTIONS)}
-    models = [
-        _entry(file, node, f"models[{number}]", MODEL_KEYS, _MODEL_NEEDS)
-        for number, node in _elements(file, sections.get("models"), "models")
-    ]
-    pairs = [
-        _entry(file, node, f"pairs[{number}]", PAIR_KEYS, _PAIR_NEEDS)
-        for number, node in _elements(file, sections.get("pairs"), "pairs")
-    ]
+
+    def entries(section: str, kinds: dict[str, str], needs: tuple[str, ...]) -> tuple[Entry, ...]:
+        found = [
+            _entry(file, node, f"{section}[{number}]", kinds, needs)
+            for number, node in _elements(file, sections.get(section), section)
+        ]
+        _check_unique(found)
+        return tuple(found)
+
+    models = entries("models", MODEL_KEYS, _MODEL_NEEDS)
     for model in models:
         _check_source(model)
-    _check_unique(models)
-    _check_unique(pairs)
-    return models, pairs
+    return Entries(
+        models,
+        entries("pairs", PAIR_KEYS, _PAIR_NEEDS),
+        entries("servers", SERVER_KEYS, _SERVER_NEEDS),
+    )
 
 
 def _compose(file: Path) -> Node | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.catalog import Catalog
 from engine.loading.hub import Progress
@@ -48,5 +49,8 @@ def fetch(
     on_progress: Callable[[Progress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """The model's folder, downloaded into ``models`` if it is not on disk. Raises DownloadError."""
+    """The model's folder, downloaded into ``models`` if it is not on disk. Raises DownloadError, and
+    ModelError for a model that runs elsewhere."""
+    if spec.address:
+        raise ModelError(f"{spec.name} is on a server, and its weights cannot be loaded here.")
     return hub.download(spec, models, on_progress=on_progress, cancelled=cancelled)

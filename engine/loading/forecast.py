@@ -41,6 +41,10 @@ def forecast(
     ``request`` says how it is held and computed. Raises ModelError where nothing is known of its sizes,
     and as ``resolve`` of the catalog does for a broken file or a draft that does not fit.
     """
+    if pairing.target.address:
+        raise ModelError(
+            f"{pairing.target.name} runs on a server, and takes of that one's memory, not of this one's."
+        )
     target = locate(pairing.target)
     draft = None if pairing.draft is None else locate(pairing.draft)
     if target is None or (draft is None and pairing.draft is not None):

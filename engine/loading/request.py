@@ -10,6 +10,7 @@ from typing import Any
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
 from engine.kernels.formats import AS_STORED
+from engine.loading.servers import is_address
 from engine.machine import devices, threads
 from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.request import MAX_ROWS
@@ -26,7 +27,8 @@ SEPARATOR = "::"
 class LoadRequest:
     """A target, what drafts for it, and how both are held and computed.
 
-    ``target`` is the id of a pair or of a model in the catalog, a folder or a GGUF file. ``draft`` is a
+    ``target`` is the id of a pair, a model or a server in the catalog, a folder, a GGUF file, or a
+    server's address. ``draft`` is a
     model's id, a folder or a GGUF file, "" for none, and None for what the catalog pairs with the target.
     ``heads`` are folders: they replace the pair's own of their kind, and are added to the others.
     ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest;
@@ -65,13 +67,15 @@ class LoadRequest:
 
     @classmethod
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
-        """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``.
+        """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``; or a server's address.
 
         ``TARGET`` is a pair, a model, a folder or a GGUF file; what a folder behind it holds is said by
         its config.json, and a folder here goes before a model of the catalog whose id is spelt so.
         Nothing behind ``::`` is no draft. Raises IncompatiblePair for two drafts, and as
         the class does for ``settings``, its other fields.
         """
+        if is_address(text):  # which may hold "::" itself
+            return cls(target=text.strip(), heads=tuple(map(str, heads)), **settings)
         target, *others = (part.strip() for part in text.strip().split(SEPARATOR))
         own = tuple(
             part for part in others if part and kind_in(Path(part).expanduser()) is not None

@@ -19,6 +19,7 @@ T = TypeVar("T")
 class Stage(StrEnum):
     """What is done, in this order; weights take longest."""
 
+    CONNECTING = "connecting"  # to a server, which is all that there is to be done
     COMPILING = "compiling"  # the step for this processor, where the weights need it
     WAITING = "waiting"  # for a reply that is being written
     CHECKING = "checking"

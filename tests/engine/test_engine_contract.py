@@ -1,7 +1,7 @@
 """What every engine behind the door keeps to, and no more than ``engine.api`` promises.
 
-Run for this machine's, for the fake that stands in for it, and for the fake as an engine elsewhere that
-tells text alone.
+Run for this machine's, for the fake that stands in for it, for the fake as an engine elsewhere that
+tells text alone, and for the engine elsewhere against a Foretoken that serves the fake.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from engine.request import (
 )
 from engine.tool_calls.values import Tool
 from tests.support.loading import request_for
+from tests.support.remote import Far, ServedEngine, far_away
 
 PATIENCE = 60.0
 LENGTH = 12
@@ -60,12 +61,20 @@ ENGINES: dict[str, Callable[[], Any]] = {
         long, capabilities=replace(CAPABILITIES, rounds=False, probabilities=False, tokens=False)
     ),
     "local": LocalEngine,
+    "served": ServedEngine,
 }
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    with far_away(tmp_path_factory.mktemp("far"), long) as found:
+        yield found
 
 
 @pytest.fixture(params=ENGINES)
 def unloaded(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with closing(ENGINES[request.param]()) as made:
+    given = [request.getfixturevalue("far")] if request.param == "served" else []
+    with closing(ENGINES[request.param](*given)) as made:
         yield made
 
 
@@ -135,17 +144,27 @@ def hold_fake(engine: FakeEngine) -> Iterator[None]:
     engine.script = script
 
 
-HOLDS: dict[type, Callable[[Any], AbstractContextManager[None]]] = {
+@contextmanager
+def hold_served(engine: ServedEngine) -> Iterator[threading.Event]:
+    """There it stands still until the listener here goes on."""
+    engine.far.go_on = threading.Event()
+    yield engine.far.go_on
+
+
+HOLDS: dict[type, Callable[[Any], AbstractContextManager[threading.Event | None]]] = {
     FakeEngine: hold_fake,
     LocalEngine: hold_local,
+    ServedEngine: hold_served,
 }
-"""How to keep each engine from emitting anything. An engine that joins brings its own."""
+"""How to keep each engine from emitting anything. An engine that joins brings its own; what it gives is
+set together with the listener's ``go_on``."""
 
 
 def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
     """A long reply that stands still behind its first text, in the engine's thread."""
-    with HOLDS[type(engine)](engine):
+    with HOLDS[type(engine)](engine) as gate:
         generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
+        heard.go_on = gate or heard.go_on
         generation.listen(heard)
     assert heard.emitted.wait(PATIENCE)
     return generation, heard
@@ -172,8 +191,16 @@ def fail_fake(engine: FakeEngine) -> Iterator[None]:
 FAILS: dict[type, Callable[[Any], AbstractContextManager[None]]] = {
     FakeEngine: fail_fake,
     LocalEngine: fail_local,
+    ServedEngine: lambda engine: fail_fake(engine.far),
 }
 """How to make each engine's replies fail. One elsewhere that a test cannot make fail is left out."""
+
+
+def queued_as(generation: Generation, ahead: int) -> None:
+    """Waits until it was told so: over the network that takes a moment."""
+    told = threading.Event()
+    generation.listen(lambda event: told.set() if event == Queued(ahead) else None)
+    assert told.wait(PATIENCE)
 
 
 def finish(generation: Generation) -> Finished:
@@ -290,7 +317,10 @@ def test_a_reply_that_fails_says_so_and_the_next_one_is_whole(engine: Engine) ->
 
 def test_who_waits_is_told_and_is_cancelled_at_once(engine: Engine) -> None:
     running, heard = held(engine, LENGTH)
-    second, third = engine.generate(asked()), engine.generate(asked())
+    second = engine.generate(asked())
+    queued_as(second, 1)
+    third = engine.generate(asked())
+    queued_as(third, 2)
     assert engine.busy
     second.cancel()
     queued, ended = second
@@ -309,6 +339,8 @@ def test_without_a_pair_there_is_no_reply(unloaded: Engine) -> None:
 
 
 def test_what_is_loaded_says_what_was_asked_for(engine: Engine, pair: tuple[Path, Path]) -> None:
+    if isinstance(engine, ServedEngine):
+        pytest.skip("a server was asked by somebody else")
     loaded = engine.loaded
     assert loaded is not None
     assert loaded.request == request_for(*pair)
@@ -398,6 +430,8 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
     )
     if isinstance(unloaded, FakeEngine):
         unloaded.capabilities = less
+    elif isinstance(unloaded, ServedEngine):
+        unloaded.far.capabilities = less
     else:
         monkeypatch.setattr("engine.local.pair.capabilities", lambda *_, **__: less)
     unloaded.load(request_for(*pair))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from engine import trace
 from engine.events import (
     Budget,
+    Counted,
     Emitted,
     Event,
     Failed,
@@ -191,3 +193,31 @@ def test_plain_decoding_is_as_fast_as_the_controller_last_said_and_unknown_befor
     assert figures.plain_tokens_per_s == 50
     assert figures.speedup == pytest.approx((5 + 3 + 4) / 0.12 / 50)
     assert (figures + unknown).plain_s == 0.02
+
+
+def test_what_a_server_counted_stands_where_nothing_is_seen() -> None:
+    counted = Counted(
+        prompt_tokens=7,
+        completion_tokens=11,
+        rounds=4,
+        drafted=12,
+        accepted=6,
+        accepted_at=(4, 2),
+        shared=True,
+    )
+    heard: list[Any] = [
+        Started("m", "server", "auto", None, None),
+        Emitted(text="a", at=0.5),
+        Emitted(text="bc", at=2.5),
+        Finished(FinishReason.STOP, "", "abc", None, counted),
+    ]
+    found = folded(*heard)
+    assert (found.prompt_tokens, found.completion_tokens, found.rounds) == (7, 11, 4)
+    assert (found.acceptance_rate, found.mean_acceptance_length) == (0.5, 2.5)
+    assert found.per_position == (1.0, 0.5) and found.shared
+    assert found.time_to_first_token_s == 0.5
+    assert found.tokens_per_s == 5.0  # ten tokens behind the first, in two seconds
+    by_its_clock = replace(counted, decode_s=5.5, rounds=None, acceptance_length=3.0)
+    found = folded(*heard[:-1], replace(heard[-1], counted=by_its_clock))
+    assert (found.tokens_per_s, found.mean_acceptance_length) == (2.0, 3.0)
+    assert folded(*heard[:-1]).tokens_per_s is None

@@ -15,6 +15,7 @@ from engine.errors import InvalidRequest
 from engine.events import (
     Alternative,
     Budget,
+    Counted,
     Decision,
     Emitted,
     Event,
@@ -79,6 +80,13 @@ tokens = st.builds(
         st.builds(Alternative, id=counts, text=st.text(), p=st.floats(0, 1)), max_size=2
     ).map(tuple),
 )
+counted = st.builds(
+    Counted,
+    prompt_tokens=st.none() | counts,
+    accepted_at=ids,
+    acceptance_length=st.none() | seconds,
+    shared=st.booleans(),
+)
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Queued, ahead=counts),
     st.builds(Started, prompt_tokens=st.none() | ids, seed=st.none() | counts),
@@ -93,7 +101,12 @@ events: st.SearchStrategy[Event] = st.one_of(
         likeliest=st.lists(st.text(), max_size=3).map(tuple),
         at=st.none() | seconds,
     ),
-    st.builds(Finished, reason=st.sampled_from(FinishReason), token_ids=st.none() | ids),
+    st.builds(
+        Finished,
+        reason=st.sampled_from(FinishReason),
+        token_ids=st.none() | ids,
+        counted=st.none() | counted,
+    ),
     st.builds(Failed),
 )
 

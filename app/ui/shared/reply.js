@@ -148,11 +148,9 @@ export function figures(stats) {
   const more = [cell("time_to_first_token_s", seconds(stats.time_to_first_token_s), s.first, s.firstHint)];
   if (stats.plain_tokens_per_s) more.unshift(cell("plain_tokens_per_s", speed(stats.plain_tokens_per_s), s.plainSpeed));
   if (hasRounds && stats.drafted === 0) more.unshift(h("span", { class: "stat" }, s.plain));
-  if (hasRounds && stats.drafted > 0) {
-    more.unshift(
-      cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint),
-      cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint));
-  }
+  if (stats.shared) more.unshift(h("span", { class: "stat", dataset: { stat: "shared" }, title: s.sharedHint }, s.shared));
+  if (stats.mean_acceptance_length && (stats.drafted > 0 || !hasRounds)) more.unshift(cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint));
+  if (stats.drafted > 0) more.unshift(cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint));
   return [
     large("tokens_per_s", speed(stats.tokens_per_s), ` ${s.speed}`, s.speedHint),
     ...(stats.speedup && stats.drafted > 0 ? [large("speedup", fixed(stats.speedup, 1), s.timesPlain, s.timesHint(speed(stats.plain_tokens_per_s)))] : []),

@@ -19,7 +19,8 @@ from engine.loading.hub.places import (
 from engine.loading.hub.progress import DownloadCancelled, Progress
 from engine.loading.hub.remains import PARTIAL, arrived, discard
 from engine.loading.hub.repository import Repository, look_up, named_in, type_of
-from engine.loading.hub.tokens import KeptIn, forget_token, keep_token, token, token_file
+from engine.loading.hub.tokens import forget_token, keep_token, token, token_file
+from engine.loading.secrets import KeptIn
 from engine.models.checkpoints.gguf.description import parts_named
 
 __all__ = [

@@ -38,6 +38,8 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
 
     ``models`` is the models folder.
     """
+    if spec.address:
+        return None
     if spec.path is not None:
         return spec.path if spec.path.exists() else None
     if spec.file:

@@ -319,7 +319,7 @@ def test_speculation_may_be_said_in_the_words_of_papers(server, client: OpenAI) 
 def test_the_choices_of_a_prompt_are_tokenized_and_prefilled_once(
     server, client: OpenAI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = server.runtime.engine._pair.session
+    session = server.runtime.engine.local._pair.session
     encode, encoded = session.codec.encode_request, []
 
     def counting(request: Request, context: int | None = None) -> list[int]:

@@ -164,7 +164,7 @@ def test_a_failure_inside_a_stream_is_an_error_object(
     server, client: OpenAI, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine breaks in the middle of a reply."""
-    session = server.runtime.engine._pair.session
+    session = server.runtime.engine.local._pair.session
     real = session.target.verify
 
     def breaks(pending: int, tree: object) -> object:

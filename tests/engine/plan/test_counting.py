@@ -33,7 +33,7 @@ def test_the_count_is_the_published_one(name: str) -> None:
 
 
 def test_the_count_is_the_catalog_s() -> None:
-    models, _ = read_catalog_file(ROOT / "model_catalog.yaml")
+    models = read_catalog_file(ROOT / "model_catalog.yaml").models
     compared = 0
     for entry in models:
         facts = find(entry.values.get("repository", "none"))

@@ -349,7 +349,7 @@ def describe(loaded: Loaded | None) -> View | None:
         "pip": loaded.target_id == EMBEDDED,
         "target": loaded.target_id,
         "draft": loaded.draft_id,
-        "label": Words.loaded(loaded.name, loaded.draft),
+        "label": Words.loaded(loaded.name, loaded.draft, loaded.server),
         "detail": Words.loaded_detail(loaded),
         "context": loaded.context,
         "proposers": list(loaded.capabilities.names),

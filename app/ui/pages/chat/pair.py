@@ -51,6 +51,8 @@ class PairBackend:
         if quantization not in {name for _, name in weights}:
             quantization = AUTO
         caches = [(label, name) for name, label in Words.KV_CACHES.items()]
+        if self._pickers.is_server(target):
+            caches = [(Words.SERVER_HOLDS, AUTO)]
         return {
             "fields": [
                 _field("target", Words.TARGET, Words.TARGET_INFO, self._pickers.targets(), target),

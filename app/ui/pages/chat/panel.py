@@ -95,6 +95,7 @@ class PanelBackend:
             "changes": list(resolved.changes),
             "method": Words.method(resolved.settings, _is_default(resolved.settings, pair)),
             "methods": self._methods(pair),
+            "controllers": _controllers(pair.capabilities if pair else None),
             "rules": _rules(pair.capabilities if pair else None),
             "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
             "presets": _presets(pair),
@@ -194,6 +195,11 @@ def _rules(capabilities: Capabilities | None) -> list[str]:
     return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
 
 
+def _controllers(capabilities: Capabilities | None) -> list[str]:
+    """Who can decide how far is drafted."""
+    return list(map(str, Control if capabilities is None else capabilities.controllers))
+
+
 def _is_default(settings: Settings, pair: Pair | None) -> bool:
     """Whether the pair drafts as it does where nobody chose."""
     if pair is None:
@@ -207,6 +213,8 @@ def _presets(pair: Pair | None) -> list[View]:
     default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
     drafted = {name: getattr(default, name) for name in DRAFTING}
     neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
+    plain = {**drafted, "proposer": PLAIN}
+    has_plain = pair is None or pair.capabilities.proposer(PLAIN) is not None
     ways: tuple[tuple[str, str, str, View], ...] = (
         ("fast", Words.FAST, Words.fast(default.proposer), drafted),
         (
@@ -215,7 +223,7 @@ def _presets(pair: Pair | None) -> list[View]:
             Words.balanced(default.proposer),
             {**drafted, "temperature": 0.7, "top_p": 0.95},
         ),
-        ("exact", Words.EXACT, Words.EXACT_INFO, {**drafted, "proposer": PLAIN}),
+        *((("exact", Words.EXACT, Words.EXACT_INFO, plain),) if has_plain else ()),
     )
     return [
         {

@@ -146,13 +146,14 @@ export class RoundsView {
     this.ended = this.waiting.length > 0; // then `draw` calls this again
     if (this.ended) return;
     this.latest.hidden = true;
+    if (!this.timeline.length) this.empty.textContent = words.roundsNone;
     this.drawer.hidden = !this.timeline.length;
     this.replay.show(this.timeline);
   }
 
   // Called with every packet: what stands there already is only written over.
   total(stats) {
-    if (!stats) {
+    if (!stats?.rounds) { // none yet, or an engine elsewhere tells none
       this.cells = {};
       return this.totals.replaceChildren();
     }

@@ -61,7 +61,8 @@ export class Settings {
     if (!own) this.values = structuredClone(view.settings);
     const enabled = new Set(view.sampling);
     for (const [name, each] of Object.entries(this.fields)) {
-      if (!own) each.set(this.values[name], name === "acceptance" ? view.rules : undefined);
+      if (!own) each.set(this.values[name], { acceptance: view.rules, controller: view.controllers }[name]);
+      if (name === "depth") each.enable(view.controllers.includes("fixed"), say.notHere);
       if (each.sampling) each.enable(enabled.has(name), say.notHere);
     }
     if (!own) this.drawOptions();

@@ -8,6 +8,7 @@ import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
 import { Add } from "./add.js";
 import { Disk } from "./disk.js";
+import { Servers } from "./servers.js";
 import { Table } from "./table.js";
 import { Transfers } from "./transfers.js";
 import { say } from "./words.js";
@@ -25,10 +26,11 @@ class ModelsPage {
     this.now = h("section", { class: "now", "aria-label": say.now }, this.lines);
     this.transfers = new Transfers(this);
     this.table = new Table(this);
+    this.servers = new Servers(this);
     this.disk = new Disk(this);
     this.root = element.querySelector(".ft-models");
     this.root.replaceChildren(
-      this.now, h("div", { class: "news" }, this.loading.node, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.disk.node);
+      this.now, h("div", { class: "news" }, this.loading.node, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.servers.node, this.disk.node);
     status.watch((latest) => this.show(latest), server.status);
     // Each time the page comes into sight; of several changes that are told together, the last counts.
     new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.refresh({ look: true })).observe(this.now);
@@ -54,6 +56,7 @@ class ModelsPage {
     this.looking = table.looking;
     this.table.show(table);
     this.disk.show(table);
+    this.servers.refresh();
     this.mark();
     this.transfers.refresh();
   }

@@ -12,6 +12,7 @@ from app.browse import from_this_machine
 from app.ui.components import scripted
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.disk import DiskBackend
+from app.ui.pages.models.servers import ServersBackend
 from app.ui.pages.models.transfers import TransfersBackend
 from app.ui.view import View
 from app.ui.words import Words
@@ -22,6 +23,7 @@ def models_page(backend: ModelsBackend, *shared: Callable[[View], Any]) -> None:
     """Build the page in the current tab. ``shared`` is what other pages ask for, too: ``status`` and
     ``cancel_loading``."""
     transfers, disk = TransfersBackend(backend.runtime), DiskBackend(backend.runtime)
+    servers = ServersBackend(backend.runtime)
 
     def browse(data: View) -> View:
         check_from_here()
@@ -53,6 +55,10 @@ def models_page(backend: ModelsBackend, *shared: Callable[[View], Any]) -> None:
                 transfers.discard,
                 transfers.keep_token,
                 transfers.forget_token,
+                servers.servers,
+                servers.ask_server,
+                servers.connect,
+                servers.forget_server,
                 disk.disk,
                 disk.delete,
             ),

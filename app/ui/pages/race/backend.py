@@ -16,7 +16,7 @@ from app.ui.measurements import Measurements
 from app.ui.settings import Settings, whole
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Capabilities, Loaded
+from engine.api import Capabilities, Loaded, keeps_words
 from engine.bench import divergence, prompts, race_report
 from engine.bench.answering import Configuration
 from engine.bench.paired import PAIRS, Estimate
@@ -100,7 +100,9 @@ class RaceBackend:
             max_tokens=whole("max_tokens", data.get("max_tokens")),
         )
         base, rival = (configuration(own, each) for each in data["sides"])
-        return Contest(base, rival, tuple(behind(own.system, one) for one in self._prompts(data)))
+        prompts = tuple(behind(own.system, one) for one in self._prompts(data))
+        loaded = self.runtime.engine.loaded
+        return Contest(base, rival, prompts, keeps_words=bool(loaded and keeps_words(loaded)))
 
     def _prompts(self, data: View) -> list[Prompt]:
         if data["source"] == CHATS:

@@ -58,7 +58,8 @@ class RacePage {
         choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { disabled: few }),
         choice("radio", "source", "set", say.set, say.setHint(offer.set))),
         h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, kept ?? say.example)),
-      h("div", { class: "race-sides" }, this.side("base", plain, say.plainHint), this.side("rival", offer.own, say.ownHint)),
+      ...(offer.methods.length > 1 ? [] : [h("p", { class: "hint" }, say.oneMethod)]),
+      h("div", { class: "race-sides" }, this.side("base", plain, offer.methods.some((each) => each.name === "none") ? say.plainHint : say.serverHint), this.side("rival", offer.own, say.ownHint)),
       h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
         field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(offer.max_tokens) })),
         field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: offer.seed === null ? "" : String(offer.seed) })))),
@@ -82,10 +83,10 @@ class RacePage {
         field(say.temperature, heat)));
   }
 
-  // Plain decoding has no depth.
+  // Plain decoding has no depth, and a server chooses its own.
   rest(side) {
     const { elements } = this.form;
-    elements[`${side}-depth`].disabled = elements[`${side}-method`].value === "none";
+    elements[`${side}-depth`].disabled = ["none", "server"].includes(elements[`${side}-method`].value);
   }
 
   asked() {

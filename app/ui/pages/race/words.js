@@ -3,6 +3,8 @@
 const times = (x) => `${x.toFixed(2)}×`;
 
 export const say = {
+  serverHint: "The server, in another way",
+  oneMethod: "This server drafts as it was started, so both sides here are alike but for how words are chosen. To race it against another server, or against this machine: foretoken race \"PROMPT\" --pair ADDRESS --base-pair PAIR.",
   intro: "Two ways of answering on the same prompts, in pairs: first one, then the other, then the other way round. It says who is faster only when the pairs do.",
   none: "Load a model first: then its methods can be raced.",
   on: "On which prompts",

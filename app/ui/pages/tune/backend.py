@@ -58,6 +58,8 @@ class TuneBackend:
         loaded = self.runtime.engine.loaded
         if loaded is None:
             raise NotLoaded(Words.NOT_LOADED)
+        if Control.FIXED not in loaded.capabilities.controllers:
+            raise InvalidRequest("controller", Words.TUNE_SERVER)
         effort = str(data.get("effort"))
         repeats, max_tokens, of_each = EFFORTS.get(effort, EFFORTS["quick"])
         chosen = tuple(sweep.settings(_offered(loaded, data["methods"]), _depths(data["depths"])))

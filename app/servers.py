@@ -1,0 +1,92 @@
+"""Servers that people connect to: what one is, the key for it, and its entry in their own catalog."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app import own_catalog, paths
+from engine.api import slug
+from engine.errors import DiskError, InvalidRequest
+from engine.loading import servers
+from engine.loading.secrets import KeptIn
+from engine.loading.servers import Address
+
+if TYPE_CHECKING:
+    from engine.loading.specs import ModelSpec
+    from engine.remote.server import Server
+
+SECTION = "servers"
+
+
+def look(address: Address, key: str = "") -> Server:
+    """Who answers there, asked with ``key``, else with the one that is kept. Blocks.
+
+    Raises ServerTrouble where nobody does, or who does is no such server.
+    """
+    from engine.remote.engine import look_at
+
+    return look_at(address, key.strip() or servers.key(address)[0])
+
+
+def keep_key(address: Address, key: str) -> KeptIn:
+    """Keeps the key for a server; says where. Raises InvalidRequest or DiskError."""
+    return servers.keep_key(address, key)
+
+
+def key_file(address: Address) -> Path:
+    """Where a key is kept that no keyring takes."""
+    return servers.key_file(address)
+
+
+def keep(data_dir: Path, address: Address, model: str) -> str:
+    """Puts a model of a server into the user's own catalog, where it may stand already; its id.
+
+    Raises CatalogError for a broken file, and DiskError.
+    """
+    named = replace(address, model=model)
+    name = f"{model} on {address.place}"
+    entry = {"id": slug(name), "name": name, "address": address.root, "model": model}
+    file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
+    while not own_catalog.is_free(file, shipped, SECTION, entry):
+        if _address_of(data_dir, entry["id"]) == named:  # by another name of people's
+            return entry["id"]
+        entry["id"] += "-2"
+    try:
+        own_catalog.add(file, shipped, SECTION, entry)
+    except OSError as error:
+        raise DiskError.at(file.parent, error) from error
+    return entry["id"]
+
+
+def forget(data_dir: Path, spec: ModelSpec) -> None:
+    """Takes a server out of the user's own catalog, and its key from where it is kept, unless another
+    entry is of the same server. Raises CatalogError, DiskError, and InvalidRequest for another's
+    entry."""
+    file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
+    try:
+        if not own_catalog.remove(file, shipped, SECTION, spec.id):
+            raise InvalidRequest(
+                "server", f"{spec.name} does not stand in {file}, so it cannot be taken out of it."
+            )
+    except OSError as error:
+        raise DiskError.at(file.parent, error) from error
+    address = Address.parse(spec.address)
+    if all(_root(other) != address.root for other in _kept(data_dir)):
+        servers.forget_key(address)
+
+
+def _kept(data_dir: Path) -> tuple[ModelSpec, ...]:
+    from app.runtime import read_catalog
+
+    return read_catalog(data_dir).servers
+
+
+def _address_of(data_dir: Path, identity: str) -> Address | None:
+    found = (each for each in _kept(data_dir) if each.id == identity)
+    return next((Address.parse(each.address) for each in found), None)
+
+
+def _root(spec: ModelSpec) -> str:
+    return Address.parse(spec.address).root

@@ -1,0 +1,84 @@
+"""What the Models page asks of servers, in plain values: who is there, connecting, and forgetting."""
+
+from __future__ import annotations
+
+from app import servers
+from app.runtime import Runtime
+from app.ui.pages.models.outcome import outcome
+from app.ui.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError, InvalidRequest
+from engine.loading.servers import Address
+
+
+class ServersBackend:
+    """The servers of one running app."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def servers(self, data: View | None = None) -> View:
+        """Those in the catalog."""
+        listed = [
+            {"id": each.id, "name": each.name, "address": each.address, "note": each.note}
+            for each in self._runtime.catalog.servers
+        ]
+        return {"servers": listed}
+
+    def ask_server(self, data: View) -> View:
+        """Who answers at ``address``, and which models it has; nothing is kept."""
+        try:
+            address = _address(data)
+            found = servers.look(address, str(data.get("key") or ""))
+        except ForetokenError as error:
+            return {"error": str(error)}
+        return {
+            "error": None,
+            "name": found.name,
+            "place": address.place,
+            "address": address.root,
+            "models": [
+                {"id": each.id, "context": each.context, "loaded": each.loaded}
+                for each in found.models
+            ],
+            "wanted": address.model,
+        }
+
+    def connect(self, data: View) -> View:
+        """Begins to connect to ``model`` at ``address``, which is kept, and its ``key``; ``kept`` says
+        where. Or to the server of the catalog that has ``id``."""
+        kept: list[str] = []
+
+        def start() -> None:
+            if data.get("id"):
+                identity = str(data["id"])
+            else:
+                address, key = _address(data), str(data.get("key") or "").strip()
+                if key:
+                    place = servers.keep_key(address, key)
+                    file = servers.key_file(address)
+                    kept.append(Words.KEY_KEPT[place].format(file=file))
+                runtime = self._runtime
+                identity = servers.keep(runtime.data_dir, address, str(data["model"]))
+                runtime.read_catalog_again()
+            self._runtime.loader.start(self._runtime.request(identity, ""))
+
+        done = outcome(start)
+        return {**done, "kept": kept[0] if kept else None}
+
+    def forget_server(self, data: View) -> View:
+        """Takes one out of the catalog, and its key from where it is kept."""
+
+        def forget() -> None:
+            spec = self._runtime.catalog.spec(str(data["id"]))
+            servers.forget(self._runtime.data_dir, spec)
+            self._runtime.read_catalog_again()
+
+        return outcome(forget)
+
+
+def _address(data: View) -> Address:
+    text = str(data.get("address") or "").strip()
+    if not text:
+        raise InvalidRequest("address", Words.ADDRESS_EMPTY)
+    return Address.parse(text)

@@ -1,0 +1,2 @@
+"""Engines elsewhere behind the same door: vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM
+Studio, another Foretoken, and whatever else speaks OpenAI's protocol."""

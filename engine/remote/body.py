@@ -1,0 +1,190 @@
+"""Requests as bodies of OpenAI's protocol, in the words of each kind of server."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from engine.errors import ContextExceeded, InvalidRequest
+from engine.remote.kinds import TRAITS, Kind
+from engine.request import Control, Grammar, GrammarKind, Message, Request, Sampling
+from engine.tool_calls.values import Calling
+
+Json = dict[str, Any]
+
+
+def check(request: Request, kind: Kind, context: int) -> None:
+    """Raises InvalidRequest for what this kind of server does not take, and ContextExceeded for token ids
+    that do not fit; text is counted by the server alone. ``context`` 0: it is not known."""
+    if request.token_ids is not None and context and len(request.token_ids) + 1 > context:
+        raise ContextExceeded(len(request.token_ids), context)
+    if kind is Kind.FORETOKEN:
+        return
+    traits = TRAITS[kind]
+    if request.token_ids is not None and not traits.token_ids:
+        raise InvalidRequest("prompt", f"{kind} takes no prompts in tokens. Send text.")
+    if request.ignore_eos and not traits.ignore_eos:
+        raise InvalidRequest("ignore_eos", f"{kind} ends replies where they end. Leave it out.")
+    if request.grammar is not None and request.grammar.kind not in traits.grammars:
+        raise InvalidRequest(
+            "grammar",
+            f"{kind} takes no grammar of the kind {request.grammar.kind.value}; it takes "
+            f"{', '.join(sorted(each.value for each in traits.grammars))}.",
+        )
+    if request.speculation.depth is not None or request.speculation.control is Control.OFF:
+        raise InvalidRequest(
+            "depth", f"{kind} decides by itself how far it drafts. Leave depth and controller out."
+        )
+
+
+def body_of(request: Request, kind: Kind) -> Json:
+    """All but ``model`` and ``stream``; what has ``messages`` is for chats, else for completions."""
+    body: Json = {"stream_options": {"include_usage": True}}
+    if request.messages:
+        body["messages"] = [message_of(each) for each in request.messages]
+    else:
+        body["prompt"] = request.prompt if request.token_ids is None else list(request.token_ids)
+    if request.stop:
+        body["stop"] = list(request.stop)
+    if request.ignore_eos:
+        body["ignore_eos"] = True
+    if request.logit_bias:
+        body["logit_bias"] = {str(token): bias for token, bias in request.logit_bias}
+    if request.tools:
+        body |= _tools(request)
+    if kind is Kind.FORETOKEN:
+        return body | _for_foretoken(request)
+    traits = TRAITS[kind]
+    if request.max_tokens is not None:
+        body["max_tokens"] = request.max_tokens
+    elif not request.messages:
+        body["max_tokens"] = traits.unlimited
+    if request.grammar is not None:
+        body |= _grammar(request.grammar, kind)
+    if not request.reuse_cache:
+        body |= _own_cache(kind)
+    return body | sampling_of(request, traits.sampling, says_all=traits.says_all)
+
+
+def sampling_of(request: Request, names: Mapping[str, str], *, says_all: bool) -> Json:
+    """By the server's names."""
+    found: Json = {}
+    for each in fields(Sampling):
+        value = getattr(request.sampling, each.name)
+        if each.name not in names or value is None:
+            continue
+        if says_all or value != each.default or each.name == "temperature":
+            found[names[each.name]] = value
+    return found
+
+
+def message_of(message: Message) -> Json:
+    """One turn."""
+    told: Json = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        told["content"] = message.content or None
+        told["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        told["tool_call_id"] = message.tool_call_id
+    if message.name is not None:
+        told["name"] = message.name
+    return told
+
+
+def _tools(request: Request) -> Json:
+    choice = request.tool_choice
+    asked: Any = str(choice.calling) if choice.calling is not Calling.AUTO else "auto"
+    if choice.name is not None:
+        asked = {"type": "function", "function": {"name": choice.name}}
+    tools = []
+    for tool in request.tools:
+        told = tool.definition
+        if tool.strict:
+            told["function"]["strict"] = True
+        tools.append(told)
+    told = {"tools": tools, "tool_choice": asked}
+    return told if choice.parallel else {**told, "parallel_tool_calls": False}
+
+
+def _for_foretoken(request: Request) -> Json:
+    """Everything that there is, and its events."""
+    speculation = request.speculation
+    drafting: Json = {
+        "proposer": speculation.proposer,
+        "controller": str(speculation.control),
+        "acceptance": str(speculation.acceptance),
+        "options": dict(speculation.options),
+    }
+    if speculation.depth is not None:
+        drafting["depth"] = speculation.depth
+    body: Json = {
+        "return_events": True,
+        "speculation": drafting,
+        "max_tokens": -1 if request.max_tokens is None else request.max_tokens,
+        "cache_prompt": request.reuse_cache,
+        **sampling_of(request, {each.name: each.name for each in fields(Sampling)}, says_all=True),
+    }
+    if request.predicted:
+        body["prediction"] = {"type": "content", "content": request.predicted}
+    if request.alternatives:
+        asked = {"logprobs": True, "top_logprobs": request.alternatives}
+        body |= asked if request.messages else {"logprobs": request.alternatives}
+    if request.grammar is not None:
+        body |= _own_grammar(request)
+    return body
+
+
+def _own_grammar(request: Request) -> Json:
+    grammar = request.grammar
+    assert grammar is not None
+    if grammar.kind is GrammarKind.JSON_SCHEMA and not grammar.strict and request.messages:
+        return {"response_format": _json_format(grammar)}
+    return {"structured_outputs": _structured(grammar)}
+
+
+def _grammar(grammar: Grammar, kind: Kind) -> Json:
+    if grammar.kind in (GrammarKind.JSON_SCHEMA, GrammarKind.JSON_OBJECT):
+        return {"response_format": _json_format(grammar)}
+    if kind is Kind.LLAMA_SERVER:
+        return {"grammar": grammar.text}
+    return {"structured_outputs": _structured(grammar)}
+
+
+def _json_format(grammar: Grammar) -> Json:
+    if grammar.kind is GrammarKind.JSON_OBJECT:
+        return {"type": "json_object"}
+    schema = {"name": "reply", "schema": json.loads(grammar.text), "strict": grammar.strict}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _structured(grammar: Grammar) -> Json:
+    match grammar.kind:
+        case GrammarKind.JSON_SCHEMA:
+            return {"json": grammar.text}
+        case GrammarKind.JSON_OBJECT:
+            return {"json_object": True}
+        case GrammarKind.REGEX:
+            return {"regex": grammar.text}
+        case _:
+            return {"grammar": grammar.text}
+
+
+def _own_cache(kind: Kind) -> Json:
+    """From an empty cache, where a request can ask for that: races begin alike."""
+    match kind:
+        case Kind.VLLM:
+            return {"cache_salt": secrets.token_hex(16)}  # its cache is shared by those of one salt
+        case Kind.LLAMA_SERVER:
+            return {"cache_prompt": False}
+        case _:
+            return {}

@@ -1,0 +1,155 @@
+"""How a reply is asked of a server and read: a generator of the engine's events for each way of
+speaking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+import openai
+
+from engine import trace
+from engine.errors import InvalidRequest
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
+from engine.remote.body import body_of
+from engine.remote.connection import Client
+from engine.remote.counters import counters_of
+from engine.remote.counting import counted
+from engine.remote.kinds import Kind
+from engine.remote.reading import Reading
+from engine.remote.trouble import broke_off, speaks_otherwise, wait_for
+from engine.request import Request
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Json = Mapping[str, Any]
+
+
+class Dialect(Protocol):
+    """Asks one model of one server."""
+
+    def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        """From Started to Finished. Raises what openai and httpx2 raise, and ForetokenError."""
+
+
+class Completions:
+    """OpenAI's protocol, in the words of each kind."""
+
+    def __init__(self, client: Client, kind: Kind, model: str) -> None:
+        self._client, self._kind, self._model = client, kind, model
+        self._openai = client.openai
+        if kind is Kind.LM_STUDIO:  # the same protocol, with what it counted
+            self._openai = client.speaking(f"{client.address.root}/api/v0")
+
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        counters = counters_of(self._client, self._kind, self._model)
+        await _read(counters.before())
+        began = time.perf_counter()
+        stream = await opened(self._openai, self._model, body_of(request, self._kind))
+        yield Started(
+            self._model,
+            request.speculation.proposer,
+            str(request.speculation.acceptance),
+            None,
+            request.sampling.seed,
+        )
+        reading = Reading()
+        async with aclosing(_objects(stream)) as chunks:
+            async for chunk in chunks:
+                text = reading.add(chunk)
+                if text:
+                    yield Emitted(text=text, at=time.perf_counter() - began)
+        if reading.reason is None:
+            _refuse_other_types(self._client, stream)
+            raise broke_off(self._client.address)
+        found = counted(reading)
+        more = await _read(counters.behind(found))
+        yield Finished(reading.reason, "", reading.text, None, more or found)
+
+
+class ForetokenEvents:
+    """Another Foretoken, whose own events come over the wire as they are."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client, self._model = client, model
+
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        stream = await opened(self._client.openai, self._model, body_of(request, Kind.FORETOKEN))
+        reader, ended = trace.Reader(), False
+        async with aclosing(_objects(stream)) as chunks:
+            async for chunk in chunks:
+                # What follows the end says the same in other words.
+                if "event" in chunk and not ended:
+                    event = self._read(reader, chunk["event"])
+                    ended = isinstance(event, Finished | Failed)
+                    yield event
+        if not ended:
+            _refuse_other_types(self._client, stream)
+            raise broke_off(self._client.address)
+
+    def _read(self, reader: trace.Reader, told: Any) -> Event:
+        try:
+            event = reader.event(told, f"What {self._client.address.place} sent")
+        except InvalidRequest as error:
+            raise speaks_otherwise(self._client.address, str(error), begun=True) from error
+        if isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
+            raise broke_off(self._client.address)  # nobody here did that
+        return event
+
+
+async def _read(reading: Awaitable[T]) -> T | None:
+    """What counters say; None where they cannot be read: the reply is there all the same."""
+    try:
+        return await reading
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        log.warning("a server's counters cannot be read: %r", error)
+        return None
+
+
+async def opened(client: openai.AsyncOpenAI, model: str, body: Json) -> openai.AsyncStream[Any]:
+    """The stream of a reply, asked for again where that may help."""
+    rest = dict(body)
+    if "messages" in rest:
+        messages = rest.pop("messages")
+        return await patiently(
+            lambda: client.chat.completions.create(
+                model=model, messages=messages, stream=True, extra_body=rest
+            )
+        )
+    prompt = rest.pop("prompt")
+    return await patiently(
+        lambda: client.completions.create(model=model, prompt=prompt, stream=True, extra_body=rest)
+    )
+
+
+async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+    """The answer; raises what the last try raised, and at once what waiting cannot mend."""
+    attempt = 0
+    while True:
+        try:
+            return await ask()
+        except openai.OpenAIError as error:
+            seconds = wait_for(error, attempt)
+            if seconds is None:
+                raise
+        await asyncio.sleep(seconds)
+        attempt += 1
+
+
+async def _objects(stream: openai.AsyncStream[Any]) -> AsyncGenerator[Json, None]:
+    """The chunks as they came. Raises AttributeError for what is no object."""
+    async with stream:
+        async for chunk in stream:
+            yield chunk.to_dict(mode="python", warnings=False)
+
+
+def _refuse_other_types(client: Client, stream: openai.AsyncStream[Any]) -> None:
+    """Raises ServerTrouble for what was no stream of events at all, as a page is none."""
+    kind = stream.response.headers.get("content-type", "")
+    if "text/event-stream" not in kind:
+        raise speaks_otherwise(client.address, kind or "no content type")

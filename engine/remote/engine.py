@@ -1,0 +1,257 @@
+"""The engine elsewhere: requests go over the network, several at once, and events come back.
+
+The network is one thread's affair (``engine.remote.connection``). Each reply has a thread of its own
+beside it, which tells its listeners: one that is slow holds up no other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+
+from engine.api import (
+    Candidate,
+    Generation,
+    Loaded,
+    LoadRequest,
+    Watcher,
+    check_drafting,
+    check_offered,
+)
+from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
+from engine.loading import servers
+from engine.loading.catalog import Catalog
+from engine.loading.servers import Address
+from engine.loading.watching import LoadProgress, Stage
+from engine.remote.body import check
+from engine.remote.connection import Client, Loop
+from engine.remote.dialects import Completions, Dialect, ForetokenEvents, patiently
+from engine.remote.kinds import Kind
+from engine.remote.offered import loaded_of
+from engine.remote.ollama import OllamaChat
+from engine.remote.reply import Reply
+from engine.remote.server import Server, look
+from engine.remote.trouble import explain
+from engine.request import Request
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 0.05
+"""Between two looks whether whoever waits for a server gave up."""
+_CLOSING_S = 10.0
+
+KeyOf = Callable[[Address], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """One model of one server."""
+
+    server: Server
+    loaded: Loaded
+    client: Client
+    dialect: Dialect
+
+
+class RemoteEngine:
+    """An ``engine.api.Engine`` whose models run on a server: what is loaded is what it is connected
+    to."""
+
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog] = lambda: Catalog((), ()),
+        key_of: KeyOf = lambda address: servers.key(address)[0],
+    ) -> None:
+        """``catalog``: the one by which servers are looked up; addresses need none. ``key_of``: the
+        key to send to a server."""
+        self.catalog, self._key_of = catalog, key_of
+        self._loop = Loop()
+        self._changed = threading.Condition()
+        self._connected: _Connected | None = None
+        self._replies: set[Reply] = set()
+        self._loading = 0
+        self._closed = False
+
+    @property
+    def loaded(self) -> Loaded | None:
+        connected = self._connected
+        return None if connected is None else connected.loaded
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is asked or written, connecting included."""
+        with self._changed:
+            return bool(self._loading) or any(not reply.ending for reply in self._replies)
+
+    def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        """Connects to the server that is named. Raises as ``Engine.load``, and ServerTrouble."""
+        spec = self.catalog().named(request).target
+        if not spec.address:
+            raise ModelError(f"{spec.name} is no server: this engine runs nothing itself.")
+        with self._changed:
+            self._check_open()
+            self._loading += 1
+        try:
+            if watcher is not None:
+                watcher.on_loading(LoadProgress(Stage.CONNECTING))
+            address = Address.parse(spec.address)
+            key = self._key_of(address)
+            client, server = self._ask(address, key, watcher)
+            try:
+                model = server.model(address.model)
+                loaded = loaded_of(request, spec, server, model, key is not None)
+            except BaseException:
+                self._loop.start(client.close(), to_its_end=True)
+                raise
+            dialect = _dialect(client, server.kind, model.id)
+            self._replace(_Connected(server, loaded, client, dialect), watcher)
+            return loaded
+        finally:
+            with self._changed:
+                self._loading -= 1
+                self._changed.notify_all()
+
+    def unload(self) -> None:
+        """Lets go of the server, after the replies that it writes."""
+        self._replace(None, None)
+
+    def generate(self, request: Request) -> Generation:
+        """Asks at once: who waits for whom is the server's affair. Raises NotLoaded, InvalidRequest, and
+        ContextExceeded where the prompt is given in tokens; of a text the server says so itself."""
+        with self._changed:
+            self._check_open()
+            connected = self._connected
+            if connected is None:
+                raise NotLoaded(
+                    "No model is loaded. Choose a pair on the Models page, or use --pair."
+                )
+            loaded = connected.loaded
+            check_offered(request, loaded.capabilities)
+            check_drafting(request.speculation, loaded.capabilities)
+            check(request, connected.server.kind, loaded.context)
+            reply = Reply(
+                request, connected.dialect.events, self._loop, connected.client, self._ended
+            )
+            self._replies.add(reply)
+        return reply.start()
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """Servers are not asked that. Raises NotLoaded or InvalidRequest."""
+        if self._connected is None:
+            raise NotLoaded("No model is loaded, so there is nothing to ask.")
+        raise InvalidRequest(
+            "reply", "What else a server's model might have written there cannot be asked of it."
+        )
+
+    def close(self) -> None:
+        """Cancels everything and lets go of the server."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            running = tuple(self._replies)
+            connected, self._connected = self._connected, None
+        for reply in running:
+            reply.generation.cancel()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._replies, _CLOSING_S)
+        self._loop.close(None if connected is None else connected.client.close)
+
+    # ---- connecting
+
+    def _ask(
+        self, address: Address, key: str | None, watcher: Watcher | None
+    ) -> tuple[Client, Server]:
+        """Raises ServerTrouble, and LoadCancelled where the watcher ended it."""
+        asking = self._loop.start(_looked(address, key))
+        while True:
+            try:
+                return asking.result(_LOOK_S)
+            except NotYet:
+                if asking.done():
+                    continue  # it is what the server's own silence raised
+                if watcher is not None and watcher.cancelled:
+                    asking.cancel()
+                    raise LoadCancelled("Connecting was cancelled.") from None
+            except CancelledError as error:
+                raise NotLoaded("The engine was shut down. Start the app again.") from error
+
+    def _replace(self, connected: _Connected | None, watcher: Watcher | None) -> None:
+        """Takes the place of what is there, behind the replies that are written."""
+        with self._changed:
+            if watcher is not None and self._replies:
+                watcher.on_loading(LoadProgress(Stage.WAITING))
+            while self._replies and not self._closed:
+                self._changed.wait(_LOOK_S)
+                if watcher is not None and watcher.cancelled:
+                    break
+            given_up = watcher is not None and watcher.cancelled
+            if self._closed or given_up:
+                if connected is not None:
+                    self._let_go(connected)
+                self._check_open()
+                raise LoadCancelled("Connecting was cancelled.")
+            before, self._connected = self._connected, connected
+        if before is not None:
+            self._let_go(before)
+
+    def _let_go(self, connected: _Connected) -> None:
+        closing: Future[None] = self._loop.start(connected.client.close(), to_its_end=True)
+        closing.add_done_callback(_logged)
+
+    def _ended(self, reply: Reply) -> None:
+        with self._changed:
+            self._replies.discard(reply)
+            self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise NotLoaded("The engine was shut down. Start the app again.")
+
+
+def look_at(address: Address, key: str | None) -> Server:
+    """Who answers at an address, without connecting to it. Blocks. Raises ServerTrouble."""
+    loop = Loop()
+
+    async def looked() -> Server:
+        client, server = await _looked(address, key)
+        await client.close()
+        return server
+
+    try:
+        return loop.start(looked()).result()
+    finally:
+        loop.close()
+
+
+async def _looked(address: Address, key: str | None) -> tuple[Client, Server]:
+    client = Client(address, key)
+    try:
+        return client, await patiently(lambda: look(client))
+    except Exception as error:
+        await client.close()
+        raise explain(error, address, key=key is not None, begun=False) from error
+    except BaseException:
+        await client.close()
+        raise
+
+
+def _dialect(client: Client, kind: Kind, model: str) -> Dialect:
+    match kind:
+        case Kind.FORETOKEN:
+            return ForetokenEvents(client, model)
+        case Kind.OLLAMA:
+            return OllamaChat(client, model)
+        case _:
+            return Completions(client, kind, model)
+
+
+def _logged(closing: Future[None]) -> None:
+    if not closing.cancelled() and (error := closing.exception()) is not None:
+        log.debug("closing a connection failed: %r", error)

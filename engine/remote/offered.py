@@ -1,0 +1,89 @@
+"""What a served model is, and what it can: only what its server tells, or is known of its kind."""
+
+from __future__ import annotations
+
+from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
+from engine.errors import ModelError
+from engine.loading.specs import ModelSpec
+from engine.remote.kinds import TRAITS, Kind
+from engine.remote.reading import CALLS
+from engine.remote.server import ServedModel, Server
+from engine.request import SERVER, Control
+from engine.wire import capabilities_from_json
+
+_ABOUT = "the server drafts as it was started, if it does"
+
+
+def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
+    """Raises ModelError for a Foretoken whose answer cannot be read."""
+    if server.kind is Kind.FORETOKEN:
+        try:
+            return capabilities_from_json(model.entry["capabilities"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(
+                f"{server.address.place} ({server.name}) does not say what it can in a way that this "
+                f"version reads ({error!r}). Bring both to the same version of Foretoken."
+            ) from error
+    traits = TRAITS[server.kind]
+    return Capabilities(
+        proposers=(ProposerInfo(SERVER, about=_ABOUT),),
+        preferred=SERVER,
+        rules=(),
+        sampling=frozenset(traits.sampling),
+        controllers=(Control.AUTO,),
+        rounds=False,
+        probabilities=False,
+        tokens=False,
+        logit_bias=traits.logit_bias,
+        alternatives=False,
+        grammars=bool(traits.grammars),
+        calls=CALLS if traits.tools else None,
+    )
+
+
+def loaded_of(
+    request: LoadRequest, spec: ModelSpec, server: Server, model: ServedModel, key: bool
+) -> Loaded:
+    """What pages, API and command line see of it. ``key``: whether one is sent. Raises as
+    ``capabilities_of``."""
+    entry, foretoken = model.entry, server.kind is Kind.FORETOKEN
+    target = str(entry.get("target") or model.id) if foretoken else model.id
+    draft = entry.get("draft") if foretoken else None
+    heads = entry.get("heads") if foretoken else None
+    name = str(entry.get("name") or model.id) if foretoken else model.id
+    return Loaded(
+        request=request,
+        name=f"{name} on {server.address.place}",
+        target=model.id,
+        draft=None if draft is None else str(draft),
+        target_id=spec.id,
+        draft_id=None,
+        target_name=target,
+        draft_name=None if draft is None else str(draft),
+        heads=tuple(map(str, heads or ())),
+        context=model.context,
+        vocabulary=model.vocabulary,
+        parameters=model.parameters,
+        quantization=model.quantization,
+        kv_cache_dtype=str(entry.get("kv_cache_dtype") or "") if foretoken else "",
+        device=str(entry.get("device") or "") if foretoken else "",
+        capabilities=capabilities_of(server, model),
+        notes=_notes(server, key),
+        compiled=bool(entry.get("compiled")) if foretoken else False,
+        server=f"{server.name} at {server.address.root}",
+    )
+
+
+def _notes(server: Server, key: bool) -> tuple[str, ...]:
+    notes = []
+    if server.address.is_open:
+        what = "The key, and all that is said," if key else "All that is said"
+        notes.append(
+            f"{what} goes to {server.address.place} unencrypted: anyone on the way can read it."
+        )
+    if server.kind is Kind.OTHER:
+        notes.append(
+            "What kind of server it is could not be found out: drafts, and how many are accepted, are "
+            "unknown."
+        )
+    return tuple(notes)

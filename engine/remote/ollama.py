@@ -1,0 +1,155 @@
+"""Ollama's own protocol: lines of JSON, which tell its durations where its OpenAI-compatible one does
+not.
+
+As of its docs/api.md of 2025-10.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import httpx2
+import openai
+
+from engine.events import Counted, Emitted, Event, Finished, FinishReason, Started
+from engine.remote.body import message_of, sampling_of
+from engine.remote.connection import Client
+from engine.remote.counting import seconds, whole
+from engine.remote.dialects import patiently
+from engine.remote.kinds import TRAITS, Kind
+from engine.remote.reading import Json, Reading
+from engine.remote.trouble import ServerTrouble, broke_off
+from engine.request import GrammarKind, Message, Request
+
+_NANOSECOND = 1e-9
+
+
+class OllamaChat:
+    """``/api/chat``, and ``/api/generate`` for text that goes on."""
+
+    def __init__(self, client: Client, model: str) -> None:
+        self._client, self._model = client, model
+
+    async def events(self, request: Request) -> AsyncGenerator[Event, None]:
+        began = time.perf_counter()
+        answer = await patiently(lambda: self._opened(request))
+        try:
+            yield Started(
+                self._model,
+                request.speculation.proposer,
+                str(request.speculation.acceptance),
+                None,
+                request.sampling.seed,
+            )
+            reading, last = Reading(), None
+            async with aclosing(self._lines(answer)) as lines:
+                async for line in lines:
+                    text = "".join(_said(reading, line))
+                    reading.text += text
+                    if text:
+                        yield Emitted(text=text, at=time.perf_counter() - began)
+                    if line.get("done"):
+                        last = line
+                        break
+            if last is None:
+                raise broke_off(self._client.address)
+            cut = last.get("done_reason") == "length"
+            reason = FinishReason.LENGTH if cut else FinishReason.STOP
+            yield Finished(reason, "", reading.text, None, _counted(last))
+        finally:
+            await answer.aclose()
+
+    async def _opened(self, request: Request) -> httpx2.Response:
+        chat = bool(request.messages)
+        http = self._client.http
+        asked = http.build_request(
+            "POST",
+            f"{self._client.address.root}/api/{'chat' if chat else 'generate'}",
+            json={"model": self._model, "stream": True, **_body(request)},
+        )
+        try:
+            answer = await http.send(asked, stream=True)
+        except httpx2.TimeoutException as error:
+            raise openai.APITimeoutError(request=asked) from error
+        except httpx2.TransportError as error:
+            raise openai.APIConnectionError(request=asked) from error
+        if answer.status_code != httpx2.codes.OK:
+            await answer.aread()
+            await answer.aclose()
+            try:
+                body: object = answer.json()
+            except ValueError:
+                body = answer.text
+            raise openai.APIStatusError("refused", response=answer, body=body)
+        return answer
+
+    async def _lines(self, answer: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
+        """Raises ServerTrouble for an error among them, ValueError for what is no JSON."""
+        async for line in answer.aiter_lines():
+            if not line.strip():
+                continue
+            told = json.loads(line)
+            if "error" in told:
+                raise ServerTrouble(
+                    f"{self._client.address.place} broke the reply off: {told['error']}. What had "
+                    "arrived is kept; retry to have it written anew."
+                )
+            yield told
+
+
+def _said(reading: Reading, line: Json) -> list[str]:
+    """What a line adds to the text."""
+    message = line.get("message")
+    calls: Sequence[Json] = ()
+    if not isinstance(message, dict):
+        thought, said = line.get("thinking"), line.get("response")
+    else:
+        thought, said = message.get("thinking"), message.get("content")
+        calls = message.get("tool_calls") or ()
+    found = [*reading.thought(thought or ""), *reading.said(said or "")]
+    for index, call in enumerate(calls):
+        function = call["function"]
+        arguments = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
+        named = {"name": function["name"], "arguments": arguments}
+        found += reading.called({"index": index, "function": named})
+    return [*found, *(reading.end() if line.get("done") else ())]
+
+
+def _body(request: Request) -> dict[str, Any]:
+    options = sampling_of(request, TRAITS[Kind.OLLAMA].sampling, says_all=True)
+    options["num_predict"] = -1 if request.max_tokens is None else request.max_tokens
+    if request.stop:
+        options["stop"] = list(request.stop)
+    body: dict[str, Any] = {"options": options}
+    if request.grammar is not None:
+        schema = request.grammar.kind is GrammarKind.JSON_SCHEMA
+        body["format"] = json.loads(request.grammar.text) if schema else "json"
+    if not request.messages:
+        return body | {"prompt": request.prompt, "raw": True}
+    if request.tools:
+        body["tools"] = [tool.definition for tool in request.tools]
+    return body | {"messages": [_message(each) for each in request.messages]}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    told = message_of(message)
+    told["content"] = message.content
+    for call in told.get("tool_calls", ()):
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    if "name" in told:
+        told["tool_name"] = told.pop("name")
+    told.pop("tool_call_id", None)
+    return told
+
+
+def _counted(last: Json) -> Counted:
+    return Counted(
+        prompt_tokens=whole(last.get("prompt_eval_count")),
+        completion_tokens=whole(last.get("eval_count")),
+        prefill_s=seconds(last.get("prompt_eval_duration"), _NANOSECOND),
+        decode_s=seconds(last.get("eval_duration"), _NANOSECOND),
+    )

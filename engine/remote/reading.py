@@ -1,0 +1,101 @@
+"""What a stream of OpenAI's protocol says, chunk by chunk: text, why it ended, and what was counted.
+
+Thoughts, which many servers tell apart from the reply, stand between ``<think>`` and ``</think>``
+again, as the models wrote them; calls of tools stand in the text in Hermes' style.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from engine.events import FinishReason
+from engine.tool_calls.styles import HERMES
+
+Json = Mapping[str, Any]
+
+THINK, THOUGHT = "<think>\n", "\n</think>\n\n"
+CALLS = HERMES
+"""How calls stand in the text."""
+
+_REASONS = {"length": FinishReason.LENGTH, "max_tokens": FinishReason.LENGTH}
+
+
+class Reading:
+    """A reply as far as it was read. What a server does not tell stays None, or empty."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.reason: FinishReason | None = None
+        self.usage: Json = {}
+        self.told: dict[str, Any] = {}
+        """Beside the choices: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
+        self.decoded_per_iteration: float | None = None
+        """TensorRT-LLM's, of this reply."""
+        self._thinking = False
+        self._call: int | None = None
+
+    def add(self, chunk: Json) -> str:
+        """What it adds to the text. Raises TypeError, KeyError, AttributeError for what is no chunk."""
+        for name in ("timings", "metrics", "stats"):
+            if isinstance(chunk.get(name), dict):
+                self.told[name] = chunk[name]
+        if isinstance(chunk.get("usage"), dict):
+            self.usage = chunk["usage"]
+        added = ""
+        for choice in chunk["choices"]:
+            added += "".join(self._choice(choice))
+        self.text += added
+        return added
+
+    def _choice(self, choice: Json) -> Iterator[str]:
+        delta = choice.get("delta")
+        if delta is None:
+            yield str(choice.get("text") or "")
+        else:
+            yield from self._delta(delta)
+        told = choice.get("avg_decoded_tokens_per_iter")
+        if isinstance(told, int | float):
+            self.decoded_per_iteration = float(told)
+        if choice.get("finish_reason"):
+            yield from self.end()
+            self.reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
+
+    def _delta(self, delta: Json) -> Iterator[str]:
+        thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
+        yield from self.thought(thought if isinstance(thought, str) else "")
+        yield from self.said(delta.get("content") or "")
+        for call in delta.get("tool_calls") or ():
+            yield from self.called(call)
+
+    def thought(self, text: str) -> Iterator[str]:
+        """More of what the model thinks before it answers."""
+        if text and not self._thinking:
+            yield THINK
+            self._thinking = True
+        yield text
+
+    def said(self, text: str) -> Iterator[str]:
+        """More of the answer."""
+        if text:
+            yield from self.end()
+        yield text
+
+    def end(self) -> Iterator[str]:
+        """Closes what is open."""
+        if self._thinking:
+            self._thinking = False
+            yield THOUGHT
+        if self._call is not None:
+            self._call = None
+            yield CALLS.tail
+
+    def called(self, call: Json) -> Iterator[str]:
+        """More of a call of a tool."""
+        function, index = call.get("function") or {}, call.get("index", 0)
+        if index != self._call or function.get("name"):
+            again = self._call is not None
+            yield from self.end()
+            yield f"{CALLS.between if again else ''}{CALLS.head}{function['name']}{CALLS.middle}"
+            self._call = index
+        yield function.get("arguments") or ""

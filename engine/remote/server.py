@@ -1,0 +1,214 @@
+"""What a server is, found out by asking: its kind, its version, its models.
+
+Told apart by ``owned_by`` in ``/v1/models``, and by what only one of them answers beside that:
+
+    Foretoken      "foretoken"
+    vLLM           "vllm"; its version is at /version
+    SGLang         "sglang"; /get_server_info
+    TensorRT-LLM   "tensorrt_llm"; /version
+    llama-server   "llamacpp"; /props has build_info
+    Dynamo         "nvidia", or whatever a worker registers; /health has instances and endpoints
+    LM Studio      "organization_owner"; /api/v0/models
+    Ollama         "library", or a user's name; /api/version, and "Ollama is running" at the root
+
+Several of them answer what others' clients ask (Foretoken and SGLang speak Ollama's protocol too), so who
+says who he is goes before what he answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from engine.errors import ModelError
+from engine.loading.servers import Address
+from engine.remote.connection import QUESTION_S, Client
+from engine.remote.kinds import Kind
+from engine.remote.trouble import speaks_otherwise
+
+Json = Mapping[str, Any]
+
+_OWNERS = {
+    "foretoken": Kind.FORETOKEN,
+    "vllm": Kind.VLLM,
+    "sglang": Kind.SGLANG,
+    "tensorrt_llm": Kind.TENSORRT_LLM,
+    "llamacpp": Kind.LLAMA_SERVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One of a server's models. What the server does not tell is 0 or "".
+
+    ``loaded``: whether it is in memory; None where the server does not say. ``entry``: all that it says.
+    """
+
+    id: str
+    entry: Json
+    context: int = 0
+    parameters: int = 0
+    vocabulary: int = 0
+    quantization: str = ""
+    loaded: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Who answers at an address. ``models`` are in the order in which it lists them, loaded ones
+    first."""
+
+    address: Address
+    kind: Kind
+    version: str
+    models: tuple[ServedModel, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.kind} {self.version}".strip()
+
+    def model(self, wanted: str) -> ServedModel:
+        """The model of that id, or of that id without a tag; the first for "". Raises ModelError."""
+        if not self.models:
+            raise ModelError(
+                f"{self.address.place} ({self.name}) lists no models, so there is nothing to ask. "
+                "Load one there first."
+            )
+        if not wanted:
+            return self.models[0]
+        names = (wanted, f"{wanted}:latest")
+        for each in self.models:
+            if each.id in names or wanted in (each.entry.get("name"), each.entry.get("target")):
+                return each
+        known = ", ".join(each.id for each in self.models[:20])
+        raise ModelError(
+            f"{self.address.place} ({self.name}) has no model {wanted!r}. It has: {known}."
+        )
+
+
+async def look(client: Client) -> Server:
+    """Asks who is there. Raises what httpx2 and openai raise, and ServerTrouble for what is no API."""
+    listed = await _listed(client)
+    kind, version = await _identify(client, listed)
+    if kind is Kind.LM_STUDIO:
+        listed = await _of_lm_studio(client) or listed
+    models = [_model(kind, entry) for entry in listed]
+    if kind is Kind.LLAMA_SERVER and len(models) == 1:
+        models = [await _of_props(client, models[0])]
+    models.sort(key=lambda each: each.loaded is False)
+    return Server(client.address, kind, version, tuple(models))
+
+
+async def _listed(client: Client) -> list[Json]:
+    """The entries of ``/v1/models``."""
+    page = await client.openai.models.with_raw_response.list(timeout=QUESTION_S)
+    answer = page.http_response
+    try:
+        told = answer.json()
+        entries = [each for each in told.get("data") or () if isinstance(each["id"], str)]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        kind = answer.headers.get("content-type", "no content type")
+        raise speaks_otherwise(client.address, kind) from error
+    return entries
+
+
+async def _identify(client: Client, listed: list[Json]) -> tuple[Kind, str]:
+    owners = {str(each.get("owned_by", "")) for each in listed}
+    for owner, kind in _OWNERS.items():
+        if owner in owners:
+            return kind, await _version(client, kind)
+    health = await client.find_json("/health")
+    if isinstance(health, dict) and "instances" in health and "endpoints" in health:
+        return Kind.DYNAMO, ""
+    if await _of_lm_studio(client):
+        return Kind.LM_STUDIO, ""
+    if _says_ollama(await client.find("/")):
+        return Kind.OLLAMA, await _version(client, Kind.OLLAMA)
+    props = await client.find_json("/props")
+    if isinstance(props, dict) and "build_info" in props:
+        return Kind.LLAMA_SERVER, str(props["build_info"])
+    return Kind.OTHER, ""
+
+
+def _says_ollama(answer: httpx2.Response | None) -> bool:
+    return answer is not None and answer.text[:64].startswith("Ollama is running")
+
+
+_VERSIONS = {
+    Kind.VLLM: ("/version", "version"),
+    Kind.TENSORRT_LLM: ("/version", "version"),
+    Kind.SGLANG: ("/get_server_info", "version"),
+    Kind.OLLAMA: ("/api/version", "version"),
+    Kind.FORETOKEN: ("/api/version", "version"),
+    Kind.LLAMA_SERVER: ("/props", "build_info"),
+}
+
+
+async def _version(client: Client, kind: Kind) -> str:
+    path, name = _VERSIONS[kind]
+    told = await client.find_json(path)
+    return str(told.get(name) or "") if isinstance(told, dict) else ""
+
+
+async def _of_lm_studio(client: Client) -> list[Json]:
+    """The entries of its own API that can chat."""
+    told = await client.find_json("/api/v0/models")
+    entries = told.get("data") if isinstance(told, dict) else None
+    return [
+        each
+        for each in entries or ()
+        if isinstance(each, dict)
+        and isinstance(each.get("id"), str)
+        and "state" in each
+        and each.get("type") != "embeddings"
+    ]
+
+
+async def _of_props(client: Client, model: ServedModel) -> ServedModel:
+    """llama-server's context is that of one slot, which its list may not tell."""
+    props = await client.find_json("/props")
+    if not isinstance(props, dict):
+        return model
+    settings = props.get("default_generation_settings")
+    context = _whole(settings.get("n_ctx")) if isinstance(settings, dict) else 0
+    return ServedModel(
+        model.id,
+        model.entry,
+        context or model.context,
+        model.parameters,
+        model.vocabulary,
+        str(props.get("model_ftype") or model.quantization),
+        model.loaded,
+    )
+
+
+def _model(kind: Kind, entry: Json) -> ServedModel:
+    meta = entry.get("meta")
+    meta = meta if isinstance(meta, dict) else {}
+    loaded: bool | None = entry["loaded"] if isinstance(entry.get("loaded"), bool) else None
+    if kind is Kind.LM_STUDIO:
+        loaded = entry.get("state") == "loaded"
+    context = (
+        entry.get("max_model_len")
+        or meta.get("n_ctx")
+        or entry.get("loaded_context_length")
+        or entry.get("max_context_length")
+        or entry.get("context_window")
+    )
+    return ServedModel(
+        entry["id"],
+        entry,
+        _whole(context),
+        _whole(entry.get("parameters") or meta.get("n_params")),
+        _whole(entry.get("vocabulary") or meta.get("n_vocab")),
+        str(entry.get("quantization") or ""),
+        loaded,
+    )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,221 @@
+"""What can go wrong with a server, in sentences; and what is worth asking again for."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import httpx2
+import openai
+
+from engine.errors import ForetokenError
+from engine.loading.servers import KEY_VARIABLE, Address
+
+CONNECT_S = 5.0
+"""How long a server may take to let anybody in."""
+SILENCE_S = 300.0
+"""How long it may send nothing: a long prompt is read in silence by most."""
+ATTEMPTS = 4
+BACKOFF_S = 0.5
+"""The first wait; each next one is twice as long."""
+LONGEST_WAIT_S = 30.0
+"""A server that wants more than this is told of instead."""
+
+PASSING = frozenset({408, 409, 429, 502, 503, 504})
+"""Statuses that asking again may mend."""
+_UNREADABLE = (
+    json.JSONDecodeError,
+    UnicodeDecodeError,
+    AttributeError,
+    TypeError,
+    KeyError,
+    ValueError,
+)
+
+
+class ServerTrouble(ForetokenError):
+    """A server could not be reached, refused, or broke off. ``wait_s``: after how long it is worth asking
+    again; None where it is not."""
+
+    def __init__(self, message: str, wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.wait_s = wait_s
+
+
+def wait_for(error: Exception, attempt: int) -> float | None:
+    """Seconds to wait behind number ``attempt`` (from 0), before anything of a reply came.
+
+    None where it would not help, or has not.
+    """
+    if attempt + 1 >= ATTEMPTS:
+        return None
+    usual = BACKOFF_S * 2.0**attempt
+    if isinstance(error, openai.APIStatusError):
+        if error.status_code not in PASSING:
+            return None
+        asked = wanted(error.response)
+        return usual if asked is None else asked if asked <= LONGEST_WAIT_S else None
+    if isinstance(error, openai.APITimeoutError):
+        return None  # it has taken long enough
+    return usual if isinstance(error, openai.APIConnectionError) else None
+
+
+def wanted(response: httpx2.Response) -> float | None:
+    """The seconds that a server asks for by ``Retry-After`` (RFC 9110 10.2.3, seconds or a date)."""
+    text = response.headers.get("Retry-After")
+    if text is None:
+        return None
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else None
+
+
+def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> ForetokenError:
+    """``error`` in words. ``key``: whether one was sent; ``begun``: whether some of a reply had come."""
+    match error:
+        case ForetokenError():
+            return error
+        case openai.APIStatusError():
+            return _refused(error, address, key)
+        case openai.APITimeoutError() | httpx2.TimeoutException():
+            return _late(error, address, begun)
+        case openai.APIConnectionError() | httpx2.TransportError():
+            return _unreached(error, address, begun)
+        case openai.APIError():
+            return ServerTrouble(f"{address.place} broke the reply off: {_message(error)}. {_KEPT}")
+        case _ if isinstance(error, _UNREADABLE):
+            return speaks_otherwise(address, f"{type(error).__name__}: {error}", begun=begun)
+        case _:
+            return ServerTrouble(f"{address.place} could not be asked: {error!r}.")
+
+
+LONGEST_REPLY = 2**24
+"""Most characters of a reply: a server that never ends one would fill the memory."""
+
+_KEPT = "What had arrived is kept; retry to have it written anew."
+
+
+def broke_off(address: Address) -> ServerTrouble:
+    """For a stream that ends without an end."""
+    return ServerTrouble(
+        f"{address.place} ended the reply in the middle, without saying why. {_KEPT} If it comes "
+        "back, look at the server's log."
+    )
+
+
+def too_long(address: Address) -> ServerTrouble:
+    """For a reply without an end."""
+    return ServerTrouble(
+        f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was ended. {_KEPT}"
+    )
+
+
+def speaks_otherwise(address: Address, what: str, *, begun: bool = False) -> ServerTrouble:
+    """For an answer in another language."""
+    kept = f" {_KEPT}" if begun else ""
+    return ServerTrouble(
+        f"What {address.api} answers is not OpenAI's protocol ({what[:200]}). Check the address: it "
+        f"is that of the API, often with /v1 behind it, and not that of a page.{kept}"
+    )
+
+
+def _refused(error: openai.APIStatusError, address: Address, key: bool) -> ServerTrouble:
+    status, said = error.status_code, _message(error)
+    asked = wanted(error.response)
+    match status:
+        case 401 | 403:
+            what = "does not accept the key" if key else "asks for a key"
+            return ServerTrouble(
+                f"{address.place} {what} ({status}: {said}). Give its key on the Models page, with "
+                f"`foretoken models connect`, or in {KEY_VARIABLE}."
+            )
+        case _ if status in range(300, 400):
+            there = error.response.headers.get("Location", "elsewhere")
+            return ServerTrouble(
+                f"{address.place} sends to {there[:200]} ({status}). A key is not sent on to where a "
+                "server points: if that is right, give that address."
+            )
+        case 404:
+            return ServerTrouble(
+                f"{address.place} has not what was asked of it (404: {said}). Connect again to see which "
+                "models it has now."
+            )
+        case 429 | 503:
+            when = "in a while" if asked is None else f"in {max(1, round(asked))} s, as it asks"
+            busy = "has too much to do" if status == 429 else "cannot answer just now"
+            return ServerTrouble(
+                f"{address.place} {busy} ({status}: {said}). Try again {when}.", asked
+            )
+        case _ if status >= 500:
+            return ServerTrouble(f"{address.place} failed ({status}: {said}). Look at its log.")
+        case _:
+            return ServerTrouble(f"{address.place} refused the request ({status}): {said}")
+
+
+def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
+    cause = error.__cause__ or error
+    if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+        return ServerTrouble(
+            f"{address.place} let nobody in within {CONNECT_S:.0f} seconds. Is the machine on, and "
+            "reachable from here?"
+        )
+    kept = f" {_KEPT}" if begun else " It may have too much to do: try again, or ask for less."
+    return ServerTrouble(f"{address.place} sent nothing for {SILENCE_S / 60:.0f} minutes.{kept}")
+
+
+def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble:
+    if begun:
+        cut = str(error.__cause__ or error) or type(error).__name__
+        return ServerTrouble(
+            f"The connection to {address.place} broke in the middle of the reply: {cut}. {_KEPT}"
+        )
+    found = _causes(error)
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in found):
+        return ServerTrouble(
+            f"The certificate of {address.place} is not one that this machine trusts: {found[-1]}. "
+            "Name the file with your own authority's certificate in SSL_CERT_FILE, and start "
+            "Foretoken anew."
+        )
+    if any(isinstance(each, ssl.SSLError) for each in found):
+        return ServerTrouble(
+            f"{address.place} does not speak TLS as asked: {found[-1]}. Is it http:// instead of https://?"
+        )
+    why = next(
+        (each.strerror for each in found if isinstance(each, OSError) and each.strerror), None
+    )
+    return ServerTrouble(
+        f"Nothing answers at {address.root}: {why or found[-1] or type(error).__name__}. Is the "
+        "server running, and are host and port right?"
+    )
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """The error and what caused it, the deepest last."""
+    found = [error]
+    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and len(found) < 16:
+        found.append(cause)
+    return found
+
+
+def _message(error: openai.APIError) -> str:
+    """What the server says, without what the client makes of it."""
+    body: Any = error.body
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        said = inner.get("message") or inner.get("detail") if isinstance(inner, dict) else inner
+        if said:
+            return str(said).strip().rstrip(".")[:1000]
+    if isinstance(body, str) and body.strip() and "<" not in body:
+        return body.strip().rstrip(".")[:1000]
+    return (
+        type(error).__name__ if isinstance(error, openai.APIStatusError) else error.message[:1000]
+    )

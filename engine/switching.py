@@ -1,0 +1,80 @@
+"""The engine of this machine, and one elsewhere, as one: what is loaded says which of them answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.api import Candidate, Engine, Generation, Loaded, LoadRequest, Watcher
+from engine.loading.catalog import Catalog
+from engine.local.engine import LocalEngine
+from engine.request import Request
+
+if TYPE_CHECKING:
+    from engine.remote.engine import RemoteEngine
+
+
+class SwitchingEngine:
+    """An ``engine.api.Engine`` that holds one pair here, or a connection to a server."""
+
+    def __init__(
+        self,
+        catalog: Callable[[], Catalog],
+        *,
+        models: Path | None = None,
+        remembered: Path | None = None,
+        measured: Path | None = None,
+    ) -> None:
+        """As for ``LocalEngine``."""
+        self._catalog = catalog
+        self.local = LocalEngine(catalog, models=models, remembered=remembered, measured=measured)
+        self._remote: RemoteEngine | None = None
+        self._active: Engine = self.local
+
+    @property
+    def loaded(self) -> Loaded | None:
+        return self._active.loaded
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs or waits, loading included."""
+        return self.local.busy or (self._remote is not None and self._remote.busy)
+
+    def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        """See ``Engine.load``. What the other one holds goes once this is there."""
+        elsewhere = bool(self._catalog().named(request).target.address)
+        wanted: Engine = self._elsewhere() if elsewhere else self.local
+        loaded = wanted.load(request, watcher)
+        before, self._active = self._active, wanted
+        if before is not wanted:
+            before.unload()
+        return loaded
+
+    def unload(self) -> None:
+        """Frees the models' memory, or lets go of the server, after the requests that wait."""
+        self._active.unload()
+
+    def generate(self, request: Request) -> Generation:
+        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        return self._active.generate(request)
+
+    def likeliest(
+        self, request: Request, reply: Sequence[int], count: int
+    ) -> tuple[Candidate, ...]:
+        """See ``Engine.likeliest``."""
+        return self._active.likeliest(request, reply, count)
+
+    def close(self) -> None:
+        """Cancels everything, frees the models' memory and lets go of the server."""
+        if self._remote is not None:
+            self._remote.close()
+        self.local.close()
+
+    def _elsewhere(self) -> RemoteEngine:
+        if self._remote is None:
+            # OpenAI's client takes half a second to import, and most people need none.
+            from engine.remote.engine import RemoteEngine
+
+            self._remote = RemoteEngine(self._catalog)
+        return self._remote

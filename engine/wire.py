@@ -1,0 +1,80 @@
+"""What is loaded, as one Foretoken tells another: capabilities as JSON, and back.
+
+Events go over the wire as ``engine.trace`` has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from engine.api import Capabilities, OptionInfo, ProposerInfo, Withheld
+from engine.request import AcceptanceRule, Control, Sampling
+from engine.tool_calls.styles import CallStyle
+
+Json = dict[str, Any]
+
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
+_FLAGS = (
+    "rounds", "probabilities", "tokens", "logit_bias", "alternatives", "grammars",
+)  # fmt: skip
+
+
+def capabilities_to_json(found: Capabilities) -> Json:
+    """A JSON-able object."""
+    return {
+        "proposers": [_proposer_to_json(each) for each in found.proposers],
+        "preferred": found.preferred,
+        "rules": [str(rule) for rule in found.rules],
+        "controllers": [str(control) for control in found.controllers],
+        "sampling": sorted(found.sampling),
+        "calls": None if found.calls is None else asdict(found.calls),
+        "withheld": [asdict(each) for each in found.withheld],
+        **{flag: getattr(found, flag) for flag in _FLAGS},
+    }
+
+
+def capabilities_from_json(told: Json) -> Capabilities:
+    """What ``capabilities_to_json`` told, of a version that may know more: what is not known here is left
+    out. Raises KeyError, TypeError, ValueError or AttributeError for what it cannot have told."""
+    rules, controls = set(AcceptanceRule), set(Control)
+    sampling = {each.name for each in fields(Sampling)}
+    calls = told["calls"]
+    return Capabilities(
+        proposers=tuple(_proposer(each) for each in told["proposers"]),
+        preferred=str(told["preferred"]),
+        rules=tuple(AcceptanceRule(each) for each in told["rules"] if each in rules),
+        controllers=tuple(Control(each) for each in told["controllers"] if each in controls),
+        sampling=frozenset(told["sampling"]) & sampling,
+        calls=None if calls is None else CallStyle(**{**calls, "control": tuple(calls["control"])}),
+        withheld=tuple(Withheld(**each) for each in told["withheld"]),
+        **{flag: bool(told[flag]) for flag in _FLAGS},
+    )
+
+
+def _proposer_to_json(found: ProposerInfo) -> Json:
+    options = [{**asdict(each), "kind": each.kind.__name__} for each in found.options]
+    return {
+        "name": found.name,
+        "about": found.about,
+        "depth": found.depth,
+        "forgetful": dict(found.forgetful),
+        "options": options,
+    }
+
+
+def _proposer(told: Json) -> ProposerInfo:
+    options = tuple(
+        OptionInfo(
+            each["name"],
+            _KINDS[each["kind"]],
+            each["default"],
+            each["help"],
+            tuple(each["choices"]),
+        )
+        for each in told["options"]
+        if each["kind"] in _KINDS
+    )
+    return ProposerInfo(
+        told["name"], options, dict(told["forgetful"]), int(told["depth"]), told["about"]
+    )

@@ -1,0 +1,168 @@
+"""The app over an engine elsewhere: the command line, our own API as a gateway, and switching back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.cli import cli
+from app.cli.replies import GenerationFailed
+from app.runtime import Runtime
+from engine.api import LoadRequest
+from engine.loading.catalog import Catalog
+from engine.remote.engine import RemoteEngine
+from engine.switching import SwitchingEngine
+from tests.support.model_server import Played, playing, said, sse
+from tests.support.recital import reciting_engine
+from tests.support.serving import Served, fake_runtime, served
+
+TIMINGS = {
+    "prompt_n": 5, "prompt_ms": 10.0, "predicted_n": 3, "predicted_ms": 30.0,
+    "draft_n": 8, "draft_n_accepted": 3,
+}  # fmt: skip
+LLAMA = Played(
+    models=({"id": "qwen", "owned_by": "llamacpp"},),
+    stream=sse(*said("Hello", " there"), {"choices": [], "timings": TIMINGS}),
+)
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[Played]:
+    with playing(LLAMA) as played:
+        yield played
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
+    return tmp_path
+
+
+def run(*words: str) -> None:
+    """A command as it is typed."""
+    cli(list(words), standalone_mode=False)
+
+
+def test_chat_answers_through_a_server(
+    llama: Played, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("chat", "Hi", "--pair", llama.url, "--json", "--data-dir", str(home))
+    out = capsys.readouterr().out
+    assert "Hello there" in out and "3 of 8 drafted (38%)" in out
+    told = json.loads(out.splitlines()[-1])
+    assert (told["text"], told["token_ids"], told["completion_tokens"]) == ("Hello there", None, 3)
+    assert told["tokens_per_s"] == pytest.approx(100.0)
+
+
+def test_a_reply_that_fails_ends_the_command(llama: Played, home: Path) -> None:
+    refused = {"error": {"message": "the context is full"}}
+    llama.refusals.append((400, {}, refused))
+    with pytest.raises(GenerationFailed, match="the context is full"):
+        run("chat", "Hi", "--pair", llama.url, "--data-dir", str(home))
+
+
+def test_connect_keeps_a_server_by_a_name_that_chat_takes(
+    llama: Played, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("models", "connect", llama.url, "--json", "--data-dir", str(home))
+    kept = json.loads(capsys.readouterr().out.splitlines()[-1])["kept"]
+    run("chat", "Hi", "--pair", kept, "--data-dir", str(home))
+    assert "Hello there" in capsys.readouterr().out
+    run("models", "list", "--data-dir", str(home))
+    assert llama.url in capsys.readouterr().out
+    run("models", "forget-server", kept, "--data-dir", str(home))
+    assert "Forgot qwen on" in capsys.readouterr().out
+
+
+def test_a_server_is_raced_against_another(
+    llama: Played, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("race", "Hi", "--pair", llama.url, "--base-pair", f"{llama.url}#qwen")
+    run(*words, "--pairs", "2", "--json", "--data-dir", str(home))
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["same_words"] and not told["promises_words"] and len(told["pairs"]) == 2
+    assert told["base"].endswith(f"qwen on {llama.url.removeprefix('http://')}")
+
+
+@pytest.fixture
+def gateway(llama: Played, home: Path) -> Iterator[Served]:
+    engine = RemoteEngine()
+    runtime: Runtime = fake_runtime(home, engine)  # type: ignore[arg-type]
+    engine.load(LoadRequest(target=llama.url))
+    with served(runtime) as found:
+        yield found
+
+
+def test_our_api_hands_on_and_keeps_the_figures(gateway: Served) -> None:
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
+    with gateway.client() as client:
+        whole = client.post("/v1/chat/completions", json=body).json()
+        lines = client.post("/v1/chat/completions", json={**body, "stream": True}).text
+        page = client.get("/metrics").text
+        (model,) = client.get("/v1/models").json()["data"]
+    assert whole["choices"][0]["message"]["content"] == "Hello there"
+    assert whole["usage"]["completion_tokens"] == 3
+    assert whole["timings"]["draft_n_accepted"] == 3
+    drafting = whole["metrics"]["speculative_decoding"]
+    assert (drafting["num_draft_tokens"], drafting["num_spec_steps"]) == (8, None)
+    assert drafting["draft_acceptance_rate"] == pytest.approx(3 / 8)
+    assert '"content":"Hello"' in lines and lines.rstrip().endswith("data: [DONE]")
+    counted = [line for line in page.splitlines() if line.startswith("vllm:spec_decode")]
+    assert any("num_accepted_tokens_total" in line and line.endswith(" 6.0") for line in counted)
+    assert any(
+        "generation_tokens_total" in line and line.endswith(" 6.0") for line in page.splitlines()
+    )
+    assert model["max_model_len"] is None and model["proposers"] == ["server"]
+
+
+def test_one_request_asks_for_its_events_and_others_see_none(tmp_path: Path) -> None:
+    runtime = fake_runtime(tmp_path, reciting_engine())
+    body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    with served(runtime) as server, server.client() as client:
+        plain = client.post("/v1/chat/completions", json=body).text
+        told = client.post("/v1/chat/completions", json={**body, "return_events": True}).text
+        for wrong in ({"stream": False}, {"n": 2}):
+            answer = client.post(
+                "/v1/chat/completions", json={**body, "return_events": True, **wrong}
+            )
+            assert answer.status_code == 400
+            assert answer.json()["error"]["param"] == "return_events"
+    assert '"event"' not in plain
+    kinds = [
+        json.loads(line[6:])["event"]["type"]
+        for line in told.splitlines()
+        if line.startswith("data: {") and '"event"' in line
+    ]
+    assert kinds[:2] == ["started", "prefilled"] and kinds[-1] == "finished"
+
+
+def test_from_this_machine_to_a_server_and_back(llama: Played) -> None:
+    from app.paths import catalog_file
+    from engine.loading.catalog import load_catalog
+
+    catalog: Catalog = load_catalog(catalog_file())
+    with closing(SwitchingEngine(lambda: catalog)) as engine:
+        here = engine.load(LoadRequest(target="pip"))
+        far = engine.load(LoadRequest(target=llama.url))
+        assert engine.loaded == far and engine.local.loaded is None and far.server
+        again = engine.load(LoadRequest(target="pip"))
+        assert engine.loaded == again and again.name == here.name and not again.server
+        engine.unload()
+        assert engine.loaded is None
+
+
+def test_the_server_may_be_gone_when_the_app_starts(home: Path) -> None:
+    engine = RemoteEngine()
+    runtime: Runtime = fake_runtime(home, engine)  # type: ignore[arg-type]
+    runtime.loader.start(LoadRequest(target="http://127.0.0.1:9")).join(60)
+    assert "Nothing answers at http://127.0.0.1:9" in runtime.loader.status.message
+    with served(runtime) as found:
+        answer = httpx.get(f"{found.url}/health")
+    assert answer.status_code == 503 and "Nothing answers" in answer.json()["error"]["message"]

@@ -1,0 +1,74 @@
+"""Servers in people's own catalog: kept, found again, and taken out without touching their own lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app import own_catalog, paths, servers
+from app.runtime import read_catalog
+from engine.errors import CatalogError, InvalidRequest
+from engine.loading.servers import Address, key
+from tests.support.model_server import Played, playing
+
+PLACE = Address.parse("http://127.0.0.1:8000")
+WRITTEN = """# mine
+servers:
+  # the one at work
+  - id: office  # fast
+    name: Office
+    address: https://gpu.office
+  # the one at home
+  - id: home
+    name: Home
+    address: http://home:1234
+
+pairs: []
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_keys_of_mine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
+
+
+def test_what_is_kept_is_found_and_forgotten_with_its_key(tmp_path: Path) -> None:
+    small = servers.keep(tmp_path, PLACE, "org/small")
+    assert servers.keep(tmp_path, PLACE, "org/small") == small
+    large = servers.keep(tmp_path, PLACE, "org/large")
+    servers.keep_key(PLACE, "secret")
+    kept = {each.id: each for each in read_catalog(tmp_path).servers}
+    assert set(kept) == {small, large}
+    assert Address.parse(kept[small].address) == Address(PLACE.root, "org/small")
+    servers.forget(tmp_path, kept[small])
+    assert key(PLACE)[0] == "secret"  # the other one needs it
+    servers.forget(tmp_path, kept[large])
+    assert key(PLACE)[0] is None and read_catalog(tmp_path).servers == ()
+    with pytest.raises(InvalidRequest, match="does not stand in"):
+        servers.forget(tmp_path, kept[large])
+
+
+def test_only_an_entrys_own_lines_go(tmp_path: Path) -> None:
+    file = paths.own_catalog(tmp_path)
+    file.write_text(WRITTEN)
+    assert own_catalog.remove(file, paths.catalog_file(), "servers", "office")
+    own = ("office", "Office")
+    assert file.read_text().splitlines() == [
+        line for line in WRITTEN.splitlines() if not any(word in line for word in own)
+    ]
+    assert not own_catalog.remove(file, paths.catalog_file(), "servers", "office")
+    assert own_catalog.remove(file, paths.catalog_file(), "servers", "home")
+    assert [each.id for each in read_catalog(tmp_path).servers] == []
+    file.write_text("servers: [{id: a, name: A, address: 'http://a'}]\n")
+    with pytest.raises(CatalogError, match="by hand"):
+        own_catalog.remove(file, paths.catalog_file(), "servers", "a")
+
+
+def test_a_server_is_asked_with_the_key_that_is_given_or_kept() -> None:
+    with playing(Played(key="right")) as played:
+        place = Address.parse(played.url)
+        assert servers.look(place, "right ").models[0].id == "small"
+        servers.keep_key(place, "right")
+        assert servers.look(place).models[0].id == "small"

@@ -1,0 +1,146 @@
+"""Servers in a real browser: asked, connected to, chatted with, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import expect
+
+from engine.loading.request import LoadRequest
+from engine.remote.engine import RemoteEngine
+from tests.app.ui.chatting import ask, open_pair, open_settings
+from tests.app.ui.conftest import App, serving
+from tests.support.model_server import Played, playing, said, sse
+from tests.support.recital import REPLIES, recite
+from tests.support.remote import Far, far_away
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+
+TIMINGS = {"predicted_n": 3, "predicted_ms": 30.0, "draft_n": 8, "draft_n_accepted": 3}
+WHOLE = sse(*said("Hello", " there"), {"choices": [], "timings": TIMINGS})
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[Played]:
+    """One that tells text and counts, and asks for a key."""
+    models = ({"id": "qwen", "owned_by": "llamacpp", "meta": {"n_ctx": 4096}},)
+    with playing(Played(models=models, key="secret", stream=WHOLE)) as played:
+        yield played
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    """Another Foretoken, which tells everything."""
+    with far_away(tmp_path_factory.mktemp("far"), recite) as found:
+        found.load(LoadRequest(target="pip"))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+        patch.setenv("FORETOKEN_SERVER_KEYS", str(folder / "keys"))
+        engine = RemoteEngine()
+        with serving(folder, engine) as running:  # type: ignore[arg-type]
+            yield running
+        engine.close()
+
+
+@pytest.fixture
+def page(same_page):
+    return same_page
+
+
+def servers(page):
+    """The section of the Models page."""
+    page.get_by_role("tab", name="Models").click()
+    return page.locator(".ft-models .servers")
+
+
+def ask_server(page, address: str, key: str = ""):
+    section = servers(page)
+    section.locator("input[name=address]").fill(address)
+    section.locator("input[name=server-key]").fill(key)
+    section.get_by_role("button", name="Ask").click()
+    return section
+
+
+def to_chat(page, title: str) -> None:
+    page.get_by_role("tab", name="Chat").click()
+    expect(page.locator(".badge")).to_contain_text(title)
+
+
+def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llama: Played) -> None:
+    section = ask_server(page, llama.url)
+    expect(section.locator(".ft-error")).to_contain_text("asks for a key")
+    section = ask_server(page, llama.url, "secret")
+    found = section.locator(".server-found")
+    expect(found).to_contain_text("llama-server answers at 127.0.0.1")
+    expect(found.locator("[data-model=qwen]")).to_contain_text("4,096 tokens of context")
+    found.get_by_role("button", name="Connect to qwen").click()
+    expect(page.locator(".ft-models .now")).to_contain_text("qwen on 127.0.0.1")
+    expect(page.locator(".ft-models .now")).not_to_contain_text("no draft")
+    expect(section).to_contain_text("the key is kept in")
+    expect(section.locator(".known-servers li.loaded")).to_contain_text("connected")
+    to_chat(page, "qwen on 127.0.0.1")
+    ask(page, "Hi")
+    reply = page.locator(".msg.assistant").last
+    expect(reply.locator(".body")).to_have_text("Hello there")
+    expect(reply.locator("[data-stat=tokens_per_s]")).to_contain_text("100")
+    reply.locator(".figures summary").click()
+    expect(reply.locator("[data-stat=acceptance_rate]")).to_contain_text("38 %")
+    expect(reply.locator("[data-stat=mean_acceptance_length]")).to_have_count(0)
+    expect(page.locator(".lanes-empty")).to_contain_text("its engine shows none")
+    assert page.locator(".totals div").count() == 0
+
+
+def test_what_it_cannot_do_cannot_be_chosen(page, llama: Played) -> None:
+    to_chat(page, "qwen on 127.0.0.1")
+    open_settings(page)
+    expect(page.locator("#depth input[type=number]")).to_be_disabled()
+    assert page.locator("#controller option").all_inner_texts() == ["auto"]
+    assert page.locator(".preset").count() == 2
+    popover = open_pair(page)
+    assert popover.locator("#quantization option").count() == 1
+    expect(popover.locator("#load-pair")).to_have_text("Connect")
+    expect(popover.locator(".method")).to_contain_text("the server drafts as it was started")
+    page.keyboard.press("Escape")
+    page.get_by_role("tab", name="Rounds").click()
+
+
+def test_a_reply_that_breaks_off_stays_in_the_chat(page, llama: Played) -> None:
+    to_chat(page, "qwen on 127.0.0.1")
+    llama.stream = [*sse(*said("Half", reason=None), done=False), None]
+    ask(page, "Hi", status="failed")
+    reply = page.locator(".msg.assistant").last
+    expect(reply.locator(".body")).to_have_text("Half")
+    expect(reply.locator(".ft-error")).to_contain_text("broke in the middle of the reply")
+    llama.stream = WHOLE
+    reply.locator("[data-action=retry]").click()
+    expect(page.locator(".msg.assistant").last.locator(".body")).to_have_text("Hello there")
+
+
+def test_another_foretokens_rounds_are_seen_as_if_they_were_here(page, far: Far) -> None:
+    section = ask_server(page, f"{far.url}/v1")
+    expect(section.locator(".server-found")).to_contain_text("Foretoken")
+    section.locator(".server-found .ft-button").click()
+    to_chat(page, "Pip")
+    ask(page, "plain")
+    reply = page.locator(".msg.assistant").last
+    expect(reply.locator(".body")).to_have_text(REPLIES["plain"])
+    reply.locator("[data-action=rounds]").click()
+    expect(page.locator(".lane").first).to_be_visible()
+    reply.locator(".figures summary").click()
+    expect(reply.locator("[data-stat=mean_acceptance_length]")).to_be_visible()
+    popover = open_pair(page)
+    expect(popover.locator("[data-method=ngram] input")).to_be_enabled()
+    page.keyboard.press("Escape")
+
+
+def test_a_server_is_forgotten(page, llama: Played) -> None:
+    section = servers(page)
+    section.get_by_role("button", name="Forget qwen").click()
+    expect(section.locator(".known-servers")).not_to_contain_text("qwen")

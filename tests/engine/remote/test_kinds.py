@@ -1,0 +1,350 @@
+"""What each kind of server is known by, is asked, and counts; and that nothing else is told of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from engine.errors import InvalidRequest
+from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
+from engine.remote.engine import RemoteEngine
+from engine.reply import ReplyState
+from engine.request import Control, Grammar, GrammarKind, Message, Request, Sampling, Speculation
+from engine.tool_calls.reading import Arguments, Called, CallReader
+from engine.tool_calls.values import Tool, ToolCall
+from tests.engine.remote.conftest import Connect
+from tests.support.model_server import Played, said, sse
+
+SERVER = Speculation(proposer="server")
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
+
+
+def asked(**fields: Any) -> Request:
+    return Request(**{"messages": (Message("user", "Hi"),), "speculation": SERVER, **fields})
+
+
+def page(generated: int, drafts: int, accepted: tuple[int, ...], model: str = "small") -> str:
+    labels = f'engine="0",model_name="{model}"'
+    lines = [
+        "# TYPE vllm:generation_tokens counter",
+        f"vllm:generation_tokens_total{{{labels}}} {generated}.0",
+        'vllm:generation_tokens_total{engine="0",model_name="other"} 1000.0',
+        f"vllm:spec_decode_num_drafts_total{{{labels}}} {drafts}.0",
+        f"vllm:spec_decode_num_drafts_created{{{labels}}} 1.7e+09",
+        f"vllm:spec_decode_num_draft_tokens_total{{{labels}}} {4 * drafts}.0",
+        f"vllm:spec_decode_num_accepted_tokens_total{{{labels}}} {sum(accepted)}.0",
+    ]
+    lines += [
+        f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{{labels},position="{at}"}} {count}.0'
+        for at, count in enumerate(accepted)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def owned(by: str, **more: Any) -> tuple[dict[str, Any], ...]:
+    return ({"id": "small", "object": "model", "owned_by": by, **more},)
+
+
+LM = {"id": "small", "type": "llm", "state": "loaded", "max_context_length": 512}
+DRAFTED = {"num_spec_steps": 2, "num_draft_tokens": 8, "num_accepted_draft_tokens": 3}
+KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
+    "vLLM 0.32.0": (
+        Played(
+            owned("vllm", max_model_len=4096),
+            {
+                "/version": {"version": "0.32.0"},
+                "/metrics": [page(9, 4, (3, 1)), page(12, 6, (5, 2))],
+            },
+            sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
+        ),
+        {"context": 4096},
+        {"drafted": 8, "accepted": 3, "rounds": 2, "accepted_at": (2, 1), "shared": False},
+    ),
+    "vLLM that others use": (
+        Played(
+            owned("vllm"),
+            {"/metrics": [page(9, 4, (3, 1)), page(99, 6, (5, 2))]},
+            sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
+        ),
+        {"context": 0},
+        {"drafted": 8, "accepted": 3, "shared": True},
+    ),
+    "vLLM by request": (
+        Played(
+            owned("vllm"),
+            {"/metrics": [page(9, 4, (3, 1)), page(99, 6, (5, 2))]},
+            sse(
+                *said("One", " two"),
+                {
+                    "choices": [],
+                    "usage": USAGE,
+                    "metrics": {
+                        "speculative_decoding": {
+                            **DRAFTED,
+                            "acceptance_histogram": {"1": 1, "2": 1},
+                        }
+                    },
+                },
+            ),
+        ),
+        {},
+        {"drafted": 8, "accepted": 3, "rounds": 2, "accepted_at": (2, 1), "shared": False},
+    ),
+    "SGLang": (
+        Played(
+            owned("sglang", max_model_len=2048),
+            {
+                "/get_server_info": {
+                    "version": "0.5.16",
+                    "internal_states": [{"avg_spec_accept_length": 2.5}],
+                }
+            },
+            sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
+        ),
+        {"context": 2048},
+        {"drafted": 0, "told_acceptance_length": 2.5, "shared": True},
+    ),
+    "TensorRT-LLM": (
+        Played(
+            owned("tensorrt_llm"),
+            {
+                "/version": {"version": "1.3.0"},
+                "/metrics": [
+                    {
+                        "specDecodingStats": {
+                            "numDraftTokens": 8,
+                            "numAcceptedTokens": 3,
+                            "numRequestsWithDraftTokens": 2,
+                        }
+                    }
+                ],
+            },
+            sse(*said("One", " two", usage=USAGE)),
+        ),
+        {},
+        {"drafted": 8, "accepted": 3, "rounds": 2, "shared": True},
+    ),
+    "llama-server": (
+        Played(
+            owned("llamacpp", meta={"n_ctx_train": 32768, "n_params": 500, "n_vocab": 90}),
+            {"/props": {"build_info": "b6500", "default_generation_settings": {"n_ctx": 1024}}},
+            sse(
+                *said("One", " two"),
+                {
+                    "choices": [],
+                    "usage": USAGE,
+                    "timings": {
+                        "prompt_n": 5,
+                        "cache_n": 2,
+                        "prompt_ms": 100.0,
+                        "predicted_n": 3,
+                        "predicted_ms": 30.0,
+                        "draft_n": 8,
+                        "draft_n_accepted": 3,
+                    },
+                },
+            ),
+        ),
+        {"context": 1024, "parameters": 500, "vocabulary": 90},
+        {"drafted": 8, "accepted": 3, "reused_tokens": 2, "decode_s": 0.03, "prefill_s": 0.1},
+    ),
+    "LM Studio": (
+        Played(
+            owned("organization_owner"),
+            {
+                "/api/v0/models": {
+                    "data": [{"id": "vectors", "type": "embeddings", "state": "x"}, LM]
+                }
+            },
+            sse(
+                *said("One", " two"),
+                {
+                    "choices": [],
+                    "usage": {
+                        **USAGE,
+                        "total_draft_tokens_count": 8,
+                        "accepted_draft_tokens_count": 3,
+                    },
+                    "stats": {"generation_time": 0.03, "stop_reason": "eosFound"},
+                },
+            ),
+        ),
+        {"context": 512},
+        {"drafted": 8, "accepted": 3, "decode_s": 0.03},
+    ),
+    "Ollama": (
+        Played(
+            owned("library"),
+            {"/": "Ollama is running", "/api/version": {"version": "0.12.6"}},
+            [
+                json.dumps({"message": {"content": text}, "done": False}).encode() + b"\n"
+                for text in ("One", " two")
+            ]
+            + [
+                json.dumps(
+                    {
+                        "message": {"content": ""},
+                        "done": True,
+                        "done_reason": "stop",
+                        "prompt_eval_count": 7,
+                        "prompt_eval_duration": 100_000_000,
+                        "eval_count": 3,
+                        "eval_duration": 30_000_000,
+                    }
+                ).encode()
+                + b"\n"
+            ],
+            "application/x-ndjson",
+        ),
+        {},
+        {"drafted": 0, "decode_s": pytest.approx(0.03), "prefill_s": pytest.approx(0.1)},
+    ),
+    "Dynamo": (
+        Played(
+            owned("nvidia"),
+            {"/health": {"status": "healthy", "endpoints": [], "instances": []}},
+            sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
+        ),
+        {},
+        {"drafted": 0, "told_acceptance_length": None},
+    ),
+    "an OpenAI-compatible server": (
+        Played(owned("openai"), {}, sse(*said("One", " two"))),
+        {},
+        {"drafted": 0, "told_acceptance_length": None, "tokens_per_s": None},
+    ),
+}
+
+
+def fresh(name: str) -> Played:
+    """A server of that kind that nobody has asked yet."""
+    found = copy.deepcopy(KINDS[name][0].found)
+    return replace(KINDS[name][0], found=found, asked=[], left=threading.Event())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_it_is_found_out_by_asking_and_tells_what_it_counts(name: str, connect: Connect) -> None:
+    (_, known, counts), played = KINDS[name], fresh(name)
+    engine = connect(played)
+    loaded = engine.loaded
+    assert loaded is not None
+    kind = "vLLM" if name.startswith("vLLM") else name
+    assert loaded.server.startswith(kind) and loaded.server.endswith(f"at {played.url}")
+    assert {each: getattr(loaded, each) for each in known} == known
+    tells = loaded.capabilities
+    assert not (tells.rounds or tells.probabilities or tells.tokens or tells.rules)
+    events = list(engine.generate(asked()))
+    assert isinstance(events[0], Started) and events[0].prompt_tokens is None
+    assert not any(isinstance(event, Prefilled) for event in events)
+    reply = ReplyState.of(events)
+    assert (reply.text, reply.reason, reply.token_ids) == ("One two", FinishReason.STOP, None)
+    statistics = reply.statistics
+    assert {each: getattr(statistics, each) for each in counts} == counts
+    if counts.get("tokens_per_s", 0) is not None:
+        assert (statistics.prompt_tokens, statistics.completion_tokens) == (7, 3)
+        assert statistics.tokens_per_s is not None and statistics.time_to_first_token_s is not None
+
+
+def test_settings_go_in_each_servers_own_words(connect: Connect) -> None:
+    sampling = Sampling(temperature=0.5, top_k=7, repetition_penalty=1.5, seed=3)
+    bodies = {}
+    for name in ("vLLM that others use", "llama-server", "an OpenAI-compatible server"):
+        played = fresh(name)
+        engine = connect(played)
+        offered = engine.loaded.capabilities.sampling if engine.loaded else frozenset()
+        fitting = sampling if "top_k" in offered else Sampling(temperature=0.5, seed=3)
+        list(engine.generate(asked(sampling=fitting, stop=("END",), max_tokens=5)))
+        (bodies[name],) = played.posted("/v1/chat/completions")
+    vllm, llama, other = bodies.values()
+    assert (vllm["repetition_penalty"], vllm["top_k"], vllm["top_p"]) == (1.5, 7, 1.0)
+    assert (llama["repeat_penalty"], llama["min_p"]) == (1.5, 0.0)
+    assert other == {
+        "model": "small",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0.5,
+        "seed": 3,
+        "stop": ["END"],
+        "max_tokens": 5,
+    }
+
+
+def test_what_a_server_does_not_take_is_refused_and_not_left_out(connect: Connect) -> None:
+    played = fresh("an OpenAI-compatible server")
+    engine = connect(played)
+    for request, field in (
+        (asked(sampling=Sampling(top_k=3)), "top_k"),
+        (asked(grammar=Grammar(GrammarKind.REGEX, "a+")), "grammar"),
+        (asked(speculation=Speculation(proposer="server", depth=3)), "controller"),
+        (asked(speculation=Speculation(proposer="server", controller=Control.OFF)), "depth"),
+        (asked(speculation=Speculation(proposer="draft")), "proposer"),
+        (asked(alternatives=2), "alternatives"),
+        (Request(token_ids=(1, 2), speculation=SERVER), "prompt"),
+    ):
+        with pytest.raises(InvalidRequest) as caught:
+            engine.generate(request)
+        assert caught.value.field == field
+    assert not played.posted("/v1/chat/completions")
+
+
+def test_thoughts_and_calls_stand_in_the_text_as_models_write_them(connect: Connect) -> None:
+    def delta(**fields: Any) -> dict[str, Any]:
+        return {"choices": [{"index": 0, "delta": fields}]}
+
+    def call(index: int, **function: str) -> dict[str, Any]:
+        return delta(tool_calls=[{"index": index, "id": "x", "function": function}])
+
+    played = Played(
+        stream=sse(
+            delta(reasoning_content="Let me"),
+            delta(reasoning_content=" see."),
+            delta(content="Well:"),
+            call(0, name="find", arguments='{"q":'),
+            call(0, arguments=' "a"}'),
+            call(1, name="open", arguments="{}"),
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+        )
+    )
+    engine = connect(played)
+    tools = (Tool("find"), Tool("open"))
+    history = (
+        Message("user", "Find a"),
+        Message("assistant", "", tool_calls=(ToolCall("c1", "find", '{"q": "a"}'),)),
+        Message("tool", "nothing", tool_call_id="c1", name="find"),
+    )
+    *events, finished = engine.generate(asked(messages=history, tools=tools))
+    assert isinstance(finished, Finished)
+    assert finished.text.startswith("<think>\nLet me see.\n</think>\n\nWell:<tool_call>")
+    assert "".join(each.text for each in events if isinstance(each, Emitted)) == finished.text
+    loaded = engine.loaded
+    assert loaded is not None and loaded.capabilities.calls is not None
+    reader = CallReader(loaded.capabilities.calls)
+    parts = [*reader.read(finished.text), *reader.end()]
+    assert [part.name for part in parts if isinstance(part, Called)] == ["find", "open"]
+    told = "".join(part.text for part in parts if isinstance(part, Arguments))
+    assert told == '{"q": "a"}{}'
+    (body,) = played.posted("/v1/chat/completions")
+    assert [each["function"]["name"] for each in body["tools"]] == ["find", "open"]
+    assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"q": "a"}'
+    assert body["messages"][2]["tool_call_id"] == "c1"
+
+
+def test_of_several_models_the_one_that_is_named_answers(connect: Connect) -> None:
+    models = [
+        {"id": "cold", "type": "llm", "state": "not-loaded"},
+        {"id": "warm", "type": "llm", "state": "loaded"},
+    ]
+    played = Played(models, {"/api/v0/models": {"data": models}}, sse(*said("Yes")))
+
+    def name(engine: RemoteEngine) -> str:
+        assert engine.loaded is not None
+        return engine.loaded.target_name
+
+    assert name(connect(played)) == "warm"
+    assert name(connect(played, "cold")) == "cold"

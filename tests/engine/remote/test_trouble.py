@@ -1,0 +1,214 @@
+"""Servers that are down, slow, busy or broken, or no such servers: each is told plainly, and what had
+arrived is kept."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from engine.api import LoadRequest
+from engine.errors import InvalidRequest, LoadCancelled, ModelError
+from engine.events import Counted, Emitted, Failed, Finished, FinishReason
+from engine.loading.servers import FOLDER_VARIABLE, Address, forget_key, keep_key, key, key_file
+from engine.remote import trouble
+from engine.remote.engine import RemoteEngine, look_at
+from engine.remote.trouble import ServerTrouble
+from engine.request import Message, Request, Speculation
+from tests.engine.remote.conftest import Connect
+from tests.support.model_server import Played, playing, said, sse
+
+ASKED = Request(messages=(Message("user", "Hi"),), speculation=Speculation(proposer="server"))
+BUSY = {"error": {"message": "Too many requests"}}
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "BACKOFF_S", 0.001)
+
+
+def failed(engine: RemoteEngine) -> tuple[str, str]:
+    """The text that came, and what was said of its end."""
+    *events, last = engine.generate(ASKED)
+    assert isinstance(last, Failed)
+    return "".join(each.text for each in events if isinstance(each, Emitted)), last.message
+
+
+def trouble_at(url: str) -> str:
+    with closing(RemoteEngine()) as engine, pytest.raises((ServerTrouble, ModelError)) as caught:
+        engine.load(LoadRequest(target=url))
+    return str(caught.value)
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        said_of_it = trouble_at(f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert (
+        "Nothing answers at http://127.0.0.1" in said_of_it
+        and "Is the server running" in said_of_it
+    )
+
+
+@pytest.mark.parametrize(
+    "found", [{"/v1/models": "<html>A page</html>"}, {"/v1/models": {"data": [{"name": "x"}]}}]
+)
+def test_something_else_answers(found: dict[str, Any]) -> None:
+    with playing(Played(found=found)) as played:
+        assert "is not OpenAI's protocol" in trouble_at(played.url)
+
+
+def test_it_has_no_models_or_not_that_one() -> None:
+    with playing(Played(models=())) as played:
+        assert "lists no models" in trouble_at(played.url)
+    with playing(Played()) as played:
+        assert "has no model 'large'. It has: small." in trouble_at(f"{played.url}#large")
+
+
+def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
+    with playing(Played(key="right", stream=sse(*said("Yes")))) as played:
+        assert "asks for a key" in trouble_at(played.url)
+        address = Address.parse(played.url)
+        keep_key(address, " wrong\n")
+        assert key_file(address).stat().st_mode & 0o777 == 0o600
+        assert "does not accept the key" in trouble_at(played.url)
+        keep_key(address, "right")
+        assert list(connect(played).generate(ASKED))[-1] == Finished(
+            FinishReason.STOP, "", "Yes", None, Counted()
+        )
+        assert {each.key for each in played.asked[-2:]} == {"right"}
+        assert forget_key(address) and not forget_key(address) and key(address)[0] is None
+        with pytest.raises(InvalidRequest, match="no key"):
+            keep_key(address, "two words")
+
+
+@pytest.mark.parametrize(
+    ("stream", "text", "told"),
+    [
+        (sse(*said("Half", reason=None), done=False), "Half", "ended the reply in the middle"),
+        ([*sse(*said("Half", reason=None), done=False), None], "Half", "broke in the middle"),
+        (
+            [*sse(*said("Half", reason=None), done=False), b"data: {oops\n\n"],
+            "Half",
+            "is not OpenAI's",
+        ),
+        ([*sse(*said("Half", reason=None), done=False), b"data: 5\n\n"], "Half", "is not OpenAI's"),
+        (sse(*said("Half", reason=None), {"choices": 5}), "Half", "is not OpenAI's protocol"),
+        (sse(*said("Half", reason=None), {"error": {"message": "no memory"}}), "Half", "no memory"),
+    ],
+    ids=["ends", "cut", "no JSON", "no object", "no choices", "an error"],
+)
+def test_a_reply_that_breaks_off_keeps_what_arrived(
+    connect: Connect, stream: list[Any], text: str, told: str
+) -> None:
+    played = Played(stream=stream)
+    engine = connect(played)
+    came, message = failed(engine)
+    assert came == text and told in message and "kept" in message
+    played.stream = sse(*said("Whole"))
+    assert isinstance(list(engine.generate(ASKED))[-1], Finished)
+
+
+def test_a_page_in_place_of_a_stream(connect: Connect) -> None:
+    engine = connect(Played(stream=[b"<html>Log in first</html>"], content_type="text/html"))
+    came, message = failed(engine)
+    assert came == "" and "is not OpenAI's protocol (text/html)" in message
+
+
+@pytest.mark.parametrize(("status", "wait"), [(429, "0"), (503, "0"), (502, None), (503, None)])
+def test_who_is_busy_is_asked_again(connect: Connect, status: int, wait: str | None) -> None:
+    headers = {} if wait is None else {"Retry-After": wait}
+    played = Played(stream=sse(*said("Yes")), refusals=[(status, headers, BUSY)] * 2)
+    last = list(connect(played).generate(ASKED))[-1]
+    assert isinstance(last, Finished) and last.text == "Yes"
+    assert len(played.posted("/v1/chat/completions")) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "told", "tries"),
+    [
+        (429, {"Retry-After": "3600"}, BUSY, "Try again in 3600 s, as it asks", 1),
+        (429, {}, BUSY, "has too much to do (429: Too many requests)", trouble.ATTEMPTS),
+        (400, {}, {"error": {"message": "context is 10 tokens"}}, "context is 10 tokens", 1),
+        (404, {}, {"detail": "no such model"}, "no such model", 1),
+        (500, {}, "<html>oops</html>", "failed (500", 1),
+        (307, {"Location": "http://elsewhere/"}, "", "A key is not sent on", 1),
+    ],
+)
+def test_who_refuses_is_quoted(
+    connect: Connect, status: int, headers: dict[str, str], body: Any, told: str, tries: int
+) -> None:
+    played = Played(refusals=[(status, headers, body)] * 9)
+    came, message = failed(connect(played))
+    assert came == "" and told in message
+    assert len(played.posted("/v1/chat/completions")) == tries
+
+
+def test_a_reply_without_end_is_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trouble, "LONGEST_REPLY", 100)
+    came, message = failed(connect(Played(stream=sse(*said(*["ten chars."] * 50)))))
+    assert len(came) == 100 and "more than 100 characters" in message
+
+
+def test_silence_has_an_end(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.remote.connection.SILENCE_S", 0.2)
+    never = threading.Event()
+    engine = connect(Played(stream=[*sse(*said("Half", reason=None), done=False), never]))
+    came, message = failed(engine)
+    assert came == "Half" and "sent nothing for" in message
+
+
+def test_cancelling_closes_the_stream_at_once_and_keeps_what_came(connect: Connect) -> None:
+    never = threading.Event()
+    played = Played(stream=[*sse(*said("Half", reason=None), done=False), never])
+    generation = connect(played).generate(ASKED)
+    came = threading.Event()
+    generation.listen(lambda event: came.set() if isinstance(event, Emitted) else None)
+    assert came.wait(60)
+    generation.cancel()
+    last = list(generation)[-1]
+    assert last == Finished(FinishReason.CANCELLED, "", "Half", None)
+    assert played.left.wait(60)
+
+
+def test_several_replies_at_once(connect: Connect) -> None:
+    go_on = threading.Event()
+    head, tail = said("One"), said(" two")[1:]
+    played = Played(stream=[*sse(*head[:-1], done=False), go_on, *sse(*tail)])
+    engine = connect(played)
+    running = [engine.generate(ASKED) for _ in range(3)]
+    for each in running:
+        came = threading.Event()
+        each.listen(lambda event, came=came: came.set() if isinstance(event, Emitted) else None)
+        assert came.wait(60)  # all of them, while none is whole
+    go_on.set()
+    assert [list(each)[-1].text for each in running] == ["One two"] * 3
+    assert not engine.busy
+
+
+def test_connecting_can_be_given_up() -> None:
+    class GaveUp:
+        cancelled = True
+
+        def on_progress(self, progress: object) -> None: ...
+        def on_loading(self, progress: object) -> None: ...
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # lets in, and says nothing
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with closing(RemoteEngine()) as engine, pytest.raises(LoadCancelled):
+            engine.load(LoadRequest(target=url), GaveUp())
+
+
+def test_looking_changes_nothing() -> None:
+    with playing(Played()) as played:
+        found = look_at(Address.parse(played.url), "a-key")
+        assert [each.id for each in found.models] == ["small"]
+        assert played.asked[0].key == "a-key"
+
+
+def test_the_folder_of_keys_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, "/somewhere")
+    assert str(key_file(Address.parse("https://gpu:8000/v1"))).startswith("/somewhere/https")
