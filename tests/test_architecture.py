@@ -59,7 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("app.chat_files", "app.drafters", "app.measuring"),
     ("app.training_order", "app.training_process", "app.training"),
-    ("app.server", "app.ui"),
+    ("app.server", "app.ui", "app.worker"),
     ("app.main",),
     ("app.cli", "app.__main__"),
     ("tools",),
@@ -118,6 +118,11 @@ BEHIND_THE_DOOR = {
     "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
+    # Tells a frontend how to tokenize, from the files that the engine does it by.
+    "app.worker.card": (
+        "engine.models.checkpoints.checkpoint",
+        "engine.models.checkpoints.tokenizer",
+    ),
 }
 """Modules of the app that look behind the door, what at, and why. None of them is a page or the API."""
 
