@@ -112,7 +112,7 @@ BEHIND_THE_DOOR = {
     "app.cli.compiler": ("engine.kernels.native",),  # gets a compiler and tries it
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
-    "app.cli.proposer_options": ("engine.drafting.proposers",),
+    "app.cli.drafting": ("engine.drafting.proposers",),
     "app.cli.bench_sweep": ("engine.drafting.proposers",),
     "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
     "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,7 +86,7 @@ def race(
     with open_for_command(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
-        drafting = ways[1] or _ruled(Defaults(folder).speculation(loaded), rules[1])
+        drafting = ways[1] or replace(Defaults(folder).speculation(loaded), acceptance=rules[1])
         both = [
             Configuration(way or drafting, sampling, max_tokens)
             for way, sampling in zip(ways, samplings, strict=True)
@@ -120,16 +121,6 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
         )
     return Speculation(
         proposer=name, depth=int(depth) if depth.isdecimal() else None, acceptance=rule
-    )
-
-
-def _ruled(chosen: Speculation, rule: AcceptanceRule) -> Speculation:
-    return Speculation(
-        proposer=chosen.proposer,
-        depth=chosen.depth,
-        controller=chosen.controller,
-        acceptance=rule,
-        options=chosen.options,
     )
 
 

@@ -11,7 +11,8 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import Status, fetched, open_for_command
+from app.cli.drafting import Drafting
 from app.defaults import Defaults
 from engine.errors import InvalidRequest, NotInstalled
 from engine.loading.request import LoadRequest
@@ -58,23 +59,21 @@ def worker(
     """Answer for a frontend that several machines share, until Ctrl-C or SIGTERM."""
     if not dynamo:
         raise InvalidRequest("dynamo", "Say whose worker this is to be: --dynamo.")
-    control = options.control(controller)
-    Speculation(proposer=proposer or Speculation().proposer, depth=depth, controller=control)
+    drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
     with_dynamo = _dynamo()
     config = with_dynamo.read_options(theirs or ())
     folder = paths.data_folder(data_dir)
+    with Status() as status:
+        files = fetched(load, folder, status)
     with open_for_command(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
         from app.worker.card import write_card
 
         called = name or loaded.id
-        speculation = Defaults(folder).speculation(loaded)
-        if proposer or depth is not None or control:
-            drafts = proposer or loaded.capabilities.preferred
-            speculation = Speculation(proposer=drafts, depth=depth, controller=control)
+        speculation = drafting.speculation(loaded, Defaults(folder))
         _check_offered(speculation, loaded)
-        card = write_card(_files(load, folder), folder / CARDS / loaded.id)
+        card = write_card(files.target, folder / CARDS / loaded.id)
         print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
         with_dynamo.serve(engine, with_dynamo.Offer(card, called, speculation), config)
     print("Stopped.", flush=True)
@@ -90,15 +89,6 @@ def _dynamo() -> ModuleType:
             f"{sys.executable} -m pip install ai-dynamo. They are for Linux."
         ) from error
     return dynamo
-
-
-def _files(load: LoadRequest, folder: Path) -> Path:
-    """Where the target lies, which is on the disk by now."""
-    from app.runtime import read_catalog
-    from engine.loading import hub
-    from engine.loading.files import fetch_pair
-
-    return fetch_pair(load, read_catalog(folder), hub.models_folder(folder)).target
 
 
 def _check_offered(speculation: Speculation, loaded: Loaded) -> None:
