@@ -141,6 +141,8 @@ def _about_names(plan: Plan) -> list[str]:
     found = []
     if plan.target.name.startswith("meta-llama/"):
         found.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
+    if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
+        found.append(f"{plan.draft} was published for replies without thinking.")
     if plan.target.name.lower().endswith(".gguf"):
         found.append(
             "Sizes are those of 16-bit weights: engines for GPUs load folders in transformers' layout, "
