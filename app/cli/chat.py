@@ -14,8 +14,8 @@ import typer
 
 from app import main, paths
 from app.cli import interactive, options, prompts, replies, terminal
-from app.cli.loading import open_for_command
 from app.cli.drafting import Drafting
+from app.cli.loading import open_for_command
 from app.defaults import Defaults
 from engine.drafting import proposers
 from engine.errors import InvalidRequest

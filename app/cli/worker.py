@@ -1,9 +1,8 @@
-"""``foretoken worker``: the loaded pair behind somebody else's frontend, which several machines may share."""
+"""``foretoken worker``: the loaded pair behind somebody else's frontend, shared by several machines."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +10,8 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import Status, fetched, open_for_command
 from app.cli.drafting import Drafting
+from app.cli.loading import Status, fetched, open_for_command
 from app.defaults import Defaults
 from engine.errors import InvalidRequest, NotInstalled
 from engine.loading.request import LoadRequest

@@ -1,8 +1,8 @@
 """A request as Dynamo's frontend hands it on, as one of the engine's.
 
-Field by field as in ``lib/llm/src/protocols/common.rs`` and ``common/preprocessor.rs`` of ai-dynamo/dynamo
-(1.6.1): the prompt in tokens, and options of which most are null. One that this engine does not have is
-refused by name; none is quietly left out.
+Field by field as in ``lib/llm/src/protocols/common.rs`` and ``common/preprocessor.rs`` of
+ai-dynamo/dynamo (1.6.1): the prompt in tokens, and options of which most are null. One that this engine
+does not have is refused by name; none is quietly left out.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def _refuse(body: Mapping[str, Any], eos: Collection[int]) -> None:
         for name, value in _part(body, part).items():
             if value and name in neutral and value not in neutral[name]:
                 raise InvalidRequest(
-                    name, f"{name} is {value!r}, which this worker's engine does not have. Leave it out."
+                    name,
+                    f"{name} is {value!r}, which this worker's engine does not have. Leave it out.",
                 )
     for name in _OTHER_INPUT:
         if body.get(name):

@@ -20,8 +20,8 @@ from engine.models.checkpoints.tokenizer import load_tokenizer, named_ends
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """``folder`` holds the files. ``chats``: whether there is a chat template. ``eos``: ids of tokens that
-    end a text."""
+    """``folder`` holds the files. ``chats``: whether there is a chat template. ``eos``: ids of tokens
+    that end a text."""
 
     folder: Path
     chats: bool

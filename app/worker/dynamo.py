@@ -1,8 +1,9 @@
 """The engine as Dynamo's worker: imports Dynamo, and nothing else of the app imports this at the start.
 
-Tokens in, tokens out, and not OpenAI's words: so the frontend can route a chat to the worker whose cache has
-its beginning, and can have another worker go on with a reply whose worker died. Replies at temperature 0,
-and those with a seed, go on in the same words then, for noise is keyed by seed and position.
+Tokens in, tokens out, and not OpenAI's words: so the frontend can route a chat to the worker whose cache
+has its beginning, and can have another worker go on with a reply whose worker died (its option
+--migration-limit). Replies at temperature 0, and those with a seed, go on in the same words then, for
+noise is keyed by seed and position; only penalties that count the reply alone begin to count anew.
 
 Lifecycle, signals, draining and cancelling are those of Dynamo's ``dynamo.common.backend`` (1.6.1).
 """
@@ -16,15 +17,15 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dynamo._core import get_tool_parser_names
 from dynamo.common.backend import EngineConfig, LLMEngine, LlmRegistration, Worker, WorkerConfig
 from dynamo.common.backend.metrics import register_engine_registry
-from dynamo.common.backend.publisher import ComponentSnapshot, PushSource
+from dynamo.common.backend.publisher import PushSource
 from dynamo.common.configuration.groups.runtime_args import (
     DynamoRuntimeArgGroup,
     DynamoRuntimeConfig,
 )
 from dynamo.common.utils.token_ids import normalize_request_token_ids
-from dynamo._core import get_tool_parser_names
 from dynamo.llm import ModelInput
 from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
 
@@ -67,9 +68,7 @@ class ForetokenEngine(LLMEngine):
         self._kv: Any = None
 
     @classmethod
-    async def from_args(
-        cls, argv: list[str] | None = None
-    ) -> tuple[ForetokenEngine, WorkerConfig]:
+    async def from_args(cls, argv: list[str] | None = None) -> tuple[ForetokenEngine, WorkerConfig]:
         """Not from words alone: ``foretoken worker`` reads them, and loads the pair first."""
         raise NotImplementedError("start it by `foretoken worker --dynamo`")
 

@@ -1,8 +1,8 @@
 """What the engine's cache holds, told as changes in blocks of tokens: by these a router knows its worker.
 
 The engine keeps one text, the last it answered (``Session.run`` in ``engine/local/session.py``): while a
-prompt is brought in, what it has in common with that; in the end the prompt and the reply, but for the last
-token, which was never computed. Whole blocks are told, and only what is certain.
+prompt is brought in, what it has in common with that; in the end the prompt and the reply, but for the
+last token, which was never computed. Whole blocks are told, and only what is certain.
 """
 
 from __future__ import annotations

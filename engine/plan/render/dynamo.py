@@ -2,7 +2,7 @@
 
 Options checked against ai-dynamo/dynamo at 04521f47 (examples/backends/*/deploy/v1beta1, of release 1.3)
 and 51e158b3 (examples/backends/vllm/launch/agg_spec_decoding.sh); the frontend and its discovery in files
-against release 1.6.1: a plan's script is run with Dynamo's mocker (tests/engine/plan/test_dynamo_runs.py).
+against release 1.6.1: a plan's script runs with Dynamo's mocker (tests/engine/plan/test_dynamo_runs.py).
 Workers take the options of the engine that computes; TensorRT-LLM's starts over nodes by
 ``trtllm-llmapi-launch``, as Dynamo's multi-node examples have it.
 """
