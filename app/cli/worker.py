@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
@@ -80,6 +81,7 @@ def worker(
 
 def _dynamo() -> ModuleType:
     """What needs Dynamo's packages. Raises NotInstalled without them."""
+    os.environ.setdefault("DYN_LOG", "warn")  # else it tells every step of its own
     try:
         from app.worker import dynamo
     except ImportError as error:

@@ -38,6 +38,8 @@ class Chunks:
     def _emitted(self, event: Emitted) -> Chunk:
         tokens = event.tokens or ()
         chunk = self._chunk([token.id for token in tokens], event.text)
+        if self._asked.worded:
+            chunk["tokens"] = [token.text for token in tokens]
         if self._asked.logprobs is not None:
             chunk["log_probs"] = [logprob(token.p) for token in tokens]
             if self._asked.logprobs:

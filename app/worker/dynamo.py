@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dynamo._core import get_tool_parser_names
@@ -27,21 +29,39 @@ from dynamo.common.configuration.groups.runtime_args import (
 )
 from dynamo.common.utils.token_ids import normalize_request_token_ids
 from dynamo.llm import ModelInput
-from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
+from dynamo.llm.exceptions import DynamoException, EngineShutdown, InvalidArgument, Unknown
 
 from app.server.counter import Counter, Ticket
-from app.server.errors import ApiError
+from app.server.errors import ApiError, closing
 from app.worker.asked import asked_of
 from app.worker.card import Card
 from app.worker.chunks import Chunk, Chunks
 from app.worker.held import BLOCK, Change, Held, Stored
 from engine.errors import ForetokenError, InvalidRequest
+from engine.events import Event, Finished, FinishReason
 from engine.request import Speculation
 
 if TYPE_CHECKING:
     from engine.api import Engine, Loaded
 
 COMPONENT = "foretoken"
+
+DRAIN_S = 20
+"""Seconds that replies have to end in when the worker is asked to; with Dynamo's own grace before it and
+what its runtime takes, within the 30 that Kubernetes gives."""
+LOOK_S = 0.05
+
+HERE = ("file", "mem")
+"""Discovery within one machine."""
+STAY_HERE = MappingProxyType(
+    {
+        "DYN_TCP_RPC_HOST": "127.0.0.1",
+        "DYN_EVENT_PLANE_HOST": "127.0.0.1",
+        "DYN_SELF_HOST_METADATA": "0",
+    }
+)
+"""Where a worker takes requests and tells events (Dynamo's default is the network), and that a frontend
+reads the card from the disk; for whoever sets nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +122,8 @@ class ForetokenEngine(LLMEngine):
             try:
                 async with contextlib.aclosing(ticket.events_of(generation)) as events:
                     async for event in events:
+                        if _cut_short(event) and not context.is_stopped():
+                            raise closing()  # nobody asked for that: another worker goes on
                         chunk = chunks.of(event)
                         if chunk is not None:
                             yield chunk
@@ -116,7 +138,14 @@ class ForetokenEngine(LLMEngine):
             ticket.close()
 
     async def cleanup(self) -> None:
-        """Ends what still runs; whoever loaded the engine closes it."""
+        """Lets replies end, and hands on those that take too long; whoever loaded the engine closes it.
+
+        Dynamo has taken the worker off the list by now, and waited for a few seconds.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                while self._counter.tickets:
+                    await asyncio.sleep(LOOK_S)
         self._counter.end()
         self._kv = None
 
@@ -147,6 +176,10 @@ class ForetokenEngine(LLMEngine):
             publisher.publish_removed(block_hashes=list(change.hashes))
 
 
+def _cut_short(event: Event) -> bool:
+    return isinstance(event, Finished) and event.reason is FinishReason.CANCELLED
+
+
 @contextlib.contextmanager
 def _translated() -> Any:
     """Our errors as Dynamo's: a client's mistake is a 400, and a worker that ends is tried elsewhere."""
@@ -173,16 +206,30 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
         config.validate()
     except ValueError as error:
         raise InvalidRequest("dynamo", f"Dynamo's options do not go together: {error}") from error
+    if config.discovery_backend in HERE:
+        for name, value in STAY_HERE.items():
+            os.environ.setdefault(name, value)
     return config
 
 
 def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
-    """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns."""
-    asyncio.run(_serve(engine, offer, config))
+    """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns.
+
+    Raises ForetokenError with Dynamo's words where it cannot be registered, or its services are gone.
+    """
+    try:
+        asyncio.run(_serve(engine, offer, config))
+    except DynamoException as error:
+        raise ForetokenError(
+            f"Dynamo's worker ended: {error}. Is what it looks for workers in running (etcd by default)? With "
+            "-- --discovery-backend file it needs nothing but this machine's disk."
+        ) from error
 
 
 async def _serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
     worker = ForetokenEngine(engine, offer)
+    # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
+    os.chdir(offer.card.folder.parent)
     await Worker(worker, _configuration(engine, offer, config)).run()
 
 
@@ -193,7 +240,7 @@ def _configuration(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) ->
     known = calls.name if calls is not None and calls.name in get_tool_parser_names() else None
     return WorkerConfig.from_runtime_config(
         config,
-        model_name=str(offer.card.folder),
+        model_name=offer.card.folder.name,
         served_model_name=offer.name,
         model_input=ModelInput.Tokens,
         component=COMPONENT,

@@ -80,7 +80,7 @@ def frontend(folder: Path, *options: str) -> Iterator[Frontend]:
 @contextlib.contextmanager
 def worker(front: Frontend, name: str, options: Sequence[str] = ()) -> Iterator[Program]:
     """``foretoken worker --dynamo`` with Pip, ready: the frontend knows it."""
-    words = [dynamo_python(), "-m", "app", "worker", "--dynamo", "--no-native"]
+    words = [dynamo_python(), "-m", "app", "worker", "--dynamo"]
     data = str(front.folder / name)
     known = front.instances()
     with running(

@@ -3,7 +3,7 @@
 # finds Foretoken's packages too: there `DIR/bin/python -m app worker --dynamo` runs, started in this repository.
 # No GPU, etcd or NATS is needed. aisimulate, which the wheel names too, is for Dynamo's planner and left out.
 set -euo pipefail
-dir=$(mkdir -p "${1:?usage: install_dynamo.sh DIR [PYTHON of Foretoken's environment]}" && cd "$1" && pwd)
+dir=$(mkdir -p "${1:?usage: install_dynamo.sh DIR [PYTHON]}" && cd "$1" && pwd)
 python="${2:-$(cd "$(dirname "$0")/../.." && pwd)/.venv/bin/python}"
 where='import sysconfig; print(sysconfig.get_path("purelib"))'
 "$python" -m venv "$dir"

@@ -27,7 +27,7 @@ def body(**parts: Any) -> dict[str, Any]:
         "multi_modal_data": None,
     }
     for part, given in parts.items():
-        nothing[part] = {**nothing.get(part, {}), **given}
+        nothing[part] = {**(nothing.get(part) or {}), **given}
     return {"model": "pip", "token_ids": [3, 4, 5], **nothing}
 
 

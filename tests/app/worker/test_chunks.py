@@ -27,7 +27,7 @@ PROMPT = "The pair that you see is called"
 
 def answered(asked: Asked) -> tuple[list[Chunk], ReplyState]:
     with contextlib.closing(LocalEngine()) as engine:
-        engine.load(LoadRequest(str(PIP / "target"), str(PIP / "draft"), native=False))
+        engine.load(LoadRequest(target=str(PIP / "target"), draft=str(PIP / "draft"), native=False))
         events = list(engine.generate(asked.request))
     chunks = Chunks(asked)
     told = [chunk for event in events if (chunk := chunks.of(event)) is not None]

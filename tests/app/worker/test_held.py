@@ -48,7 +48,7 @@ class Router:
 @pytest.fixture(scope="module")
 def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
     with contextlib.closing(LocalEngine()) as made:
-        made.load(LoadRequest(str(pair[0]), str(pair[1]), native=False))
+        made.load(LoadRequest(target=str(pair[0]), draft=str(pair[1]), native=False))
         yield made
 
 
