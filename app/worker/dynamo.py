@@ -2,8 +2,8 @@
 
 Tokens in, tokens out, and not OpenAI's words: so the frontend can route a chat to the worker whose cache
 has its beginning, and can have another worker go on with a reply whose worker died (its option
---migration-limit). Replies at temperature 0, and those with a seed, go on in the same words then, for
-noise is keyed by seed and position; only penalties that count the reply alone begin to count anew.
+--migration-limit). Replies at temperature 0, and those with a seed, go on in the same words then, up to
+ties of rounding: noise is keyed by seed and position. Penalties that count the reply alone count anew.
 
 Lifecycle, signals, draining and cancelling are those of Dynamo's ``dynamo.common.backend`` (1.6.1).
 """
@@ -14,7 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -181,7 +181,7 @@ def _cut_short(event: Event) -> bool:
 
 
 @contextlib.contextmanager
-def _translated() -> Any:
+def _translated() -> Iterator[None]:
     """Our errors as Dynamo's: a client's mistake is a 400, and a worker that ends is tried elsewhere."""
     try:
         yield
@@ -206,6 +206,12 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
         config.validate()
     except ValueError as error:
         raise InvalidRequest("dynamo", f"Dynamo's options do not go together: {error}") from error
+    if config.dyn_structural_tag:
+        raise InvalidRequest(
+            "dynamo",
+            "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this engine "
+            "does not read. Leave it out: calls are written freely, and read by their style.",
+        )
     if config.discovery_backend in HERE:
         for name, value in STAY_HERE.items():
             os.environ.setdefault(name, value)
@@ -221,8 +227,8 @@ def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
         asyncio.run(_serve(engine, offer, config))
     except DynamoException as error:
         raise ForetokenError(
-            f"Dynamo's worker ended: {error}. Is what it looks for workers in running (etcd by default)? With "
-            "-- --discovery-backend file it needs nothing but this machine's disk."
+            f"Dynamo's worker ended: {error}. Is what workers are found by running (etcd by default)? With "
+            "-- --discovery-backend file nothing but this machine's disk is needed."
         ) from error
 
 
@@ -246,4 +252,5 @@ def _configuration(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) ->
         component=COMPONENT,
         endpoint_types=config.endpoint_types if offer.card.chats else "completions",
         tool_call_parser=config.dyn_tool_call_parser or known,
+        structural_tag=None,  # on by default; see ``read_options``
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import openai
+import psutil
 import pytest
 
 from engine.api import LoadRequest
@@ -137,6 +138,20 @@ def test_clients_see_one_server(
             messages=[{"role": "user", "content": text}],
             extra_body={"min_tokens": 5},
         )
+
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    told = front.client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": text}],
+        max_tokens=8,
+        tools=[tool],
+    )
+    assert told.choices[0].message.content
+
+    for program in two.values():
+        places = psutil.Process(program.process.pid).net_connections("tcp")
+        here = {place.laddr.ip for place in places if place.status == psutil.CONN_LISTEN}
+        assert here <= {"127.0.0.1"}
 
     stream = ask(front, LONG, TOKENS, temperature=0, stream=True)
     next(iter(stream))
