@@ -209,8 +209,8 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
     if config.dyn_structural_tag:
         raise InvalidRequest(
             "dynamo",
-            "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this engine "
-            "does not read. Leave it out: calls are written freely, and read by their style.",
+            "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this "
+            "engine does not read. Leave it out: calls are written freely, and read by their style.",
         )
     if config.discovery_backend in HERE:
         for name, value in STAY_HERE.items():
@@ -227,8 +227,8 @@ def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
         asyncio.run(_serve(engine, offer, config))
     except DynamoException as error:
         raise ForetokenError(
-            f"Dynamo's worker ended: {error}. Is what workers are found by running (etcd by default)? With "
-            "-- --discovery-backend file nothing but this machine's disk is needed."
+            f"Dynamo's worker ended: {error}. Does what workers are found by run (etcd by default)? "
+            "With -- --discovery-backend file nothing but this machine's disk is needed."
         ) from error
 
 
