@@ -33,7 +33,10 @@ def worker(
     load: LoadRequest = main.DEFAULT_LOAD,
     name: Annotated[
         str | None,
-        typer.Option(help="The model's name for clients; the same for all workers that share it."),
+        typer.Option(
+            help="The model's name for clients; the same for all workers of one target, whatever drafts "
+            "for it there. Default: the pair's."
+        ),
     ] = None,
     proposer: Annotated[
         str | None,
@@ -69,11 +72,12 @@ def worker(
         loaded = engine.loaded
         assert loaded is not None
         from app.worker.card import write_card
+        from engine.api import slug
 
         called = name or loaded.id
         speculation = drafting.speculation(loaded, Defaults(folder))
         _check_offered(speculation, loaded)
-        card = write_card(files.target, folder / CARDS / loaded.id)
+        card = write_card(files.target, folder / CARDS / slug(called))
         print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
         with_dynamo.serve(engine, with_dynamo.Offer(card, called, speculation), config)
     print("Stopped.", flush=True)
