@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from tests.support.places import ROOT
 
-PATIENCE_S = 180
+PATIENCE_S = 400
 """For a program to do what it is waited for; on a loaded machine a start takes its time."""
 
 T = TypeVar("T")

@@ -26,7 +26,7 @@ from tests.support.processes import Program
 pytestmark = [
     pytest.mark.dynamo,
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(
         not os.environ.get(VARIABLE), reason=f"{VARIABLE} names no environment with Dynamo"
     ),

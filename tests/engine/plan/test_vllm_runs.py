@@ -32,7 +32,7 @@ ON_A_CPU = {
 
 @pytest.mark.peer
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_plan_with_ngrams_answers_and_tells_its_acceptance(tmp_path: Path) -> None:
     place = os.environ.get(VARIABLE)
     if not place:
