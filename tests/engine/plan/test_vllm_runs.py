@@ -58,7 +58,9 @@ def test_a_plan_with_ngrams_answers_and_tells_its_acceptance(tmp_path: Path) -> 
         with urllib.request.urlopen(f"{url}/health") as answer:
             return bool(answer.status == 200)
 
-    with running([*program, "--model", *words], tmp_path / "log", ON_A_CPU) as server:
+    # Compiling the model takes minutes, and says nothing of the plan.
+    words = ["--model", *words, "--enforce-eager"]
+    with running([*program, *words], tmp_path / "log", ON_A_CPU) as server:
         server.until(answers)
         client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=300)
         model = client.models.list().data[0].id
