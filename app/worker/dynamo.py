@@ -60,8 +60,8 @@ STAY_HERE = MappingProxyType(
         "DYN_SELF_HOST_METADATA": "0",
     }
 )
-"""Where a worker takes requests and tells events (Dynamo's default is the network), and that a frontend
-reads the card from the disk; for whoever sets nothing else."""
+"""Where a worker takes requests and is looked for with events (Dynamo's default is the network), and that
+a frontend reads the card from the disk; for whoever sets nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

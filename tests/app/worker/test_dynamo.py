@@ -148,10 +148,13 @@ def test_clients_see_one_server(
     )
     assert told.choices[0].message.content
 
-    for program in two.values():
-        places = psutil.Process(program.process.pid).net_connections("tcp")
-        here = {place.laddr.ip for place in places if place.status == psutil.CONN_LISTEN}
-        assert here <= {"127.0.0.1"}
+    for each in front.get("/health")["instances"]:
+        if each["instance_id"] in two and each["endpoint"] == "generate":
+            host, _, port = each["transport"]["tcp"].partition("/")[0].rpartition(":")
+            assert host == "127.0.0.1"
+            process = psutil.Process(two[each["instance_id"]].process.pid)
+            listening = {place.laddr for place in process.net_connections("tcp") if not place.raddr}
+            assert [at.ip for at in listening if at.port == int(port)] == [host]
 
     stream = ask(front, LONG, TOKENS, temperature=0, stream=True)
     next(iter(stream))
