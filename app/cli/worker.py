@@ -52,7 +52,7 @@ def worker(
     theirs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[-- OPTION ...]",
+            metavar="OPTION",
             help="Dynamo's own options of a worker, behind two dashes: -- --discovery-backend file. Its "
             "environment variables count too.",
         ),
