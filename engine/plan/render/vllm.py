@@ -1,8 +1,8 @@
 """vLLM: ``vllm serve``, and with Arctic Inference's plugin the same.
 
 Options checked against release 0.32.0 (vllm/engine/arg_utils.py, and vllm/config/speculative.py, whose
-keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding); where it
-is installed, its own parser reads them (tests/engine/plan/test_vllm_parses.py). Arctic's keys against
+keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding). Its own
+parser has read them (tests/engine/plan/test_vllm_parses.py), and one was started (test_vllm_runs.py there). Arctic's keys against
 snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py, docs/arctic-speculator.rst).
 """
 
