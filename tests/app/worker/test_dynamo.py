@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +178,10 @@ def test_a_worker_that_dies_in_mid_reply_is_not_noticed(
             two[killed].process.kill()
     assert killed is not None
     assert said == expected(alone, LONG, TOKENS)
+    with urllib.request.urlopen(f"{front.url}/metrics") as answer:
+        page = answer.read().decode()
+    went_on = re.findall(r"^dynamo_frontend_model_migration_total\{.*\} (\d+)", page, re.M)
+    assert sum(map(int, went_on)) >= 1  # or it had been written before its worker was gone
     # The other one is there for whoever comes next.
     front.program.until(lambda: killed not in front.instances())
     assert ask(front, "Who are you?", 8, temperature=0).choices[0].message.content
