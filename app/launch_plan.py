@@ -11,6 +11,7 @@ from typing import Any
 from app.runtime import read_catalog
 from engine.errors import DiskError
 from engine.loading import hub
+from engine.plan.engines import VLLM
 from engine.plan.formats import AUTO
 from engine.plan.gpus import parse_gpus
 from engine.plan.known import find, unknown
@@ -19,7 +20,7 @@ from engine.plan.model import ModelFacts, of_path
 from engine.plan.plan import Plan
 from engine.plan.planning import make_plan
 from engine.plan.render import Rendered
-from engine.plan.request import VLLM, PlanRequest
+from engine.plan.request import PlanRequest
 
 USUAL_CONTEXT = 8192
 """Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""

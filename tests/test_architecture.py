@@ -70,7 +70,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("app.chat_files", "app.drafters", "app.measuring"),
     ("app.training_order", "app.training_process", "app.training"),
     ("app.stored_data",),
-    ("app.server", "app.ui"),
+    ("app.server", "app.ui", "app.worker"),
     ("app.main",),
     ("app.cli", "app.__main__"),
     ("tools",),
@@ -133,12 +133,17 @@ BEHIND_THE_DOOR = {
     "app.cli.compiler": ("engine.kernels.native",),  # gets a compiler and tries it
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
-    "app.cli.proposer_options": ("engine.drafting.proposers",),
+    "app.cli.drafting": ("engine.drafting.proposers",),
     "app.cli.bench_sweep": ("engine.drafting.proposers",),
     "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
     "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
+    # Tells a frontend how to tokenize, from the files that the engine does it by.
+    "app.worker.card": (
+        "engine.models.checkpoints.checkpoint",
+        "engine.models.checkpoints.tokenizer",
+    ),
 }
 """Modules of the app that look behind the door, what at, and why. None of them is a page or the API."""
 

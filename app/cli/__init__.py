@@ -24,6 +24,7 @@ from app.cli import (
     settings,
     train,
     ui,
+    worker,
 )
 from app.cli.replies import GenerationFailed
 from engine.errors import ForetokenError
@@ -39,6 +40,7 @@ cli = typer.Typer(
 cli.command()(ui.ui)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
+cli.command()(worker.worker)
 cli.command()(race.race)
 cli.command()(replay.replay)
 cli.command()(train.train)

@@ -16,7 +16,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.loading import Status, compile_first
+from app.cli.loading import Status, compile_first, fetched
 from app.cli.outputs import check_writable
 from app.cli.progress import progress
 from app.cli.tables import table
@@ -127,13 +127,9 @@ def real(
 
 def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
     """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
-    from app.runtime import read_catalog
-    from engine.loading import hub
-    from engine.loading.files import fetch_pair
     from engine.loading.request import AUTO
 
-    models = hub.models_folder(data_dir)
-    found = fetch_pair(load, read_catalog(data_dir), models, status.on_progress)
+    found = fetched(load, data_dir, status)
     suits = found.pairing.target.quantization
     return replace(
         load,

@@ -7,7 +7,6 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,15 +14,15 @@ import typer
 
 from app import main, paths
 from app.cli import interactive, options, prompts, replies, terminal
+from app.cli.drafting import Drafting
 from app.cli.loading import open_for_command
-from app.cli.proposer_options import parse
 from app.defaults import Defaults
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Sampling, Speculation, rule_named
+from engine.request import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Engine
@@ -86,37 +85,23 @@ def chat(
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
     conversations = prompts.collect(prompt, prompts_file)
-    rule = rule_named(acceptance)
-    # Mistakes are told before any model is loaded.
-    control = options.control(controller)
-    Speculation(
-        proposer=proposer or Speculation().proposer,
+    drafting = Drafting(
+        proposer=proposer,
         depth=depth,
-        controller=control,
-        acceptance=rule,
+        control=options.control(controller),
+        acceptance=rule_named(acceptance),
+        options=option or (),
     )
-    if proposer:
-        parse(proposer, option or [])
     folder = paths.data_folder(data_dir)
     with trace_to(trace) as write_event, open_for_command(load, folder) as engine:
         loaded = engine.loaded
         assert loaded is not None
         defaults = Defaults(folder)
-        speculation = replace(defaults.speculation(loaded), acceptance=rule)
-        if proposer or depth is not None or control or option:
-            name = proposer or loaded.capabilities.preferred
-            speculation = Speculation(
-                proposer=name,
-                depth=depth,
-                controller=control,
-                acceptance=rule,
-                options=parse(name, option or []),
-            )
-        elif measured := defaults.of(loaded):
+        if not drafting.chosen and (measured := defaults.of(loaded)):
             print(f"Note: the default of this pair is {measured}.", file=sys.stderr)
         reply_options = replies.ReplyOptions(
             sampling=sampling,
-            speculation=speculation,
+            speculation=drafting.speculation(loaded, defaults),
             max_tokens=max_tokens,
             stop=tuple(stop or ()),
             system=system,

@@ -13,6 +13,7 @@ from engine.errors import InvalidRequest
 if TYPE_CHECKING:
     from engine.api import Engine, LoadRequest
     from engine.loading.catalog import Catalog
+    from engine.loading.files import PairFiles
     from engine.loading.hub import Progress
     from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
@@ -66,6 +67,19 @@ def describe(progress: Progress) -> str:
         return text
     minutes, seconds = divmod(round(progress.eta_s), 60)
     return f"{text}, {minutes}:{seconds:02} left"
+
+
+def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
+    """The files of what is asked for, downloaded where they are not on the disk yet.
+
+    Raises CatalogError, ModelError, IncompatiblePair or DownloadError.
+    """
+    from app.runtime import read_catalog
+    from engine.loading import hub
+    from engine.loading.files import fetch_pair
+
+    models = hub.models_folder(data_dir)
+    return fetch_pair(request, read_catalog(data_dir), models, status.on_progress)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ import typer
 
 from app import paths
 from app.cli import options
+from engine.plan.engines import BACKENDS, ENGINES
+from engine.plan.methods import METHODS, NONE
 
 
 def plan(
@@ -21,14 +23,11 @@ def plan(
         ),
     ],
     gpus: Annotated[str, typer.Option(help="How many of which kind: 8xH100.")],
-    engine: Annotated[str, typer.Option(help="vllm, sglang, trtllm or dynamo.")] = "vllm",
+    engine: Annotated[str, typer.Option(help=f"Of {', '.join(ENGINES)}.")] = ENGINES[0],
     method: Annotated[
         str,
-        typer.Option(
-            help="How it drafts: none, ngram, suffix, draft_model, eagle, eagle3, medusa, "
-            "mlp_speculator, mtp, dflash, arctic or arctic_suffix."
-        ),
-    ] = "none",
+        typer.Option(help=f"How it drafts, of {', '.join(METHODS)}."),
+    ] = NONE,
     draft: Annotated[
         str | None,
         typer.Option(help="A draft model, or a head for the target. Default: a published one."),
@@ -50,8 +49,8 @@ def plan(
         typer.Option(help="The chance that a drafted token is accepted. Default: the method's."),
     ] = None,
     backend: Annotated[
-        str, typer.Option(help="What computes for dynamo: vllm, sglang or trtllm.")
-    ] = "vllm",
+        str, typer.Option(help=f"What computes for dynamo, of {', '.join(BACKENDS)}.")
+    ] = BACKENDS[0],
     loads: Annotated[
         bool, typer.Option("--loads", help="Simulate 1 to 1,000 users at once, plain and drafted.")
     ] = False,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.tables import table
+from engine.plan.engines import NAMES
 from engine.plan.plan import Plan
 from engine.plan.render import Rendered
 from engine.plan.simulation import LOADS, Row
 from engine.plan.simulation import table as simulated
-from engine.plan.support import NAMES
 
 REPLY_SHARE = 4
 """Of a context, the reply is one part of so many in the simulation; the rest is prompt."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,7 +108,7 @@ def race(
         assert loaded is not None and base_loaded is not None
         usual = [
             _usual_base(base_loaded, rules[0]),
-            _ruled(Defaults(folder).speculation(loaded), rules[1]),
+            replace(Defaults(folder).speculation(loaded), acceptance=rules[1]),
         ]
         both = [
             Configuration(way or default, sampling, max_tokens)
@@ -157,16 +158,6 @@ def _usual_base(loaded: Loaded, rule: AcceptanceRule) -> Speculation:
     capabilities = loaded.capabilities
     has_plain = capabilities.proposer(PLAIN) is not None
     return Speculation(proposer=PLAIN if has_plain else capabilities.preferred, acceptance=rule)
-
-
-def _ruled(chosen: Speculation, rule: AcceptanceRule) -> Speculation:
-    return Speculation(
-        proposer=chosen.proposer,
-        depth=chosen.depth,
-        controller=chosen.controller,
-        acceptance=rule,
-        options=chosen.options,
-    )
 
 
 def _prompts(

@@ -56,7 +56,7 @@ class Meter:
     """All series of one server. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self.running = self._gauge("num_requests_running", "Replies that are being written.")
         self.waiting = self._gauge("num_requests_waiting", "Replies that wait for their turn.")
         self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
@@ -90,17 +90,17 @@ class Meter:
 
     def page(self) -> bytes:
         """What ``/metrics`` answers."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"vllm:{name}", text, (*LABELS, *labels), registry=self._registry)
+        return Counter(f"vllm:{name}", text, (*LABELS, *labels), registry=self.registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"vllm:{name}", text, LABELS, registry=self._registry)
+        return Gauge(f"vllm:{name}", text, LABELS, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
         return Histogram(
-            f"vllm:{name}", text, LABELS, buckets=tuple(buckets), registry=self._registry
+            f"vllm:{name}", text, LABELS, buckets=tuple(buckets), registry=self.registry
         )
 
 

@@ -9,13 +9,13 @@ checkpoints differ is on the large side.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from engine.plan.formats import BF16, FORMATS, SIXTEEN_BITS
 from engine.plan.methods import Method, Needs
 from engine.plan.model import ModelFacts
-from engine.plan.network import Network, of_model
+from engine.plan.network import Network, cache_products, cache_shards, of_model
 
 EAGLE3_VOCABULARY = 32_000
 """Tokens that a published EAGLE-3 head can draft: ``draft_vocab_size`` of yuhuili's heads."""
@@ -121,21 +121,11 @@ def _lstm(target: ModelFacts, depth: int) -> Network:
 
 
 def _speculator(target: ModelFacts, products: int) -> Network:
+    """Attends to nothing, so it caches nothing; its own input table is held and hardly read."""
     inner = products * target.hidden**2 + _table(target)
     network = _head(target, inner, 1)
-    held = (inner + _table(target)) * SIXTEEN_BITS
-    return Network(
-        weights=network.weights,
-        layers=1,
-        hidden=network.hidden,
-        held=held,
-        embeddings=0.0,
-        read=network.read,
-        products=network.products,
-        cached=0,
-        cache_products=0.0,
-        shards=1,
-    )
+    held = network.held + _table(target) * SIXTEEN_BITS
+    return replace(network, held=held, cache_products=0.0, shards=1)
 
 
 def _dflash(target: ModelFacts, depth: int) -> Network:
@@ -158,11 +148,9 @@ def _mtp(target: ModelFacts, depth: int) -> Network:
         embeddings=0.0,
         read=fixed * width + _table(target) * SIXTEEN_BITS,
         products=2.0 * (used + _table(target)),
-        cached=target.latent or 2 * target.kv_heads * target.head_dim,
-        cache_products=4.0 * target.heads
-        if target.latent
-        else 2.0 * target.heads / target.kv_heads,
-        shards=1 if target.latent else target.kv_heads,
+        cached=target.cached_token,
+        cache_products=cache_products(target),
+        shards=cache_shards(target),
         expert=counts.expert * width,
         experts=counts.experts,
         active_experts=counts.active_experts,

@@ -115,8 +115,3 @@ def method_named(name: str) -> Method:
     raise InvalidRequest(
         "method", f"There is no method '{name}'.{hint} Known: {', '.join(METHODS)}."
     )
-
-
-def tokens_a_round(acceptance: float, depth: int) -> float:
-    """Expected tokens of a round: 1 + a + a**2 + ... + a**depth (Leviathan et al. 2023, equation 1)."""
-    return sum(acceptance**drafted for drafted in range(depth + 1))

@@ -60,11 +60,11 @@ class ModelFacts:
         """Experts in a layer; 0 for a dense model."""
         return self.counts.experts
 
-    def cached_numbers(self, context: int) -> int:
-        """Numbers in the KV cache of one sequence of ``context`` tokens, in all layers."""
-        token = self.latent or 2 * self.kv_heads * self.head_dim
-        full = self.layers - self.windowed_layers
-        return token * (full * context + self.windowed_layers * min(context, self.window))
+    @property
+    def cached_token(self) -> int:
+        """Numbers that a token leaves in a layer's cache: keys and values of all heads, or what latent
+        attention keeps in place of them."""
+        return self.latent or 2 * self.kv_heads * self.head_dim
 
 
 def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:

@@ -73,6 +73,16 @@ class Place:
         return floor + 2 * (self.tensor - 1) / self.tensor * moved / link
 
 
+def cache_products(facts: ModelFacts) -> float:
+    """FLOP of a row for each number in the cache: every query head reads them, latent ones twice over."""
+    return 4.0 * facts.heads if facts.latent else 2.0 * facts.heads / facts.kv_heads
+
+
+def cache_shards(facts: ModelFacts) -> int:
+    """Into how many parts a layer's cache can be split: by heads, and latent ones not at all."""
+    return 1 if facts.latent else facts.kv_heads
+
+
 def of_model(facts: ModelFacts) -> Network:
     """A whole model in its weight format."""
     form, counts = FORMATS[facts.format], facts.counts
@@ -81,7 +91,7 @@ def of_model(facts: ModelFacts) -> Network:
     expert = counts.expert * form.width
     experts = counts.expert_layers * counts.experts
     rest = (counts.layers - experts * counts.expert + counts.final_norm) * inner
-    token = facts.latent or 2 * facts.kv_heads * facts.head_dim
+    token = facts.cached_token
     return Network(
         weights=facts.format,
         layers=facts.layers,
@@ -93,8 +103,8 @@ def of_model(facts: ModelFacts) -> Network:
         cached=token * (facts.layers - facts.windowed_layers),
         windowed=token * facts.windowed_layers,
         window=facts.window,
-        cache_products=4.0 * facts.heads if facts.latent else 2.0 * facts.heads / facts.kv_heads,
-        shards=1 if facts.latent else facts.kv_heads,
+        cache_products=cache_products(facts),
+        shards=cache_shards(facts),
         expert=expert,
         experts=counts.experts,
         active_experts=counts.active_experts,

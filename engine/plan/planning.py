@@ -14,6 +14,7 @@ from dataclasses import replace
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 from engine.plan import known, support
 from engine.plan.drafters import Drafter, drafter_for
+from engine.plan.engines import SGLANG, VLLM
 from engine.plan.formats import AUTO, AWQ, BF16, FORMATS, FP8, KV_WIDTHS, NVFP4
 from engine.plan.gpus import MOST, Gpus
 from engine.plan.layout import Layout, layouts
@@ -22,7 +23,7 @@ from engine.plan.methods import NONE, Needs
 from engine.plan.model import ModelFacts
 from engine.plan.network import Network, Place, of_model
 from engine.plan.plan import Plan
-from engine.plan.request import SGLANG, VLLM, PlanRequest
+from engine.plan.request import PlanRequest
 from engine.plan.speed import Setup, estimate, schedule
 
 ALIKE = 1.05

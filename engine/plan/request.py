@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.errors import InvalidRequest
+from engine.plan.engines import BACKENDS, DYNAMO, ENGINES, VLLM
 from engine.plan.formats import AUTO, FORMATS, KV_WIDTHS
 from engine.plan.gpus import Gpus
 from engine.plan.methods import METHODS, Method, Needs
 from engine.plan.model import ModelFacts
-
-VLLM, SGLANG, TRTLLM, DYNAMO = "vllm", "sglang", "trtllm", "dynamo"
-ENGINES = (VLLM, SGLANG, TRTLLM, DYNAMO)
-BACKENDS = (VLLM, SGLANG, TRTLLM)
-"""What computes for Dynamo."""
 
 DEEPEST = 32
 """Tokens drafted in a round, at most."""

@@ -1,7 +1,7 @@
 """Expected tokens a second with and without drafts, and where drafts stop paying.
 
-tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network`` and the
-tokens of ``methods``. As more users share a pass, verifying 1 + depth rows for each runs into the GPU's
+tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network`` and
+``expected_tokens``. As more users share a pass, verifying 1 + depth rows for each runs into the GPU's
 products: that is where speculation fades. Estimates.
 """
 
@@ -13,8 +13,8 @@ from engine.plan import assumptions
 from engine.plan.drafters import Drafter
 from engine.plan.formats import flops
 from engine.plan.layout import Layout
-from engine.plan.methods import tokens_a_round
 from engine.plan.network import Network, Place, seconds
+from engine.stats import expected_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Setup:
 
     def tokens_a_second(self, users: int, depth: int) -> float:
         """Of all ``users`` of the copy together."""
-        tokens = tokens_a_round(self.acceptance, depth)
+        tokens = expected_tokens(self.acceptance, depth)
         return users * tokens / self.round_seconds(users, depth)
 
     def gain(self, users: int, depth: int) -> float:
@@ -138,7 +138,7 @@ def estimate(setup: Setup, users: int, most: int) -> Estimate:
         drafted_user=drafted / here,
         plain_all=plain / here * users,
         drafted_all=drafted / here * users,
-        tokens_a_round=tokens_a_round(setup.acceptance, setup.depth),
+        tokens_a_round=expected_tokens(setup.acceptance, setup.depth),
         plain_step=setup.round_seconds(here, 0),
         drafted_round=setup.round_seconds(here, setup.depth),
         best_depth=setup.best_depth(here),

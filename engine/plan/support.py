@@ -1,4 +1,4 @@
-"""What each engine can draft with, and what its documentation says does not combine.
+"""What goes together: what the engines' documentation says does not combine, and what else to know.
 
 Checked in November 2026 against: vLLM's repository at 002e77c1 (vllm/config/speculative.py) and its
 docs/features/speculative_decoding of that autumn; SGLang 0.5.23, its repository at 16974b80
@@ -12,21 +12,14 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from engine.errors import InvalidRequest
+from engine.plan.engines import ARCTIC, CAN, DYNAMO, NAMES, SGLANG, TRTLLM, VLLM
 from engine.plan.formats import NVFP4, has_units
 from engine.plan.methods import METHODS, NONE
 from engine.plan.plan import Plan
-from engine.plan.request import DYNAMO, SGLANG, TRTLLM, VLLM, PlanRequest
+from engine.plan.request import PlanRequest
 
-NAMES = MappingProxyType({VLLM: "vLLM", SGLANG: "SGLang", TRTLLM: "TensorRT-LLM", DYNAMO: "Dynamo"})
-
-CAN = MappingProxyType(
-    {
-        VLLM: frozenset(METHODS),
-        SGLANG: frozenset({NONE, "ngram", "draft_model", "eagle", "eagle3", "mtp", "dflash"}),
-        TRTLLM: frozenset({NONE, "ngram", "suffix", "draft_model", "eagle3", "mtp", "dflash"}),
-    }
-)
-"""The methods of each engine that computes."""
+POOR_GAIN = 0.7
+"""Of the tokens of a round, what is gained by drafts: below this share experts are worth a sentence."""
 
 
 def check(request: PlanRequest) -> None:
@@ -40,7 +33,7 @@ def check(request: PlanRequest) -> None:
             f"{', '.join(name for name in METHODS if name in CAN[engine])}; {' and '.join(others)} "
             f"{'has' if len(others) == 1 else 'have'} {request.method}.",
         )
-    if request.engine == DYNAMO and request.method.startswith("arctic"):
+    if request.engine == DYNAMO and request.method in ARCTIC:
         raise InvalidRequest(
             "method",
             "Arctic Inference needs a version of vLLM that Dynamo's worker does not have. Plan for vllm, "
@@ -103,7 +96,7 @@ def _about_speed(plan: Plan) -> list[str]:
         found.append("By the estimate drafts never pay here, however few users there are.")
     elif stops is not None:
         found.append(f"By the estimate drafts stop paying at {stops:,} users of one copy.")
-    if plan.target.experts and plan.estimate.gain < plan.estimate.tokens_a_round * 0.7:
+    if plan.target.experts and plan.estimate.gain < plan.estimate.tokens_a_round * POOR_GAIN:
         found.append(
             "Verifying several tokens of few users reads more experts than one token does: a mixture of "
             "experts gains less from drafts at small loads than a dense model."
@@ -148,6 +141,8 @@ def _about_names(plan: Plan) -> list[str]:
     found = []
     if plan.target.name.startswith("meta-llama/"):
         found.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
+    if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
+        found.append(f"{plan.draft} was published for replies without thinking.")
     if plan.target.name.lower().endswith(".gguf"):
         found.append(
             "Sizes are those of 16-bit weights: engines for GPUs load folders in transformers' layout, "

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
 
+from engine.plan.engines import ENGINES
 from engine.plan.plan import Plan
 from engine.plan.render.rendered import Rendered
-from engine.plan.request import DYNAMO, SGLANG, TRTLLM, VLLM
 
 __all__ = ["Rendered", "render"]
 
-RENDERERS = MappingProxyType(
-    {engine: f"engine.plan.render.{engine}" for engine in (VLLM, SGLANG, TRTLLM, DYNAMO)}
-)
+RENDERERS = MappingProxyType({engine: f"engine.plan.render.{engine}" for engine in ENGINES})
 
 
 def render(plan: Plan) -> Rendered:

@@ -2,30 +2,31 @@
 
 Options checked against ai-dynamo/dynamo at 04521f47 (examples/backends/*/deploy/v1beta1, of release 1.3)
 and 51e158b3 (examples/backends/vllm/launch/agg_spec_decoding.sh); the frontend and its discovery in files
-against release 1.6.1. Workers take the options of the engine that computes.
+against release 1.6.1: a plan's script runs with Dynamo's mocker (tests/engine/plan/test_dynamo_runs.py).
+Workers take the options of the engine that computes; TensorRT-LLM's starts over nodes by
+``trtllm-llmapi-launch``, as Dynamo's multi-node examples have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from engine.plan.engines import SGLANG, TRTLLM, VLLM
 from engine.plan.plan import Plan
 from engine.plan.render import sglang, trtllm, vllm
 from engine.plan.render.rendered import (
     PORT,
-    Options,
     Rendered,
-    Shell,
-    as_yaml,
-    command,
     docker,
     each_copy,
     ranks,
     says,
-    script,
+    started_by_rank,
 )
-from engine.plan.request import SGLANG, TRTLLM, VLLM
+from engine.plan.render.shell import Options, Shell, as_yaml, command, script
 
 CHECKED = "Dynamo 1.6.1"
 RELEASE = "1.6.1"
@@ -34,105 +35,103 @@ SECRET = "hf-token-secret"
 DISCOVERY = ("--discovery-backend", "file")
 CONFIG_FOLDER = "/plan"
 
-_NAMES = {VLLM: "vllm", SGLANG: "sglang", TRTLLM: "tensorrtllm"}
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What computes for Dynamo. ``image``: the name of its runtime's image. ``worker``: its command for a
+    plan and, where it reads one, the path of its file. ``nodes``: what it is told where one copy lies on
+    several."""
+
+    image: str
+    worker: Callable[[Plan, str], Options]
+    nodes: Callable[[Plan], Options]
+    environment: Callable[[Plan], Mapping[str, str]] = lambda plan: {}
+    file: Callable[[Plan], dict[str, Any]] | None = None
+
+
+def _vllm(plan: Plan, engine_file: str) -> Options:
+    name = plan.target.name
+    return [("python3", "-m", "dynamo.vllm"), ("--model", name), *vllm.engine_options(plan)]
+
+
+def _sglang(plan: Plan, engine_file: str) -> Options:
+    return [
+        ("python3", "-m", "dynamo.sglang"),
+        ("--model-path", plan.target.name),
+        ("--served-model-name", plan.target.name),
+        *sglang.engine_options(plan),
+    ]
+
+
+def _trtllm(plan: Plan, engine_file: str) -> Options:
+    return [
+        trtllm.on_nodes(plan, ("python3", "-m", "dynamo.trtllm")),
+        ("--model-path", plan.target.name),
+        ("--served-model-name", plan.target.name),
+        ("--extra-engine-args", engine_file),
+    ]
+
+
+_BACKENDS = MappingProxyType(
+    {
+        VLLM: Backend("vllm", _vllm, vllm.node_options, vllm.environment_of),
+        SGLANG: Backend("sglang", _sglang, sglang.node_options),
+        TRTLLM: Backend("tensorrtllm", _trtllm, lambda plan: [], file=trtllm.engine_yaml),
+    }
+)
+
+
+def _backend(plan: Plan) -> Backend:
+    return _BACKENDS[plan.request.backend]
 
 
 def render(plan: Plan) -> Rendered:
     """A script for one machine, the same in Dynamo's image, and a deployment for a cluster."""
-    backend = plan.request.backend
-    files = {DEPLOYMENT: _documents(plan)}
-    if backend == TRTLLM:
-        files[ENGINE_FILE] = as_yaml(trtllm.engine_yaml(plan))
-    start = _local(plan)
+    files = {DEPLOYMENT: _documents(plan), **_engine_file(plan)}
     mounts = ['"$PWD:/plan:ro"']
     words: Options = [("bash", f"{CONFIG_FOLDER}/start.sh")]
     inside = docker(plan, _image(plan), words, mounts=mounts)
-    return Rendered(start, script(*ranks(plan), inside, says=says(plan, CHECKED)), files)
+    return Rendered(_local(plan), script(*ranks(plan), inside, says=says(plan, CHECKED)), files)
+
+
+def _engine_file(plan: Plan) -> dict[str, str]:
+    """The file that the worker reads, by its name, where it reads one."""
+    file = _backend(plan).file
+    return {} if file is None else {ENGINE_FILE: as_yaml(file(plan))}
 
 
 def _local(plan: Plan) -> str:
     frontend = command(
         [("python3", "-m", "dynamo.frontend"), ("--http-port", str(PORT)), DISCOVERY]
     )
-    environment = vllm.environment_of(plan) if plan.request.backend == VLLM else {}
-    worker = _worker(plan, Shell(f'"$here/{ENGINE_FILE}"'))
-    if plan.nodes > 1:
-        worker += _between_nodes(plan)
-        workers = command([*worker, DISCOVERY], environment) + " &"
+    if started_by_rank(plan):
         frontend = f'[ "$NODE_RANK" != 0 ] || {frontend}'
-    else:
-        workers = each_copy(plan, [*worker, DISCOVERY], environment)
+    backend = _backend(plan)
+    worker = backend.worker(plan, Shell(f'"$here/{ENGINE_FILE}"'))
+    environment = backend.environment(plan)
     return script(
         'here="$(cd "$(dirname "$0")" && pwd)"',
         "trap 'kill 0' EXIT",
         *ranks(plan),
         f"{frontend} &",
-        workers,
+        each_copy(plan, [*worker, *backend.nodes(plan), DISCOVERY], environment),
         "wait",
         says=says(plan, CHECKED),
     )
 
 
-def _between_nodes(plan: Plan) -> Options:
-    rank = ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"'))
-    if plan.request.backend == SGLANG:
-        return [rank, ("--dist-init-addr", Shell(f'"$HEAD_ADDRESS:{sglang.RENDEZVOUS}"'))]
-    others = Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)')
-    return [rank, ("--master-addr", Shell('"$HEAD_ADDRESS"')), (others,)]
-
-
-def _worker(plan: Plan, engine_file: str) -> Options:
-    """The worker of the engine that computes."""
-    name = plan.target.name
-    return _WORKERS[plan.request.backend](plan, name, engine_file)
-
-
-def _vllm(plan: Plan, name: str, engine_file: str) -> Options:
-    return [("python3", "-m", "dynamo.vllm"), ("--model", name), *vllm.engine_options(plan)]
-
-
-def _sglang(plan: Plan, name: str, engine_file: str) -> Options:
-    return [
-        ("python3", "-m", "dynamo.sglang"),
-        ("--model-path", name),
-        ("--served-model-name", name),
-        *sglang.engine_options(plan),
-    ]
-
-
-def _trtllm(plan: Plan, name: str, engine_file: str) -> Options:
-    return [
-        ("python3", "-m", "dynamo.trtllm"),
-        ("--model-path", name),
-        ("--served-model-name", name),
-        ("--extra-engine-args", engine_file),
-    ]
-
-
-_WORKERS: dict[str, Callable[[Plan, str, str], Options]] = {
-    VLLM: _vllm,
-    SGLANG: _sglang,
-    TRTLLM: _trtllm,
-}
-
-
 def _image(plan: Plan) -> str:
-    return f"nvcr.io/nvidia/ai-dynamo/{_NAMES[plan.request.backend]}-runtime:{RELEASE}"
+    return f"nvcr.io/nvidia/ai-dynamo/{_backend(plan).image}-runtime:{RELEASE}"
 
 
 def _documents(plan: Plan) -> str:
     """The deployment, and before it the engine's YAML where the worker reads one."""
     documents = [deployment(plan)]
-    if plan.request.backend == TRTLLM:
-        text = as_yaml(trtllm.engine_yaml(plan))
+    data = _engine_file(plan)
+    if data:
+        named = {"name": f"{_graph(plan)}-engine"}
         documents.insert(
-            0,
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": f"{_graph(plan)}-engine"},
-                "data": {ENGINE_FILE: text},
-            },
+            0, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": named, "data": data}
         )
     return "---\n".join(as_yaml(document) for document in documents)
 
@@ -172,29 +171,34 @@ def _container(plan: Plan) -> dict[str, Any]:
 
 
 def _worker_component(plan: Plan) -> dict[str, Any]:
-    (head, *options) = _worker(plan, f"{CONFIG_FOLDER}/{ENGINE_FILE}")
-    gpus = min(plan.layout.copy, plan.request.gpus.kind.node)
-    container: dict[str, Any] = {
-        **_container(plan),
-        "command": list(head),
-        "args": [word for option in options for word in option],
-        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-    }
-    environment = vllm.environment_of(plan) if plan.request.backend == VLLM else {}
-    if environment:
-        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
-    pod: dict[str, Any] = {"containers": [container]}
-    if plan.request.backend == TRTLLM:
-        container["volumeMounts"] = [
-            {"name": "engine", "mountPath": CONFIG_FOLDER, "readOnly": True}
-        ]
-        pod["volumes"] = [{"name": "engine", "configMap": {"name": f"{_graph(plan)}-engine"}}]
     component: dict[str, Any] = {
         "name": "Worker",
         "type": "worker",
         "replicas": plan.layout.replicas,
-        "podTemplate": {"spec": pod},
+        "podTemplate": {"spec": _worker_pod(plan)},
     }
-    if plan.nodes > 1:
+    if plan.nodes > 1:  # the operator tells the nodes apart, and starts MPI where that is needed
         component["multinode"] = {"nodeCount": plan.nodes}
     return component
+
+
+def _worker_pod(plan: Plan) -> dict[str, Any]:
+    backend = _backend(plan)
+    (head, *options) = backend.worker(plan, f"{CONFIG_FOLDER}/{ENGINE_FILE}")
+    gpus = min(plan.layout.copy, plan.request.gpus.kind.node)
+    container: dict[str, Any] = {
+        **_container(plan),
+        "command": list(head[head.index("python3") :]),
+        "args": [word for option in options for word in option],
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
+    }
+    environment = backend.environment(plan)
+    if environment:
+        container["env"] = [{"name": name, "value": value} for name, value in environment.items()]
+    pod: dict[str, Any] = {"containers": [container]}
+    if backend.file is not None:
+        container["volumeMounts"] = [
+            {"name": "engine", "mountPath": CONFIG_FOLDER, "readOnly": True}
+        ]
+        pod["volumes"] = [{"name": "engine", "configMap": {"name": f"{_graph(plan)}-engine"}}]
+    return pod

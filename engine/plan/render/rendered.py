@@ -1,15 +1,13 @@
-"""What a renderer leaves, and the shell and YAML that they all write."""
+"""What a renderer leaves, and what all of them do alike: copies on GPUs, nodes, containers, comments."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import yaml
-
+from engine.plan.engines import TRTLLM
 from engine.plan.plan import Plan
+from engine.plan.render.shell import Options, Shell, command
 
 PORT = 8000
 LOOPBACK, ANYWHERE = "127.0.0.1", "0.0.0.0"
@@ -17,13 +15,6 @@ LOOPBACK, ANYWHERE = "127.0.0.1", "0.0.0.0"
 machine only."""
 
 HUB_CACHE = "$HOME/.cache/huggingface"
-
-Options = list[tuple[str, ...]]
-"""An option with its values each; written one a line."""
-
-
-class Shell(str):
-    """Words for the shell to expand, written as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +34,6 @@ class Rendered:
         return {"start.sh": self.start, "docker.sh": self.container, **self.files}
 
 
-def command(words: Options, environment: Mapping[str, str] | None = None, indent: str = "") -> str:
-    """One command over several lines."""
-    before = [f"{name}={quoted(value)}" for name, value in (environment or {}).items()]
-    lines = [" ".join(quoted(word) for word in group) for group in words]
-    lines[0] = " ".join([*before, lines[0]])
-    return f" \\\n{indent}    ".join(lines)
-
-
-def quoted(word: str) -> str:
-    """``word`` for the shell."""
-    return str(word) if isinstance(word, Shell) else shlex.quote(word)
-
-
-def script(*parts: str, says: Sequence[str] = ()) -> str:
-    """A script that stops at the first mistake; ``says`` are its comments."""
-    head = ["#!/usr/bin/env bash", *(f"# {line}" for line in says), "set -euo pipefail"]
-    return "\n".join([*head, *parts]) + "\n"
-
-
-def as_yaml(value: Any) -> str:
-    """YAML in the order of the keys."""
-    return yaml.safe_dump(value, sort_keys=False, width=1000, allow_unicode=True)
-
-
 def docker(
     plan: Plan,
     image: str,
@@ -74,13 +41,12 @@ def docker(
     *,
     environment: Mapping[str, str] | None = None,
     mounts: Sequence[str] = (),
-    port: int = PORT,
 ) -> str:
     """``words`` in a container that sees the hub's cache, the model where it is a folder, and GPUs."""
     local = [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
     run: Options = [
         ("docker", "run", "--rm", "--gpus", "all", "--ipc=host"),
-        ("-p", f"{LOOPBACK}:{port}:{port}"),
+        ("-p", f"{LOOPBACK}:{PORT}:{PORT}"),
         ("-v", Shell(f'"{HUB_CACHE}:/root/.cache/huggingface"')),
         *(("-v", f"{path}:{path}:ro") for path in local),
         *(("-v", Shell(mount)) for mount in mounts),
@@ -89,6 +55,7 @@ def docker(
     ]
     if plan.nodes > 1:  # ranks find each other on the host's network
         run[1] = ("--network", "host")
+    if started_by_rank(plan):
         run.append(("-e", "NODE_RANK", "-e", "HEAD_ADDRESS"))
     entry, *rest = words[0]
     return command([*run, ("--entrypoint", entry, image, *rest), *words[1:]])
@@ -102,6 +69,11 @@ def spread(plan: Plan) -> tuple[int, int]:
     return here, -(-plan.layout.replicas // here)
 
 
+def started_by_rank(plan: Plan) -> bool:
+    """Whether one copy lies on several nodes, and each is started by its rank; MPI starts them all."""
+    return plan.nodes > 1 and plan.request.computes != TRTLLM
+
+
 def says(plan: Plan, checked: str) -> list[str]:
     """The comments at the head of every script."""
     _, times = spread(plan)
@@ -109,10 +81,12 @@ def says(plan: Plan, checked: str) -> list[str]:
         f"{plan.target.id} on {plan.layout.gpus}x{plan.request.gpus.kind.name}: {plan.method.title}.",
         f"Options checked against {checked}.",
     ]
-    if plan.nodes > 1:
+    if started_by_rank(plan):
         lines.append(
             f"On each of the {plan.nodes} nodes: NODE_RANK=0 (1, ...) HEAD_ADDRESS=first.node ./start.sh"
         )
+    elif plan.nodes > 1:
+        lines.append(f"Once, where MPI reaches all {plan.nodes} nodes: mpirun starts the ranks.")
     if times > 1:
         where = "group of nodes" if plan.nodes > 1 else "node"
         lines.append(f"Start it on {times} {where}s and put a load balancer before them.")
@@ -120,8 +94,8 @@ def says(plan: Plan, checked: str) -> list[str]:
 
 
 def ranks(plan: Plan) -> list[str]:
-    """Lines that ask for what tells nodes apart, where one copy lies on several."""
-    if plan.nodes == 1:
+    """Lines that ask for what tells nodes apart, where they are started one by one."""
+    if not started_by_rank(plan):
         return []
     return ['export NODE_RANK="${NODE_RANK:?0 on the first node, then 1, ...}"',
             'export HEAD_ADDRESS="${HEAD_ADDRESS:?the address of the first node}"']  # fmt: skip

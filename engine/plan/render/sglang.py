@@ -16,17 +16,14 @@ from engine.plan.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
-    Options,
     Rendered,
-    Shell,
-    command,
     devices,
     docker,
     ranks,
     says,
-    script,
     spread,
 )
+from engine.plan.render.shell import Options, Shell, command, script
 
 CHECKED = "SGLang 0.5.23"
 IMAGE = "lmsysorg/sglang:v0.5.23"
@@ -71,6 +68,16 @@ def engine_options(plan: Plan) -> Options:
     return [*options, *_speculation(plan)]
 
 
+def node_options(plan: Plan) -> Options:
+    """What each node is told where one copy lies on several."""
+    if plan.nodes == 1:
+        return []
+    return [
+        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
+        ("--dist-init-addr", Shell(f'"$HEAD_ADDRESS:{RENDEZVOUS}"')),
+    ]
+
+
 def _static_share(plan: Plan) -> float:
     """Of the GPU, weights and pool of tokens: all that may be used but what work takes, rounded down."""
     share = (plan.memory.available - plan.memory.work) / plan.memory.total
@@ -110,10 +117,4 @@ def _serve(plan: Plan, host: str) -> Options:
     ]
     if copies > 1:
         options.append(("--dp-size", str(copies)))
-    if plan.nodes > 1:
-        address = Shell(f'"$HEAD_ADDRESS:{RENDEZVOUS}"')
-        options += [
-            ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
-            ("--dist-init-addr", address),
-        ]
-    return [*options, ("--host", host, "--port", str(PORT))]
+    return [*options, *node_options(plan), ("--host", host, "--port", str(PORT))]

@@ -19,17 +19,13 @@ from engine.plan.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
-    Options,
     Rendered,
-    Shell,
-    as_yaml,
-    command,
     docker,
     each_copy,
     says,
-    script,
     spread,
 )
+from engine.plan.render.shell import Options, Shell, as_yaml, command, script
 
 CHECKED = "TensorRT-LLM 1.3 and 1.4.0rc1"
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12"
@@ -128,10 +124,16 @@ def engine_yaml(plan: Plan) -> dict[str, Any]:
     }
 
 
+def on_nodes(plan: Plan, start: tuple[str, ...]) -> tuple[str, ...]:
+    """``start`` as it is begun where one copy lies on several nodes: a rank for each GPU of them all, as
+    NVIDIA's two-node example has it."""
+    if plan.nodes == 1:
+        return start
+    return ("mpirun", "-np", str(plan.layout.copy), "trtllm-llmapi-launch", *start)
+
+
 def _serve(plan: Plan, config: str, host: str, port: str = str(PORT)) -> Options:
-    start: tuple[str, ...] = ("trtllm-serve", plan.target.name)
-    if plan.nodes > 1:  # one rank for each GPU of all nodes, as NVIDIA's two-node example has it
-        start = ("mpirun", "-np", str(plan.layout.copy), "trtllm-llmapi-launch", *start)
+    start = on_nodes(plan, ("trtllm-serve", plan.target.name))
     options: Options = [start, ("--backend", "pytorch"), ("--tp_size", str(plan.layout.tensor))]
     if plan.layout.pipeline > 1:
         options.append(("--pp_size", str(plan.layout.pipeline)))

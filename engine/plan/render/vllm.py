@@ -1,9 +1,10 @@
 """vLLM: ``vllm serve``, and with Arctic Inference's plugin the same.
 
 Options checked against release 0.32.0 (vllm/engine/arg_utils.py, and vllm/config/speculative.py, whose
-keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding); where it
-is installed, its own parser reads them (tests/engine/plan/test_vllm_parses.py). Arctic's keys against
-snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py, docs/arctic-speculator.rst).
+keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding). Its own
+parser has read them (tests/engine/plan/test_vllm_parses.py), and one plan was started (test_vllm_runs.py
+there). Arctic's keys against snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py,
+docs/arctic-speculator.rst).
 """
 
 from __future__ import annotations
@@ -12,30 +13,27 @@ import json
 from typing import Any
 
 from engine.plan.assumptions import MEMORY_SHARE
+from engine.plan.engines import ARCTIC
 from engine.plan.formats import FP8
 from engine.plan.plan import Plan
 from engine.plan.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
-    Options,
     Rendered,
-    Shell,
-    command,
     devices,
     docker,
     ranks,
     says,
-    script,
     spread,
 )
+from engine.plan.render.shell import Options, Shell, command, script
 
 CHECKED = "vLLM 0.32.0"
 CHECKED_ARCTIC = "Arctic Inference 0.2.1.dev0, which is for vLLM 0.18.0"
 IMAGE = "vllm/vllm-openai:v0.32.0"
 ARCTIC_IMAGE = "vllm/vllm-openai:v0.18.0"
 
-ARCTIC = ("arctic", "arctic_suffix")
 SCHEDULED = ("eagle", "eagle3", "dflash")
 """Methods that vLLM's dynamic speculative decoding was tested with."""
 
@@ -47,11 +45,12 @@ def render(plan: Plan) -> Rendered:
     """The server's command, plain and in vLLM's image."""
     arctic = plan.request.method in ARCTIC
     environment = environment_of(plan)
+    comments = says(plan, CHECKED_ARCTIC if arctic else CHECKED)
     start = script(
         *(["pip install 'arctic-inference[vllm]'"] if arctic else []),
         *ranks(plan),
         command(_serve(plan, LOOPBACK), {**devices(plan), **environment}),
-        says=says(plan, CHECKED_ARCTIC if arctic else CHECKED),
+        says=comments,
     )
     inside = docker(
         plan,
@@ -59,8 +58,7 @@ def render(plan: Plan) -> Rendered:
         _in_container(plan),
         environment={**devices(plan), **environment},
     )
-    container = script(*ranks(plan), inside, says=says(plan, CHECKED_ARCTIC if arctic else CHECKED))
-    return Rendered(start, container, {})
+    return Rendered(start, script(*ranks(plan), inside, says=comments), {})
 
 
 def environment_of(plan: Plan) -> dict[str, str]:
@@ -93,6 +91,17 @@ def engine_options(plan: Plan) -> Options:
     return options
 
 
+def node_options(plan: Plan) -> Options:
+    """What each node is told where one copy lies on several; the first one answers."""
+    if plan.nodes == 1:
+        return []
+    return [
+        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
+        ("--master-addr", Shell('"$HEAD_ADDRESS"')),
+        (Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)'),),
+    ]
+
+
 def speculative_config(plan: Plan) -> dict[str, Any] | None:
     """The object of ``--speculative-config``; None for plain decoding."""
     if not plan.drafts:
@@ -121,13 +130,7 @@ def _serve(plan: Plan, host: str) -> Options:
     options: Options = [("vllm", "serve", plan.target.name), *engine_options(plan)]
     if copies > 1:
         options.append(("--data-parallel-size", str(copies)))
-    if plan.nodes > 1:
-        options += [
-            ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
-            ("--master-addr", Shell('"$HEAD_ADDRESS"')),
-            (Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)'),),
-        ]
-    return [*options, ("--host", host, "--port", str(PORT))]
+    return [*options, *node_options(plan), ("--host", host, "--port", str(PORT))]
 
 
 def _in_container(plan: Plan) -> Options:

@@ -30,6 +30,19 @@ GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "gpus": "16xH100",
             "context": 4096,
         },
+        "dynamo-trtllm-405b-nodes": {
+            "engine": "dynamo",
+            "backend": "trtllm",
+            "target": "llama-3.1-405b",
+            "gpus": "16xH100",
+            "context": 4096,
+        },
+        "trtllm-405b-nodes": {
+            "engine": "trtllm",
+            "target": "llama-3.1-405b",
+            "gpus": "16xH100",
+            "context": 4096,
+        },
         "trtllm-eagle3": {"engine": "trtllm", "method": "eagle3", "depth": 4, "users": 1},
         "trtllm-draft-target-fp4": {
             "engine": "trtllm",

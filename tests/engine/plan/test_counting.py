@@ -64,13 +64,13 @@ def test_a_checkpoint_in_mxfp4_is_as_large_as_the_published_one() -> None:
 
 def test_latent_attention_caches_its_rank_and_not_its_heads() -> None:
     facts = known_models()["deepseek-v3"].facts
-    assert facts.cached_numbers(1) == 61 * 576
+    assert of_model(facts).cache_numbers(1) == 61 * 576
 
 
 def test_a_window_bounds_what_half_of_the_layers_cache() -> None:
     facts = known_models()["gpt-oss-20b"].facts
     token = 2 * facts.kv_heads * facts.head_dim
-    assert facts.cached_numbers(1000) == token * (12 * 1000 + 12 * 128)
+    assert of_model(facts).cache_numbers(1000) == token * (12 * 1000 + 12 * 128)
 
 
 def test_a_checkpoint_is_found_by_its_own_name() -> None:

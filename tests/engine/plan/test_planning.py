@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
+from engine.plan.engines import CAN, ENGINES
 from engine.plan.gpus import KINDS, Gpus, parse_gpus
 from engine.plan.known import known_models
 from engine.plan.methods import METHODS, Needs
 from engine.plan.planning import fits, make_plan
-from engine.plan.request import ENGINES, PlanRequest
-from engine.plan.support import CAN, notes
+from engine.plan.request import PlanRequest
+from engine.plan.support import notes
 
 
 def asked(target: str = "llama-3.1-8b", gpus: str = "1xH100", engine: str = "vllm", **more):

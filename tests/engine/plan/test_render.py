@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from engine.plan.render import render
-from engine.plan.render.rendered import Shell, command
+from engine.plan.render.shell import Shell, command
 from engine.plan.report import facts
 from engine.plan.support import notes
 from tests.engine.plan.golden_plans import GOLDEN, golden_plan

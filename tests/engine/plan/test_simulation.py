@@ -8,11 +8,11 @@ import pytest
 
 from engine.plan.gpus import parse_gpus
 from engine.plan.known import known_models
-from engine.plan.methods import tokens_a_round
 from engine.plan.plan import Plan
 from engine.plan.planning import make_plan
 from engine.plan.request import PlanRequest
 from engine.plan.simulation import Load, simulate, table
+from engine.stats import expected_tokens
 
 
 @pytest.fixture(scope="module")
@@ -54,4 +54,4 @@ def test_speculation_fades_as_users_become_more(plan: Plan) -> None:
     assert gains == sorted(gains, reverse=True)
     assert gains[0] > 1.5
     assert all(one.plain.total < two.plain.total for one, two in itertools.pairwise(rows))
-    assert rows[0].drafted.total < tokens_a_round(1.0, plan.depth) * rows[0].plain.total
+    assert rows[0].drafted.total < expected_tokens(1.0, plan.depth) * rows[0].plain.total

@@ -8,7 +8,7 @@ import pytest
 
 from engine.plan.gpus import parse_gpus
 from engine.plan.known import known_models
-from engine.plan.methods import METHODS, tokens_a_round
+from engine.plan.methods import METHODS
 from engine.plan.network import Place, of_model, seconds
 from engine.plan.plan import Plan
 from engine.plan.planning import make_plan
@@ -43,12 +43,6 @@ def test_the_estimate_is_near_what_nvidia_documents() -> None:
     found = plan("llama-3.3-70b", "1xH200", **asked).estimate
     assert found.plain_user == pytest.approx(51.14, rel=0.05)
     assert 3 < found.gain < 5
-
-
-@pytest.mark.parametrize(("acceptance", "depth"), [(0.0, 4), (0.5, 3), (0.9, 8), (1.0, 5)])
-def test_tokens_a_round_is_the_papers_formula(acceptance: float, depth: int) -> None:
-    closed = depth + 1 if acceptance == 1 else (1 - acceptance ** (depth + 1)) / (1 - acceptance)
-    assert tokens_a_round(acceptance, depth) == pytest.approx(closed)
 
 
 def test_drafts_bring_less_the_more_users_share_a_pass() -> None:

@@ -10,14 +10,13 @@ from typing import Any
 from app.launch_plan import Asked, plan_for
 from app.ui.view import View
 from engine.errors import InvalidRequest
+from engine.plan.engines import ENGINES, NAMES, drafts_by
 from engine.plan.formats import AUTO, FORMATS, KV_WIDTHS
 from engine.plan.gpus import KINDS
 from engine.plan.known import known_models
 from engine.plan.methods import METHODS
 from engine.plan.render import render
 from engine.plan.report import facts
-from engine.plan.request import DYNAMO, ENGINES
-from engine.plan.support import CAN, NAMES
 
 NUMBERS = {"depth": int, "users": int, "context": int, "acceptance": float}
 """Fields that are not text; an empty one is left to the plan."""
@@ -42,7 +41,7 @@ class PlanBackend:
                 {
                     "id": name,
                     "title": method.title,
-                    "engines": [engine for engine in ENGINES if _has(engine, name)],
+                    "engines": [engine for engine in ENGINES if drafts_by(engine, name)],
                 }
                 for name, method in METHODS.items()
             ],
@@ -55,12 +54,6 @@ class PlanBackend:
         asked = _asked(data)
         plan = plan_for(asked, self._data)
         return {**facts(plan, render(plan)), "command": _command(asked)}
-
-
-def _has(engine: str, method: str) -> bool:
-    if engine == DYNAMO:
-        return any(method in methods for methods in CAN.values()) and "arctic" not in method
-    return method in CAN[engine]
 
 
 def _asked(data: View) -> Asked:

@@ -1,0 +1,89 @@
+"""What drafts, as a command's options say it: the proposer, how far, and ``--option name=value`` of its
+own, read by the types of its ``Options``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from app.defaults import Defaults
+from engine.errors import InvalidRequest
+from engine.request import AcceptanceRule, Control, OptionValue, Speculation
+
+if TYPE_CHECKING:
+    from engine.api import Loaded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafting:
+    """The options of a command; what nobody gave is None or empty.
+
+    Raises InvalidRequest where it is made: mistakes are told before any model is loaded.
+    """
+
+    proposer: str | None = None
+    depth: int | None = None
+    control: Control | None = None
+    acceptance: AcceptanceRule = AcceptanceRule.AUTO
+    options: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self._named(self.proposer or Speculation().proposer)
+        if self.proposer:
+            parse(self.proposer, self.options)
+
+    @property
+    def chosen(self) -> bool:
+        """Whether anything was: a measured default is a whole, of which none counts then."""
+        return bool(self.proposer or self.depth is not None or self.control or self.options)
+
+    def speculation(self, loaded: Loaded, defaults: Defaults) -> Speculation:
+        """What drafts for the pair. Raises InvalidRequest for options that its proposer does not have."""
+        if not self.chosen:
+            return replace(defaults.speculation(loaded), acceptance=self.acceptance)
+        name = self.proposer or loaded.capabilities.preferred
+        return replace(self._named(name), options=parse(name, self.options))
+
+    def _named(self, proposer: str) -> Speculation:
+        return Speculation(
+            proposer=proposer,
+            depth=self.depth,
+            controller=self.control,
+            acceptance=self.acceptance,
+        )
+
+
+def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:
+    """The options as values; raises ``InvalidRequest`` for a name or value that does not fit."""
+    from engine.drafting.proposers import options_of
+
+    fields = {field.name: field for field in dataclasses.fields(options_of(proposer))}
+    return dict(_parse_one(proposer, pair, fields) for pair in pairs)
+
+
+def _parse_one(
+    proposer: str, pair: str, fields: dict[str, dataclasses.Field[object]]
+) -> tuple[str, OptionValue]:
+    name, equals, text = pair.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or name not in fields:
+        known = ", ".join(fields) or "none"
+        raise InvalidRequest(
+            "option", f"--option takes NAME=VALUE; {proposer} knows {known}, not {pair!r}."
+        )
+    return name, _convert(name, text.strip(), fields[name].default)
+
+
+def _convert(name: str, text: str, default: object) -> OptionValue:
+    if isinstance(default, bool):
+        if text.lower() not in ("true", "false"):
+            raise InvalidRequest("option", f"{name} is {text!r}; it must be true or false.")
+        return text.lower() == "true"
+    kind = type(default) if isinstance(default, int | float) else str
+    try:
+        return kind(text)
+    except ValueError as error:
+        what = "a whole number" if kind is int else "a number"
+        raise InvalidRequest("option", f"{name} is {text!r}; it must be {what}.") from error

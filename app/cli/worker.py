@@ -1,0 +1,109 @@
+"""``foretoken worker``: the loaded pair behind somebody else's frontend, shared by several machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import main, paths
+from app.cli import options
+from app.cli.drafting import Drafting
+from app.cli.loading import Status, fetched, open_for_command
+from app.defaults import Defaults
+from engine.errors import InvalidRequest, NotInstalled
+from engine.loading.request import LoadRequest
+from engine.request import Speculation
+
+if TYPE_CHECKING:
+    from engine.api import Loaded
+
+CARDS = "cards"
+"""In the data folder: what frontends read of the models that are served."""
+
+
+@options.with_load
+def worker(
+    dynamo: Annotated[
+        bool, typer.Option("--dynamo", help="Answer for NVIDIA Dynamo's frontend.")
+    ] = False,
+    load: LoadRequest = main.DEFAULT_LOAD,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="The model's name for clients; the same for all workers of one target, whatever drafts "
+            "for it there. Default: the pair's."
+        ),
+    ] = None,
+    proposer: Annotated[
+        str | None,
+        typer.Option(
+            help="What drafts, for all requests. Default: what `bench sweep --apply` kept for the pair, "
+            "else what suits what is loaded."
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="Tokens drafted a round, as in `foretoken chat`.")
+    ] = None,
+    controller: options.ControllerOption = None,
+    theirs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="OPTION",
+            help="Dynamo's own options of a worker, behind two dashes: -- --discovery-backend file. Its "
+            "environment variables count too.",
+        ),
+    ] = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Answer for a frontend that several machines share, until Ctrl-C or SIGTERM."""
+    if not dynamo:
+        raise InvalidRequest("dynamo", "Say whose worker this is to be: --dynamo.")
+    drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
+    with_dynamo = _dynamo()
+    config = with_dynamo.read_options(theirs or ())
+    folder = paths.data_folder(data_dir)
+    with Status() as status:
+        files = fetched(load, folder, status)
+    with open_for_command(load, folder) as engine:
+        loaded = engine.loaded
+        assert loaded is not None
+        from app.worker.card import write_card
+        from engine.api import slug
+
+        called = name or loaded.id
+        speculation = drafting.speculation(loaded, Defaults(folder))
+        _check_offered(speculation, loaded)
+        card = write_card(files.target, folder / CARDS / slug(called))
+        print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
+        with_dynamo.serve(engine, with_dynamo.Offer(card, called, speculation), config)
+    print("Stopped.", flush=True)
+
+
+def _dynamo() -> ModuleType:
+    """What needs Dynamo's packages. Raises NotInstalled without them."""
+    os.environ.setdefault("DYN_LOG", "warn")  # else it tells every step of its own
+    try:
+        from app.worker import dynamo
+    except ImportError as error:
+        raise NotInstalled(
+            f"Dynamo's packages cannot be imported here ({error}). Install them beside Foretoken: "
+            f"{sys.executable} -m pip install ai-dynamo. They are for Linux."
+        ) from error
+    return dynamo
+
+
+def _check_offered(speculation: Speculation, loaded: Loaded) -> None:
+    """Now, and not at the first request. Raises InvalidRequest."""
+    offered = loaded.capabilities
+    if offered.proposer(speculation.proposer) is None:
+        reasons = {each.name: each.reason for each in offered.withheld}
+        why = reasons.get(speculation.proposer, "There is none of that name.")
+        raise InvalidRequest(
+            "proposer",
+            f"{loaded.name} cannot be drafted for by {speculation.proposer}: {why} It has "
+            f"{', '.join(offered.names)}.",
+        )

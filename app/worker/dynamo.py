@@ -1,0 +1,256 @@
+"""The engine as Dynamo's worker: imports Dynamo, and nothing else of the app imports this at the start.
+
+Tokens in, tokens out, and not OpenAI's words: so the frontend can route a chat to the worker whose cache
+has its beginning, and can have another worker go on with a reply whose worker died (its option
+--migration-limit). Replies at temperature 0, and those with a seed, go on in the same words then, up to
+ties of rounding: noise is keyed by seed and position. Penalties that count the reply alone count anew.
+
+Lifecycle, signals, draining and cancelling are those of Dynamo's ``dynamo.common.backend`` (1.6.1).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from dynamo._core import get_tool_parser_names
+from dynamo.common.backend import EngineConfig, LLMEngine, LlmRegistration, Worker, WorkerConfig
+from dynamo.common.backend.metrics import register_engine_registry
+from dynamo.common.backend.publisher import PushSource
+from dynamo.common.configuration.groups.runtime_args import (
+    DynamoRuntimeArgGroup,
+    DynamoRuntimeConfig,
+)
+from dynamo.common.utils.token_ids import normalize_request_token_ids
+from dynamo.llm import ModelInput
+from dynamo.llm.exceptions import DynamoException, EngineShutdown, InvalidArgument, Unknown
+
+from app.server.counter import Counter, Ticket
+from app.server.errors import ApiError, closing
+from app.worker.asked import asked_of
+from app.worker.card import Card
+from app.worker.chunks import Chunk, Chunks
+from app.worker.held import BLOCK, Change, Held, Stored
+from engine.errors import ForetokenError, InvalidRequest
+from engine.events import Event, Finished, FinishReason
+from engine.request import Speculation
+
+if TYPE_CHECKING:
+    from engine.api import Engine, Loaded
+
+COMPONENT = "foretoken"
+
+DRAIN_S = 20
+"""Seconds that replies have to end in when the worker is asked to; with Dynamo's own grace before it and
+what its runtime takes, within the 30 that Kubernetes gives."""
+LOOK_S = 0.05
+
+HERE = ("file", "mem")
+"""Discovery within one machine."""
+STAY_HERE = MappingProxyType(
+    {
+        "DYN_TCP_RPC_HOST": "127.0.0.1",
+        "DYN_EVENT_PLANE_HOST": "127.0.0.1",
+        "DYN_SELF_HOST_METADATA": "0",
+    }
+)
+"""Where a worker takes requests and is looked for with events (Dynamo's default is the network), and that
+a frontend reads the card from the disk; for whoever sets nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is served: the model's card, the name that clients ask for, and how it drafts for all."""
+
+    card: Card
+    name: str
+    speculation: Speculation
+
+
+class ForetokenEngine(LLMEngine):
+    """A loaded engine behind Dynamo's own interface. Answers one request at a time; others wait."""
+
+    def __init__(self, engine: Engine, offer: Offer) -> None:
+        loaded = engine.loaded
+        assert loaded is not None
+        self._loaded: Loaded = loaded
+        self._offer = offer
+        self._counter = Counter(engine)
+        self._held = Held(self._tell)
+        self._tickets: dict[str, Ticket] = {}
+        self._admitting = asyncio.Lock()
+        self._kv: Any = None
+
+    @classmethod
+    async def from_args(cls, argv: list[str] | None = None) -> tuple[ForetokenEngine, WorkerConfig]:
+        """Not from words alone: ``foretoken worker`` reads them, and loads the pair first."""
+        raise NotImplementedError("start it by `foretoken worker --dynamo`")
+
+    async def start(self, worker_id: int) -> EngineConfig:
+        """What is registered. Everything is loaded by now."""
+        context = self._loaded.context
+        return EngineConfig(
+            model=str(self._offer.card.folder),
+            served_model_name=self._offer.name,
+            llm=LlmRegistration(
+                context_length=context,
+                kv_cache_block_size=BLOCK,
+                total_kv_blocks=-(-context // BLOCK),
+                max_num_seqs=1,
+                max_num_batched_tokens=context,
+            ),
+        )
+
+    async def generate(self, request: Any, context: Any) -> AsyncGenerator[Chunk, None]:
+        """One reply. Raises Dynamo's exceptions, by which the frontend answers or tries elsewhere."""
+        with _translated():
+            asked = asked_of(
+                normalize_request_token_ids(request), self._offer.speculation, self._offer.card.eos
+            )
+            async with self._admitting:  # replies are heard in the order in which they were queued
+                ticket = await self._counter.admit((asked.request,), self._offer.name)
+                (generation,) = ticket.generations
+                generation.listen(self._held.hear)
+            self._tickets[context.id()] = ticket
+            chunks = Chunks(asked)
+            try:
+                async with contextlib.aclosing(ticket.events_of(generation)) as events:
+                    async for event in events:
+                        if _cut_short(event) and not context.is_stopped():
+                            raise closing()  # nobody asked for that: another worker goes on
+                        chunk = chunks.of(event)
+                        if chunk is not None:
+                            yield chunk
+            finally:
+                self._tickets.pop(context.id(), None)
+                ticket.close()
+
+    async def abort(self, context: Any) -> None:
+        """The client left, or the frontend has what it wants."""
+        ticket = self._tickets.pop(context.id(), None)
+        if ticket is not None:
+            ticket.close()
+
+    async def cleanup(self) -> None:
+        """Lets replies end, and hands on those that take too long; whoever loaded the engine closes it.
+
+        Dynamo has taken the worker off the list by now, and waited for a few seconds.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                while self._counter.tickets:
+                    await asyncio.sleep(LOOK_S)
+        self._counter.end()
+        self._kv = None
+
+    async def kv_event_sources(self) -> list[PushSource]:
+        """What the cache holds is told as it changes."""
+        return [PushSource(on_ready=self._publish_by)]
+
+    async def register_prometheus(self, metrics: Any) -> None:
+        """The series of our own API's /metrics, under vLLM's names."""
+        register_engine_registry(metrics, self._counter.meter.registry, prefix_filters=["vllm:"])
+
+    def _publish_by(self, publisher: Any) -> None:
+        self._kv = publisher
+
+    def _tell(self, change: Change) -> None:
+        """In the engine's thread."""
+        publisher = self._kv
+        if publisher is None:
+            return
+        if isinstance(change, Stored):
+            publisher.publish_stored(
+                token_ids=list(change.tokens),
+                num_block_tokens=[BLOCK] * len(change.hashes),
+                block_hashes=list(change.hashes),
+                parent_hash=change.parent,
+            )
+        else:
+            publisher.publish_removed(block_hashes=list(change.hashes))
+
+
+def _cut_short(event: Event) -> bool:
+    return isinstance(event, Finished) and event.reason is FinishReason.CANCELLED
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Our errors as Dynamo's: a client's mistake is a 400, and a worker that ends is tried elsewhere."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidArgument(str(error)) from error
+    except ApiError as error:
+        raise EngineShutdown(error.message) from error
+    except ForetokenError as error:
+        raise Unknown(str(error)) from error
+
+
+def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
+    """Dynamo's own options of a worker, from ``words`` and its environment variables.
+
+    Ends the process, as a command line does, where they are misspelt. Raises InvalidRequest where they
+    contradict each other.
+    """
+    parser = argparse.ArgumentParser(prog="foretoken worker --dynamo --", allow_abbrev=False)
+    DynamoRuntimeArgGroup().add_arguments(parser)
+    config = DynamoRuntimeConfig.from_cli_args(parser.parse_args(list(words)))
+    try:
+        config.validate()
+    except ValueError as error:
+        raise InvalidRequest("dynamo", f"Dynamo's options do not go together: {error}") from error
+    if config.dyn_structural_tag:
+        raise InvalidRequest(
+            "dynamo",
+            "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this "
+            "engine does not read. Leave it out: calls are written freely, and read by their style.",
+        )
+    if config.discovery_backend in HERE:
+        for name, value in STAY_HERE.items():
+            os.environ.setdefault(name, value)
+    return config
+
+
+def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+    """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns.
+
+    Raises ForetokenError with Dynamo's words where it cannot be registered, or its services are gone.
+    """
+    try:
+        asyncio.run(_serve(engine, offer, config))
+    except DynamoException as error:
+        raise ForetokenError(
+            f"Dynamo's worker ended: {error}. Does what workers are found by run (etcd by default)? "
+            "With -- --discovery-backend file nothing but this machine's disk is needed."
+        ) from error
+
+
+async def _serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+    worker = ForetokenEngine(engine, offer)
+    # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
+    os.chdir(offer.card.folder.parent)
+    await Worker(worker, _configuration(engine, offer, config)).run()
+
+
+def _configuration(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> WorkerConfig:
+    loaded = engine.loaded
+    assert loaded is not None
+    calls = loaded.capabilities.calls
+    known = calls.name if calls is not None and calls.name in get_tool_parser_names() else None
+    return WorkerConfig.from_runtime_config(
+        config,
+        model_name=offer.card.folder.name,
+        served_model_name=offer.name,
+        model_input=ModelInput.Tokens,
+        component=COMPONENT,
+        endpoint_types=config.endpoint_types if offer.card.chats else "completions",
+        tool_call_parser=config.dyn_tool_call_parser or known,
+        structural_tag=None,  # on by default; see ``read_options``
+    )

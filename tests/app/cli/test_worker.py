@@ -1,0 +1,43 @@
+"""``foretoken worker``, as far as nothing of Dynamo's is needed; the rest is in tests/app/worker."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tests.app.cli.conftest import Foretoken
+
+
+def test_whose_worker_has_to_be_said(foretoken: Foretoken) -> None:
+    result = foretoken("worker")
+    assert result.status == 2
+    assert "--dynamo" in result.err
+
+
+def test_without_dynamo_it_is_said_how_to_get_it(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dynamo", None)
+    monkeypatch.delitem(sys.modules, "app.worker.dynamo", raising=False)
+    result = foretoken("worker", "--dynamo")
+    assert result.status == 2
+    assert "-m pip install ai-dynamo" in result.err
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--depth", 99), "depth is 99; it must be 1 to 15"),
+        (("--controller", "lucky"), "it must be one of auto, fixed, off"),
+        (("--proposer", "oracle"), "choose one of none, draft, ngram"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_loaded(
+    foretoken: Foretoken, words: tuple[object, ...], message: str
+) -> None:
+    result = foretoken("worker", "--dynamo", *words)
+    assert result.status == 2
+    assert message in result.err
+    assert result.out == ""

@@ -1,0 +1,203 @@
+"""Dynamo's frontend before two of our workers, on this machine, with Pip: what its clients see.
+
+Everything is real: the frontend, its router, the workers, the client. Runs where Dynamo is installed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from engine.api import LoadRequest
+from engine.local.engine import LocalEngine
+from engine.reply import ReplyState
+from engine.request import Message, Request, Sampling, Speculation
+from tests.support.dynamo import VARIABLE, Frontend, frontend, worker
+from tests.support.places import PIP
+from tests.support.processes import Program
+
+pytestmark = [
+    pytest.mark.dynamo,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        not os.environ.get(VARIABLE), reason=f"{VARIABLE} names no environment with Dynamo"
+    ),
+]
+
+MODEL = "pip"
+LONG = "Write a long tale about a fox who crosses seven rivers."
+TOKENS = 800
+
+
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frontend]:
+    folder = tmp_path_factory.mktemp("dynamo")
+    with frontend(folder, "--router-mode", "kv", "--migration-limit", "3") as made:
+        yield made
+
+
+@pytest.fixture
+def two(front: Frontend) -> Iterator[dict[int, Program]]:
+    """Both workers, by the ids that the frontend has for them."""
+    with contextlib.ExitStack() as stack:
+        found: dict[int, Program] = {}
+        for name in ("one", "two"):
+            known = front.instances()
+            program = stack.enter_context(worker(front, name, ("--name", MODEL)))
+            (new,) = front.instances() - known
+            found[new] = program
+        front.program.until(lambda: (front.get("/v1/models") or {}).get("data"))
+        yield found
+    front.program.until(lambda: not front.instances())
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[LocalEngine]:
+    """The same pair without Dynamo."""
+    with contextlib.closing(LocalEngine()) as engine:
+        engine.load(LoadRequest(target=str(PIP / "target"), draft=str(PIP / "draft")))
+        yield engine
+
+
+def expected(engine: LocalEngine, text: str, limit: int, sampling: Sampling = Sampling()) -> str:  # noqa: B008
+    """What the engine itself answers, without speculation."""
+    request = Request(
+        messages=(Message("user", text),),
+        max_tokens=limit,
+        sampling=sampling,
+        speculation=Speculation(proposer="none"),
+        ignore_eos=True,
+    )
+    return ReplyState.of(engine.generate(request)).text
+
+
+def ask(front: Frontend, text: str, limit: int, **more: Any) -> Any:
+    return front.client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": text}],
+        max_tokens=limit,
+        extra_body={"ignore_eos": True, "nvext": {"extra_fields": ["worker_id", "engine_data"]}},
+        **more,
+    )
+
+
+def who(chunk: Any) -> int | None:
+    """The worker that a chunk names, if it does."""
+    told = (getattr(chunk, "nvext", None) or {}).get("worker_id") or {}
+    return told.get("decode_worker_id") or told.get("worker_id")
+
+
+def test_clients_see_one_server(
+    front: Frontend, two: dict[int, Program], alone: LocalEngine
+) -> None:
+    """Words, usage, chats that come back, mistakes, stops, structure, clients that leave: in one go, for
+    workers take their time to start."""
+    assert [model.id for model in front.client.models.list().data] == [MODEL]
+
+    text = "Who are you?"
+    reply = ask(front, text, 40, temperature=0)
+    assert reply.choices[0].message.content == expected(alone, text, 40)
+    assert reply.usage.completion_tokens == 40
+
+    seeded = ask(front, text, 40, temperature=1.0, seed=7)
+    hot = Sampling(temperature=1.0, seed=7)
+    assert seeded.choices[0].message.content == expected(alone, text, 40, hot)
+
+    # The next turn of a chat comes to the worker whose cache has the last one.
+    turns = [
+        {"role": "user", "content": LONG},
+        {
+            "role": "assistant",
+            "content": ask(front, LONG, 96, temperature=0).choices[0].message.content,
+        },
+        {"role": "user", "content": "And then?"},
+    ]
+    again = front.client.chat.completions.create(
+        model=MODEL, messages=turns, max_tokens=8, temperature=0
+    )
+    assert again.usage.prompt_tokens_details.cached_tokens >= 64
+
+    stopped = front.client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": text}], temperature=0, stop=["language"]
+    )
+    whole = expected(alone, text, 40)
+    assert stopped.choices[0].message.content == whole.partition("language")[0] != whole
+    assert stopped.choices[0].finish_reason == "stop"
+
+    with pytest.raises(openai.BadRequestError, match="min_tokens"):
+        front.client.chat.completions.create(
+            model=MODEL,
+            messages=[{"role": "user", "content": text}],
+            extra_body={"min_tokens": 5},
+        )
+
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    told = front.client.chat.completions.create(
+        model=MODEL,
+        messages=[{"role": "user", "content": text}],
+        max_tokens=8,
+        tools=[tool],
+    )
+    assert told.choices[0].message.content
+
+    for each in front.get("/health")["instances"]:
+        if each["instance_id"] in two and each["endpoint"] == "generate":
+            host, _, port = each["transport"]["tcp"].partition("/")[0].rpartition(":")
+            assert host == "127.0.0.1"
+            process = psutil.Process(two[each["instance_id"]].process.pid)
+            listening = {place.laddr for place in process.net_connections("tcp") if not place.raddr}
+            assert [at.ip for at in listening if at.port == int(port)] == [host]
+
+    stream = ask(front, LONG, TOKENS, temperature=0, stream=True)
+    next(iter(stream))
+    stream.close()  # the client leaves; what it asked for is not computed on
+    assert ask(front, text, 8, temperature=0).choices[0].message.content
+
+
+def test_a_worker_that_dies_in_mid_reply_is_not_noticed(
+    front: Frontend, two: dict[int, Program], alone: LocalEngine
+) -> None:
+    said, killed = "", None
+    stream = ask(
+        front, LONG, TOKENS, temperature=0, stream=True, stream_options={"include_usage": True}
+    )
+    for chunk in stream:
+        if chunk.choices:
+            said += chunk.choices[0].delta.content or ""
+        if killed is None and said and (killed := who(chunk)) is not None:
+            two[killed].process.kill()
+    assert killed is not None
+    assert said == expected(alone, LONG, TOKENS)
+    with urllib.request.urlopen(f"{front.url}/metrics") as answer:
+        page = answer.read().decode()
+    went_on = re.findall(r"^dynamo_frontend_model_migration_total\{.*\} (\d+)", page, re.M)
+    assert sum(map(int, went_on)) >= 1  # or it had been written before its worker was gone
+    # The other one is there for whoever comes next.
+    front.program.until(lambda: killed not in front.instances())
+    assert ask(front, "Who are you?", 8, temperature=0).choices[0].message.content
+
+
+def test_a_worker_that_is_asked_to_end_ends_its_reply_first(
+    front: Frontend, two: dict[int, Program], alone: LocalEngine
+) -> None:
+    said, ending = "", None
+    for chunk in ask(front, LONG, TOKENS, temperature=0, stream=True):
+        if chunk.choices:
+            said += chunk.choices[0].delta.content or ""
+        if ending is None and said and (ending := who(chunk)) is not None:
+            two[ending].send(signal.SIGTERM)
+    assert said == expected(alone, LONG, TOKENS)
+    assert ending is not None
+    assert two[ending].ended() == 0
+    assert "Traceback" not in two[ending].said
+    assert two[ending].said.rstrip().endswith("Stopped.")
