@@ -13,7 +13,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import open_here
 from app.cli.tables import table
 from engine.loading.request import LoadRequest
 from engine.request import MAX_ROWS, Message, Request, Speculation
@@ -60,7 +60,7 @@ def load(
     questions = bench.numbered(prompts.read(prompts_file or prompts.SHIPPED), bench.needed(plan))
     if load.parallel is None:
         load = replace(load, parallel=min(max(plan.clients), MAX_ROWS))
-    with open_for_command(replace(load, context=CONTEXT), paths.data_folder(data_dir)) as engine:
+    with open_here(replace(load, context=CONTEXT), paths.data_folder(data_dir)) as engine:
         assert engine.loaded is not None
         at_once = engine.loaded.capabilities.parallel
         print(f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} requests at once.")
