@@ -184,7 +184,11 @@ def keys(page: Any) -> dict[str, float]:
     page.evaluate(WATCH_KEYS)
     page.fill(".composer textarea", "Tell me a long tale about a fox and a lantern.")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".msg.assistant.running")
+    page.wait_for_selector(".msg.assistant.running, dialog.fitting[open]")
+    if page.locator("dialog.fitting[open]").count():
+        page.click("[data-act=oldest]")
+        page.focus(".composer textarea")
+        page.wait_for_selector(".msg.assistant.running")
     pressed = 0
     while page.locator(".msg.assistant.running").count() and pressed < 200:
         page.keyboard.type("a quick fox ", delay=25)

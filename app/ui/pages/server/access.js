@@ -34,7 +34,7 @@ export class Access {
     this.key.replaceChildren(...this.keyRow(state));
     this.list.hidden = !state.origins.length;
     this.list.replaceChildren(...state.origins.map(([origin, given]) => h("li", {}, h("code", {}, origin),
-      given ? h("span", { class: "hint" }, say.originGiven) : this.button("forbid", words.remove, () => this.ask("forbid_origin", { origin }), say.forbid(origin)))));
+      given ? h("span", { class: "hint" }, say.originGiven) : this.button("forbid", say.remove, () => this.ask("forbid_origin", { origin }), say.forbid(origin)))));
   }
 
   keyRow(state) {
@@ -43,7 +43,7 @@ export class Access {
     if (!key) return [h("span", { class: "key-state" }, needed ? say.keyNeeded : say.keyNone), make];
     const copied = this.button("copy-key", words.copy, (event) => copy(key, event.currentTarget, words.copied));
     const seen = this.button("show-key", this.open ? say.hide : say.reveal, () => this.reveal(!this.open));
-    const remove = given || needed ? null : this.button("remove-key", words.remove, () => this.ask("remove_key", {}), say.removeKey);
+    const remove = given || needed ? null : this.button("remove-key", say.remove, () => this.ask("remove_key", {}), say.removeKey);
     return [h("span", { class: "key-state" }, given ? say.keyGiven : say.keySet), this.open ? h("code", {}, key) : null, seen, copied, make, remove].filter(Boolean);
   }
 

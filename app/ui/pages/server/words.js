@@ -27,7 +27,7 @@ export const say = {
   key: "Key", keyGiven: "required: the one given at the start with --api-key", keySet: "required, and kept for the next start",
   keyNone: "none needed: only this machine can reach it", keyNeeded: "needed, for other machines can reach this one: set one, or start with --api-key",
   make: "Make one", makeAnother: "Make another", reveal: "Show", hide: "Hide", newKey: "A key of your own", setKey: "Set key",
-  removeKey: "Remove the key",
+  remove: "Remove", removeKey: "Remove the key",
   origins: "Pages of other origins", originsHint: "A browser lets a page of another origin use the API only where it is named here.",
   origin: "Origin", originExample: "http://localhost:3000", allow: "Allow", originGiven: "given at the start", forbid: (origin) => `Remove ${origin}`,
 
