@@ -22,6 +22,7 @@ export class Settings {
     this.fields = {};
     this.asked = 0;
     this.keeping = 0;
+    this.last = Promise.resolve();
     this.presets = h("div", { class: "presets" });
     this.first = h("div", { class: "fields" });
     this.rest = h("div", { class: "fields" });
@@ -45,7 +46,8 @@ export class Settings {
   async tell(name, data) {
     const mine = (this.asked += 1);
     this.keeping += 1; // until it is answered, what is kept is newer than what this page was told
-    const view = await this.ask(name, data);
+    // One after the other: two that are on their way may change places, and what is done last is to stay.
+    const view = await (this.last = this.last.then(() => this.ask(name, data)));
     this.keeping -= 1;
     if (!view || mine !== this.asked) return null; // a later answer knows more
     this.show(view, name === "keep_settings");
