@@ -30,6 +30,7 @@ def capabilities_to_json(found: Capabilities) -> Json:
         "sampling": sorted(found.sampling),
         "calls": None if found.calls is None else asdict(found.calls),
         "withheld": [asdict(each) for each in found.withheld],
+        "parallel": found.parallel,
         **{flag: getattr(found, flag) for flag in _FLAGS},
     }
 
@@ -48,6 +49,7 @@ def capabilities_from_json(told: Json) -> Capabilities:
         sampling=frozenset(told["sampling"]) & sampling,
         calls=None if calls is None else CallStyle(**{**calls, "control": tuple(calls["control"])}),
         withheld=tuple(Withheld(**each) for each in told["withheld"]),
+        parallel=int(told["parallel"]),
         **{flag: bool(told[flag]) for flag in _FLAGS},
     )
 

@@ -13,6 +13,11 @@ from tests.app.ui.chatting import ask
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
 
+@pytest.fixture(scope="module")
+def app(own_app):
+    return own_app
+
+
 @pytest.fixture
 def page(same_page):
     same_page.get_by_role("link", name="Settings").click()
