@@ -7,6 +7,7 @@ import { h } from "../../shared/dom.js";
 import { Loading } from "../../shared/loading.js";
 import { ContextMeter } from "../../shared/meter.js";
 import { register } from "../../shared/pages.js";
+import { showMarks } from "../../shared/reply.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
@@ -100,7 +101,7 @@ class ChatPage {
 
   buildPair() {
     this.system = new SystemChoice(this.ask, (name) => this.useSystem(name), () => this.settings.values?.system ?? "");
-    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, (on) => document.body.classList.toggle("show-marks", on));
+    const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, showMarks);
     this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), [mark.node, this.system.node]);
     this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));

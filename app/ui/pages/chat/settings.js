@@ -2,7 +2,6 @@
 // message takes along what stands here when it is sent.
 
 import { h } from "../../shared/dom.js";
-import { showMarks } from "../../shared/reply.js";
 import { field } from "./fields.js";
 import { say } from "./words.js";
 
@@ -30,9 +29,8 @@ export class Settings {
     this.advanced = h("details", { class: "advanced" }, h("summary", {}, say.advanced), this.rest);
     this.advanced.open = localStorage.getItem(folded) === "open";
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
-    const mark = field({ kind: "check", name: "mark", id: `${prefix}mark-origins`, label: say.mark, info: say.markInfo }, false, showMarks);
     this.node = h("div", { id: `${prefix}settings`, class: "settings" },
-      h("h3", { id: `${prefix}presets-head` }, say.presets), this.presets, mark.node, ...ofChat, this.first, this.advanced,
+      h("h3", { id: `${prefix}presets-head` }, say.presets), this.presets, ...ofChat, this.first, this.advanced,
       h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));
     this.presets.setAttribute("role", "group");
     this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
