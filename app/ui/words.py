@@ -425,8 +425,8 @@ def lower_first(sentence: str) -> str:
 
 
 def count(number: int) -> str:
-    """``7.5 M`` for 7,500,000."""
+    """``7.5 M`` for 7,500,000. What three digits round to a thousand is one of the next unit."""
     for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
-        if number >= size:
+        if number >= 0.9995 * size:
             return f"{number / size:.3g} {unit}"
     return str(number)

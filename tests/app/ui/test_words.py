@@ -8,7 +8,8 @@ from app.ui.words import Words, count
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(7_500_000, "7.5 M"), (8_030_261_248, "8.03 B"), (900, "900")]
+    ("number", "told"),
+    [(7_500_000, "7.5 M"), (999_885_952, "1 B"), (8_030_261_248, "8.03 B"), (900, "900")],
 )
 def test_counts_are_short(number, told):
     assert count(number) == told

@@ -1,7 +1,7 @@
 // Every word that the server page's scripts say.
 
 export const say = {
-  title: "OpenAI-compatible endpoint", info: "Any OpenAI client can use the loaded pair, with the same speculation. Draft statistics come in `timings`.",
+  title: "OpenAI-compatible endpoint", info: "Any OpenAI client can use the loaded pair, with the same speculation. Draft statistics come in the field timings.",
   on: "on", off: "off", address: "Address", model: "Model",
   endpoints: "Endpoints",
   endpointList: [
