@@ -89,13 +89,12 @@ class Guard:
         *,
         host: str,
         switch: ApiSwitch,
-        pages: bool = True,
         inline: tuple[str, ...] = (),
     ) -> None:
-        """``pages``: whether there are any that want the key too, if there is one now. ``inline``: their
-        scripts that come into the document after it was sent."""
+        """``inline``: scripts of the pages that come into the document after it was sent."""
         self.app, self.hashes = app, tuple(map(hash_of, inline))
-        wanted = pages and switch.api_key is not None
+        # A key that the Server page set is for the API; the pages ask for the one they were started with.
+        wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
         self.login = Login(lambda: switch.api_key) if wanted else None
         self.host = host.strip("[]").lower()
         self.switch = switch
@@ -134,13 +133,13 @@ class Guard:
             return Refusal(
                 403,
                 "origin_not_allowed",
-                f"A page of {origin} may not use this server. If it should use the API, allow it on the "
-                f"Server page, or start with --allow-origin {origin}.",
+                f"A page of {origin} may not use this server. If it should use the API, start with "
+                f"--allow-origin {origin}{self.switch.or_page('allow it')}.",
             )
         if is_unused(path) or any(ord(sign) < 32 for sign in path):
             return Refusal(404, "unknown_endpoint", f"There is nothing at {path!r}.")
         if is_api(path):
-            return None if self._has_key(scope, headers) else _NEEDS_KEY
+            return None if self._has_key(scope, headers) else self._needs_key()
         return None if self._may_see_pages(scope, headers) else _PAGES_NEED_KEY
 
     def _goes_by(self, host: str) -> bool:
@@ -168,6 +167,14 @@ class Guard:
         sent = given.strip().encode("latin-1").decode("utf-8", "replace")
         return scheme.lower() == "bearer" and login.same(sent, key)
 
+    def _needs_key(self) -> Refusal:
+        return Refusal(
+            401,
+            "invalid_api_key",
+            "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key "
+            f"that was given to --api-key{self.switch.or_page('set')}.",
+        )
+
     def _may_see_pages(self, scope: Scope, headers: Headers) -> bool:
         if self.login is None or scope["path"] in (login.PATH, HEALTH):
             return True
@@ -191,12 +198,6 @@ class Guard:
         return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
 
 
-_NEEDS_KEY = Refusal(
-    401,
-    "invalid_api_key",
-    "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key that was "
-    "given to --api-key, or set on the Server page.",
-)
 _PAGES_NEED_KEY = Refusal(
     401,
     "login_needed",

@@ -104,6 +104,7 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
         or (kept.on and not exposed),  # what was switched on for this machine stays here
         api_key=settings.api_key or made_up,
         needs_key=exposed,
+        pages=settings.pages,
         origins=settings.origins,
         kept=kept,
         keep=lambda kept: api_kept.write(data_dir, kept),
@@ -194,8 +195,6 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
         Guard,
         host=settings.host,
         switch=switch,
-        # A key that the Server page set is for the API; the pages ask for the one they were started with.
-        pages=settings.pages and (switch.given_key is not None or switch.needs_key),
         inline=inline,
     )
     app.add_middleware(Logged, log=runtime.requests)

@@ -39,7 +39,8 @@ class ApiSwitch:
 
     ``needs_key`` is set when the app listens beyond this machine: then the endpoint can only be
     switched on if there is a key. ``given_key`` and ``given_origins`` are of this run alone and cannot be
-    changed in it; ``kept`` is what the page sets, and ``keep`` writes it down.
+    changed in it; ``kept`` is what the page sets, and ``keep`` writes it down. ``pages``: whether there
+    are any; nobody is sent to one that is not there.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class ApiSwitch:
         *,
         api_key: str | None = None,
         needs_key: bool = False,
+        pages: bool = True,
         origins: Iterable[str] = (),
         kept: Kept | None = None,
         keep: Callable[[Kept], None] = lambda kept: None,
@@ -55,7 +57,7 @@ class ApiSwitch:
         self._lock = threading.Lock()
         self.given_key = api_key
         self.given_origins = tuple(map(_plain, origins))
-        self.needs_key = needs_key
+        self.needs_key, self.pages = needs_key, pages
         self._kept, self._keep = kept or Kept(), keep
         self._check(on)
         self._on = on
@@ -75,9 +77,13 @@ class ApiSwitch:
     def _check(self, on: bool) -> None:
         if on and self.needs_key and not self.api_key:
             raise ApiKeyMissing(
-                "Foretoken listens beyond this machine, so the API needs a key. Set one on the Server "
-                "page, or start with --api-key KEY, or with --host 127.0.0.1 for this machine only."
+                "Foretoken listens beyond this machine, so the API needs a key. Start with --api-key "
+                f"KEY, or with --host 127.0.0.1 for this machine only{self.or_page('set one')}."
             )
+
+    def or_page(self, what: str) -> str:
+        """How a sentence goes on where ``what`` can be done on the Server page too."""
+        return f", or {what} on the Server page" if self.pages else ""
 
     def _change(self, **values: object) -> None:
         """What cannot be written down is not changed either. Raises DiskError."""

@@ -137,11 +137,13 @@ class Models:
             raise not_loaded(self._why_not())
         if self._is_loaded(name):
             return loaded
+        others = "load another pair on the Models page"
+        if self._on_demand is not None:
+            others = "one that GET /v1/models lists"
         raise ApiError(
             404,
             f"The model {name!r} is not loaded. Loaded is {loaded.id!r}, with the target "
-            f"{loaded.target_name!r}; use one of these names or {DEFAULT!r}, or load another pair on "
-            "the Models page.",
+            f"{loaded.target_name!r}; use one of these names or {DEFAULT!r}, or {others}.",
             code="model_not_found",
             param="model",
         )
@@ -152,6 +154,8 @@ class Models:
             return f"The model {status.name!r} is still being loaded. Try again in a moment."
         if status.state is LoadState.FAILED:
             return f"No model is loaded. {status.message}"
+        if self._on_demand is not None:
+            return "No model is loaded. Name one that GET /v1/models lists, or start with --pair."
         return "No model is loaded. Choose a pair on the Models page, or start with --pair."
 
     def _offer(self, one: Available) -> dict[str, Any]:

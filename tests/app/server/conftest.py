@@ -118,7 +118,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
         runtime = create_runtime(tmp_path_factory.mktemp("data"), LoadRequest(target="pip"))
         if target is not None:
             runtime.engine.load(request_for(target, draft, parallel=parallel))
-        switch = ApiSwitch(on, api_key=key, origins=origins)
+        switch = ApiSwitch(on, api_key=key, origins=origins, pages=False)
         settings = Settings(pages=False, api=on, api_key=key)
         listener = listen("127.0.0.1", 0)
         config = uvicorn.Config(

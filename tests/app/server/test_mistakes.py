@@ -302,7 +302,9 @@ def test_a_key_is_asked_for_where_one_is_set(start) -> None:
 
 def test_other_websites_get_in_only_if_they_are_listed(start, server, http: httpx.Client) -> None:
     origin = {"origin": "https://pages.example"}
-    assert error_of(http.post(CHAT, json=ASK, headers=origin), 403)
+    said = error_of(http.post(CHAT, json=ASK, headers=origin), 403)["message"]
+    assert "--allow-origin https://pages.example" in said
+    assert "Server page" not in said  # it has none
     assert "access-control-allow-origin" not in http.get("/v1/models", headers=origin).headers
     listed = start(origins=("https://pages.example",))
     with httpx.Client(base_url=listed.url) as other:

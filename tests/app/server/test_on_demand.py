@@ -78,6 +78,8 @@ def test_what_is_asked_for_by_name_is_loaded_with_its_draft(client: httpx.Client
     assert ask(client, None).json()["model"] == loaded.id
     wrong = ask(client, "gpt-9")
     assert (wrong.status_code, wrong.json()["error"]["param"]) == (404, "model")
+    said = wrong.json()["error"]["message"]
+    assert "GET /v1/models" in said and "Models page" not in said  # there is none
 
 
 def test_many_at_once_each_get_the_model_that_they_named(client: httpx.Client) -> None:
