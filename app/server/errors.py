@@ -87,6 +87,10 @@ def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> Api
     )
 
 
+def missing(param: str) -> ApiError:
+    return ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+
+
 def engine_failed(message: str) -> ApiError:
     return ApiError(500, message, code="engine_failed", kind="server_error")
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from app.server.errors import ApiError
+from app.server.errors import missing
 from app.server.responses.schemas import ResponseBody
 from app.server.schemas import (
     MAX_CHOICES,
@@ -19,7 +19,7 @@ from app.server.schemas import (
     TextPart,
 )
 from app.server.structured import ResponseFormatBody, field_of, grammar_of
-from app.server.tools import calls_of, tools_of
+from app.server.tools import answered, calls_of, tools_of
 from app.server.unsupported import unsupported
 from engine.errors import InvalidRequest
 from engine.request import (
@@ -230,7 +230,15 @@ def _given_speculation(body: GenerationBody) -> dict[str, Any]:
 
 
 def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:
-    return tuple(message_of(message, f"messages[{at}]") for at, message in enumerate(messages))
+    told: list[Message] = []
+    names: dict[str, str] = {}  # of the tools that were called, by the calls' ids
+    for at, each in enumerate(messages):
+        message = message_of(each, f"messages[{at}]")
+        names |= {call.id: call.name for call in message.tool_calls}
+        if message.role == "tool" and message.tool_call_id is not None:
+            answered(message.tool_call_id, names, f"messages[{at}].tool_call_id")
+        told.append(message)
+    return tuple(told)
 
 
 def message_of(message: MessageBody, path: str) -> Message:
@@ -240,8 +248,7 @@ def message_of(message: MessageBody, path: str) -> Message:
             f"{path}.tool_calls", f"{path}.tool_calls are there, but only assistants call tools."
         )
     if message.content is None and not message.tool_calls:
-        param = f"{path}.content"
-        raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+        raise missing(f"{path}.content")
     return Message(
         "system" if message.role == "developer" else message.role,
         text_of(message.content or (), f"{path}.content"),
@@ -258,8 +265,7 @@ def text_of(parts: Sequence[TextPart], path: str) -> str:
         if part.type not in ("text", "input_text", "output_text"):
             raise unsupported(f"{path}[{at}].type", f"content of type {part.type!r}")
         if part.text is None:
-            param = f"{path}[{at}].text"
-            raise ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+            raise missing(f"{path}[{at}].text")
         texts.append(part.text)
     return "\n".join(texts)
 

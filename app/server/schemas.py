@@ -6,13 +6,14 @@ and of the command line: temperature 0, and no limit but the context on the repl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import from_json
+from pydantic_core import ErrorDetails, from_json
 
-from app.server.errors import ApiError
+from app.server.errors import ApiError, missing
 from app.server.structured import ResponseFormatBody, StructuredOutputsBody
 from app.server.tools import ToolCallBody, ToolsBody
 from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS, Sampling
@@ -172,6 +173,13 @@ class CompletionBody(GenerationBody):
 _LOOKED_INTO = 2**20
 """Bytes of a body that is read once more to name a field well: of a larger one it would take long."""
 
+_WORDS = {
+    "extra_forbidden": "there is no such field",
+    "dict_type": "it must be an object",
+    "model_type": "it must be an object",
+}
+_SHOULD = re.compile(r"^(\w+ should|must) ")
+
 Body = TypeVar("Body", bound=_Body)
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
@@ -194,9 +202,8 @@ def checked(kind: type[Body], given: dict[str, Any]) -> Body:
 
 def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiError:
     first = error.errors(include_url=False)[0]
-    message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "json_invalid":
-        return ApiError(400, f"The body cannot be read: {message}.", code="invalid_json")
+        return ApiError(400, f"The body cannot be read: {first['msg']}.", code="invalid_json")
     location = first["loc"]
     if len(given) <= _LOOKED_INTO:
         body = from_json(given) if isinstance(given, bytes) else given
@@ -205,13 +212,22 @@ def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiErro
     if not param:
         return ApiError(400, "The body must be a JSON object.", code="invalid_json")
     if first["type"] == "missing":
-        return ApiError(400, f"{param} is missing.", code="missing_value", param=param)
+        return missing(param)
     wrong = first["input"]
     # What is cut off here is not shown anyway, and may be as long as a body.
     written = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
     shown = written if len(written) <= 60 else f"{written[:60]}…"
-    what = message[0].lower() + message[1:]
-    return ApiError(400, f"{param} is {shown}; {what}.", code="invalid_value", param=param)
+    return ApiError(
+        400, f"{param} is {shown}; {in_words(first)}.", code="invalid_value", param=param
+    )
+
+
+def in_words(wrong: ErrorDetails) -> str:
+    """What Pydantic found, as what goes on behind a field's name and value."""
+    if wrong["type"] in _WORDS:
+        return _WORDS[wrong["type"]]
+    message = _SHOULD.sub("it must ", wrong["msg"].removeprefix("Value error, "))
+    return message.partition(" after validation")[0]
 
 
 def _fields(location: tuple[int | str, ...], body: Any, *, missing: bool) -> tuple[int | str, ...]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.server.errors import missing
 from engine.errors import InvalidRequest
 from engine.request import Grammar, GrammarKind
 
@@ -40,6 +41,9 @@ class TextFormatBody(JsonSchemaBody):
 
     @property
     def response_format(self) -> ResponseFormatBody:
+        """Raises ApiError where the schema is missing: a chat's stands elsewhere."""
+        if self.type == "json_schema" and self.schema_ is None:
+            raise missing("text.format.schema")
         schema = JsonSchemaBody(schema=self.schema_, strict=self.strict)
         return ResponseFormatBody(type=self.type, json_schema=schema)
 
@@ -63,7 +67,8 @@ class StructuredOutputsBody(BaseModel):
 def grammar_of(
     format: ResponseFormatBody | None, outputs: StructuredOutputsBody | None
 ) -> Grammar | None:
-    """What the reply must match. Raises InvalidRequest for what contradicts itself."""
+    """What the reply must match. Raises InvalidRequest for what contradicts itself, and ApiError for a
+    schema that is missing."""
     if outputs is None:
         return None if format is None else _of_format(format)
     if format is not None and format.type != "text":
@@ -94,8 +99,7 @@ def _of_format(format: ResponseFormatBody) -> Grammar | None:
         case "json_schema":
             asked = format.json_schema
             if asked is None or asked.schema_ is None:
-                missing = "response_format.json_schema" + ("" if asked is None else ".schema")
-                raise InvalidRequest(missing, f"{missing} is missing.")
+                raise missing("response_format.json_schema" + ("" if asked is None else ".schema"))
             text = json.dumps(asked.schema_, ensure_ascii=False)
             return Grammar(GrammarKind.JSON_SCHEMA, text, strict=bool(asked.strict))
 

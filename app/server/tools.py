@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -132,6 +132,19 @@ def call_of(id: str, name: str, arguments: str | None, field: str) -> ToolCall:
     if parsed is None:
         raise InvalidRequest(field, f"{field} must be a JSON object, as text.")
     return ToolCall(id, name, json.dumps(parsed, ensure_ascii=False))
+
+
+def answered(id: str, names: Mapping[str, str], field: str, instead: str = "") -> str:
+    """The tool whose call ``id``, which came in ``field``, a message answers. ``names``: those that were
+    called, by the ids of their calls. Raises InvalidRequest for what answers none of them, with what
+    could be done ``instead`` of sending the call."""
+    if id not in names:
+        raise InvalidRequest(
+            field,
+            f"{field} is {id[:80]!r}, which no call of this conversation has. Send the call before what "
+            f"it returned{instead}.",
+        )
+    return names[id]
 
 
 def _new_id() -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from app.server.schemas import in_words
 from app.server.structured import StructuredOutputsBody, grammar_of
 from engine.errors import InvalidRequest
 from engine.request import Grammar, Request, Sampling, Speculation
@@ -118,5 +119,5 @@ def _grammar(guided: Mapping[str, Any] | None) -> Grammar | None:
         return grammar_of(None, StructuredOutputsBody.model_validate(given))
     except ValidationError as error:
         raise InvalidRequest(
-            "guided_decoding", f"guided_decoding is wrong: {error.errors()[0]['msg']}."
+            "guided_decoding", f"guided_decoding is wrong: {in_words(error.errors()[0])}."
         ) from error

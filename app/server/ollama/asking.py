@@ -81,13 +81,13 @@ def _call(call: OllamaCall, number: int) -> Json:
 
 
 def _answered(message: OllamaMessage, open_calls: list[Json]) -> Json:
-    """Which call a tool's message answers; that is open no longer."""
+    """Which call a tool's message answers; that is open no longer. Ollama takes what answers none."""
     for at, call in enumerate(open_calls):
         name = call["function"]["name"]
         if message.tool_call_id in (None, call["id"]) and message.tool_name in (None, name):
             del open_calls[at]
             return {"tool_call_id": call["id"], "name": name}
-    return {"tool_call_id": message.tool_call_id, "name": message.tool_name}
+    return {"name": message.tool_name}
 
 
 def _fields(body: OllamaBody) -> Json:

@@ -10,8 +10,7 @@ from pydantic import TypeAdapter
 
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
-from app.server.tools import call_of
-from engine.errors import InvalidRequest
+from app.server.tools import answered, call_of
 from engine.request import Message
 
 Find = Callable[[str, str], dict[str, Any]]
@@ -56,12 +55,7 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
 
 
 def _output(item: OutputItem, path: str, names: dict[str, str]) -> Message:
-    field = f"{path}.call_id"
-    if item.call_id not in names:
-        raise InvalidRequest(
-            field,
-            f"{field} is {item.call_id[:80]!r}, which no call of this conversation has. Send the call "
-            "before what it returned, or the response that made it as previous_response_id.",
-        )
+    instead = ", or the response that made it as previous_response_id"
+    name = answered(item.call_id, names, f"{path}.call_id", instead)
     text = text_of(item.output, f"{path}.output")
-    return Message("tool", text, tool_call_id=item.call_id, name=names[item.call_id])
+    return Message("tool", text, tool_call_id=item.call_id, name=name)

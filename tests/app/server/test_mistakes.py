@@ -58,7 +58,6 @@ def error_of(reply: httpx.Response, status: int = 400) -> dict[str, Any]:
         ("depth", 99),
         ("controller", "lucky"),
         ("acceptance", "lenient"),
-        ("messages", []),
         ("messages", "Hello"),
     ],
 )
@@ -73,9 +72,31 @@ def test_a_wrong_value_is_a_400_that_names_the_field(
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"messages": []}, "messages is []; it must have at least 1 item."),
+        ({"stop": 3}, "stop is 3; it must be a string or a list of strings."),
+        ({"n": 0}, "n is 0; it must be greater than or equal to 1."),
+        ({"stream_options": True}, "stream_options is True; it must be an object."),
+        ({"speculation": {"depht": 3}}, "speculation.depht is 3; there is no such field."),
+        ({"top_k": "all"}, "top_k is 'all'; it must be a valid integer."),
+    ],
+)
+def test_what_is_wrong_with_a_value_is_a_sentence_of_its_own(
+    server, http: httpx.Client, change: dict[str, Any], message: str
+) -> None:
+    """Pydantic's words came through: "list should have at least 1 item after validation, not 0"."""
+    assert error_of(http.post(CHAT, json={**ASK, **change}))["message"] == message
+
+
+@pytest.mark.parametrize(
     ("change", "param"),
     [
         ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]},
+            "messages[0].tool_call_id",
+        ),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": "  "}]}, "messages"),

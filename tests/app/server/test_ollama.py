@@ -111,6 +111,12 @@ def test_a_call_comes_back_as_an_object_and_its_answer_finds_it(server, http: ht
     assert told == [own] * 3
 
 
+def test_what_answers_no_call_is_taken_as_ollama_takes_it(http: httpx.Client) -> None:
+    messages = [ASK, {"role": "tool", "content": "sunny", "tool_call_id": "gone"}]
+    body = {"messages": messages, "options": {"num_predict": 1}, "stream": False}
+    assert http.post("/api/chat", json=body).status_code == 200
+
+
 def test_each_call_has_a_line_of_its_own(caller: Served) -> None:
     body = {"messages": [ASK], "tools": [TOOL]}
     with caller.client() as http:

@@ -106,7 +106,7 @@ UNIQUE = {"type": "array", "uniqueItems": True}
         (
             {"structured_outputs": {"structural_tag": "x"}},
             "structured_outputs.structural_tag",
-            "extra",
+            "no such field",
         ),
         ({"structured_outputs": {}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "grammar"),
@@ -122,6 +122,7 @@ def test_what_cannot_be_is_a_400_that_names_the_field(
             model=server.model, messages=ASK, max_tokens=1, extra_body=asked
         )
     assert refused.value.param == param and words in str(refused.value)
+    assert (refused.value.code == "missing_value") == ("is missing" in words)
     assert "<state>" not in str(refused.value)
 
 
@@ -150,6 +151,11 @@ def test_the_other_dialects_hold_replies_to_schemas_too(server, client: OpenAI, 
         json={"input": "x", "text": {"format": {"type": "json_schema", "schema": {"type": "x"}}}},
     )
     assert refused.json()["error"]["param"] == "text.format.schema"
+    without = http.post(
+        "/v1/responses", json={"input": "x", "text": {"format": {"type": "json_schema"}}}
+    )
+    assert without.json()["error"]["param"] == "text.format.schema"
+    assert without.json()["error"]["code"] == "missing_value"
     for path in ("/v1/completions", "/v1/responses", "/api/chat"):
         body = {"prompt": "x", "input": "x", "messages": ASK, "tools": [{"type": "function"}]}
         assert http.post(path, json=body).status_code == 400
