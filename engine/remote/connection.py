@@ -110,7 +110,8 @@ class Client:
     def __init__(self, address: Address, key: str | None) -> None:
         self.address, self.has_key = address, key is not None
         limits = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
-        self._http = httpx2.AsyncClient(
+        # For what OpenAI's protocol does not have; the key is sent.
+        self.http = httpx2.AsyncClient(
             verify=_certificates(),
             timeout=limits,
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -124,17 +125,12 @@ class Client:
         be cancelled, and are told of."""
         if not key:
             key = self.openai.api_key
-        return openai.AsyncOpenAI(base_url=base, api_key=key, http_client=self._http, max_retries=0)
-
-    @property
-    def http(self) -> httpx2.AsyncClient:
-        """For what OpenAI's protocol does not have; the key is sent."""
-        return self._http
+        return openai.AsyncOpenAI(base_url=base, api_key=key, http_client=self.http, max_retries=0)
 
     async def find(self, path: str, **query: str) -> httpx2.Response | None:
         """What GET of ``path`` below the root answers; None where that is an error."""
         try:
-            answer = await self._http.get(
+            answer = await self.http.get(
                 f"{self.address.root}{path}", params=query or None, timeout=QUESTION_S
             )
         except httpx2.HTTPError:
@@ -150,4 +146,4 @@ class Client:
             return None
 
     async def close(self) -> None:
-        await self._http.aclose()
+        await self.http.aclose()

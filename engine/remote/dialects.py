@@ -51,13 +51,7 @@ class Completions:
         await _read(counters.before())
         began = time.perf_counter()
         stream = await opened(self._openai, self._model, body_of(request, self._kind))
-        yield Started(
-            self._model,
-            request.speculation.proposer,
-            str(request.speculation.acceptance),
-            None,
-            request.sampling.seed,
-        )
+        yield started(self._model, request)
         reading = Reading()
         async with aclosing(_objects(stream)) as chunks:
             async for chunk in chunks:
@@ -100,6 +94,12 @@ class ForetokenEvents:
         if isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
             raise broke_off(self._client.address)  # nobody here did that
         return event
+
+
+def started(model: str, request: Request) -> Started:
+    """That a server has taken a request, of which it tells nothing itself."""
+    drafting = request.speculation
+    return Started(model, drafting.proposer, str(drafting.acceptance), None, request.sampling.seed)
 
 
 async def _read(reading: Awaitable[T]) -> T | None:

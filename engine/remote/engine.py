@@ -175,7 +175,7 @@ class RemoteEngine:
                 return asking.result(_LOOK_S)
             except NotYet:
                 if asking.done():
-                    continue  # it is what the server's own silence raised
+                    continue  # just now
                 if watcher is not None and watcher.cancelled:
                     asking.cancel()
                     raise LoadCancelled("Connecting was cancelled.") from None

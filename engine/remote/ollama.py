@@ -15,14 +15,14 @@ from typing import Any
 import httpx2
 import openai
 
-from engine.events import Counted, Emitted, Event, Finished, FinishReason, Started
+from engine.events import Counted, Emitted, Event, Finished, FinishReason
 from engine.remote.body import message_of, sampling_of
 from engine.remote.connection import Client
 from engine.remote.counting import seconds, whole
-from engine.remote.dialects import patiently
+from engine.remote.dialects import patiently, started
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import Json, Reading
-from engine.remote.trouble import ServerTrouble, broke_off
+from engine.remote.trouble import broke_off, broken_off
 from engine.request import GrammarKind, Message, Request
 
 _NANOSECOND = 1e-9
@@ -38,13 +38,7 @@ class OllamaChat:
         began = time.perf_counter()
         answer = await patiently(lambda: self._opened(request))
         try:
-            yield Started(
-                self._model,
-                request.speculation.proposer,
-                str(request.speculation.acceptance),
-                None,
-                request.sampling.seed,
-            )
+            yield started(self._model, request)
             reading, last = Reading(), None
             async with aclosing(self._lines(answer)) as lines:
                 async for line in lines:
@@ -94,10 +88,7 @@ class OllamaChat:
                 continue
             told = json.loads(line)
             if "error" in told:
-                raise ServerTrouble(
-                    f"{self._client.address.place} broke the reply off: {told['error']}. What had "
-                    "arrived is kept; retry to have it written anew."
-                )
+                raise broken_off(self._client.address, str(told["error"]))
             yield told
 
 

@@ -18,7 +18,7 @@ says who he is goes before what he answers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx2
@@ -26,6 +26,7 @@ import httpx2
 from engine.errors import ModelError
 from engine.loading.servers import Address
 from engine.remote.connection import QUESTION_S, Client
+from engine.remote.counting import whole
 from engine.remote.kinds import Kind
 from engine.remote.trouble import speaks_otherwise
 
@@ -174,15 +175,11 @@ async def _of_props(client: Client, model: ServedModel) -> ServedModel:
     if not isinstance(props, dict):
         return model
     settings = props.get("default_generation_settings")
-    context = _whole(settings.get("n_ctx")) if isinstance(settings, dict) else 0
-    return ServedModel(
-        model.id,
-        model.entry,
-        context or model.context,
-        model.parameters,
-        model.vocabulary,
-        str(props.get("model_ftype") or model.quantization),
-        model.loaded,
+    context = whole(settings.get("n_ctx")) if isinstance(settings, dict) else None
+    return replace(
+        model,
+        context=context or model.context,
+        quantization=str(props.get("model_ftype") or model.quantization),
     )
 
 
@@ -202,13 +199,9 @@ def _model(kind: Kind, entry: Json) -> ServedModel:
     return ServedModel(
         entry["id"],
         entry,
-        _whole(context),
-        _whole(entry.get("parameters") or meta.get("n_params")),
-        _whole(entry.get("vocabulary") or meta.get("n_vocab")),
+        whole(context) or 0,
+        whole(entry.get("parameters") or meta.get("n_params")) or 0,
+        whole(entry.get("vocabulary") or meta.get("n_vocab")) or 0,
         str(entry.get("quantization") or ""),
         loaded,
     )
-
-
-def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

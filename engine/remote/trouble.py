@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import ssl
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx2
 import openai
 
 from engine.errors import ForetokenError
+from engine.loading.retry_after import seconds_asked
 from engine.loading.servers import KEY_VARIABLE, Address
 
 CONNECT_S = 5.0
@@ -64,19 +63,9 @@ def wait_for(error: Exception, attempt: int) -> float | None:
 
 
 def wanted(response: httpx2.Response) -> float | None:
-    """The seconds that a server asks for by ``Retry-After`` (RFC 9110 10.2.3, seconds or a date)."""
+    """The seconds that a server asks for by ``Retry-After``."""
     text = response.headers.get("Retry-After")
-    if text is None:
-        return None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        until = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else None
+    return None if text is None else seconds_asked(text)
 
 
 def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> ForetokenError:
@@ -91,7 +80,7 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
         case openai.APIConnectionError() | httpx2.TransportError():
             return _unreached(error, address, begun)
         case openai.APIError():
-            return ServerTrouble(f"{address.place} broke the reply off: {_message(error)}. {_KEPT}")
+            return broken_off(address, _message(error))
         case _ if isinstance(error, _UNREADABLE):
             return speaks_otherwise(address, f"{type(error).__name__}: {error}", begun=begun)
         case _:
@@ -110,6 +99,11 @@ def broke_off(address: Address) -> ServerTrouble:
         f"{address.place} ended the reply in the middle, without saying why. {_KEPT} If it comes "
         "back, look at the server's log."
     )
+
+
+def broken_off(address: Address, said: str) -> ServerTrouble:
+    """For a stream that ends with an error."""
+    return ServerTrouble(f"{address.place} broke the reply off: {said}. {_KEPT}")
 
 
 def too_long(address: Address) -> ServerTrouble:
@@ -173,12 +167,16 @@ def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
 
 
 def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble:
-    if begun:
-        cut = str(error.__cause__ or error) or type(error).__name__
-        return ServerTrouble(
-            f"The connection to {address.place} broke in the middle of the reply: {cut}. {_KEPT}"
-        )
     found = _causes(error)
+    why = next(
+        (each.strerror for each in found if isinstance(each, OSError) and each.strerror), None
+    )
+    if begun:
+        told = f": {why}" if why else ""
+        return ServerTrouble(
+            f"The connection to {address.place} broke in the middle of the reply{told}. {_KEPT} Is the "
+            "server still running?"
+        )
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in found):
         return ServerTrouble(
             f"The certificate of {address.place} is not one that this machine trusts: {found[-1]}. "
@@ -189,9 +187,6 @@ def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble
         return ServerTrouble(
             f"{address.place} does not speak TLS as asked: {found[-1]}. Is it http:// instead of https://?"
         )
-    why = next(
-        (each.strerror for each in found if isinstance(each, OSError) and each.strerror), None
-    )
     return ServerTrouble(
         f"Nothing answers at {address.root}: {why or found[-1] or type(error).__name__}. Is the "
         "server running, and are host and port right?"

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -20,6 +18,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 from engine.errors import DownloadError
 from engine.loading.hub.explain import is_connection_trouble
 from engine.loading.hub.places import endpoint
+from engine.loading.retry_after import seconds_asked
 
 T = TypeVar("T")
 
@@ -89,8 +88,8 @@ def status_of(error: BaseException) -> int | None:
 
 
 def wanted_wait(error: BaseException) -> float | None:
-    """The seconds that the hub asks for, by ``Retry-After`` (RFC 9110 10.2.3, seconds or a date) or the
-    draft's ``RateLimit``; None where it does not say."""
+    """The seconds that the hub asks for, by ``Retry-After`` or the draft's ``RateLimit``; None where it
+    does not say."""
     if status_of(error) is None:
         return None
     headers = error.response.headers  # type: ignore[attr-defined]
@@ -98,12 +97,4 @@ def wanted_wait(error: BaseException) -> float | None:
     if text is None:
         limit = parse_ratelimit_headers(headers)
         return float(limit.reset_in_seconds) if limit is not None and not limit.remaining else None
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        pass
-    try:
-        until = parsedate_to_datetime(text)
-    except ValueError:
-        return None
-    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else None
+    return seconds_asked(text)
