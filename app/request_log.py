@@ -11,8 +11,6 @@ from collections import OrderedDict
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
-from operator import add
 
 from app.watchers import Watchers
 from engine.api import Generation
@@ -191,7 +189,7 @@ class Entry:
             method=next((part.method for part in self._parts if part.method), ""),
             stage=self.stage,
             message=self._refusal or next((p.error for p in self._parts if p.error), ""),
-            statistics=reduce(add, (part.tally.statistics() for part in self._parts), Statistics()),
+            statistics=sum((part.tally.statistics() for part in self._parts), Statistics()),
         )
 
 

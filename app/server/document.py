@@ -66,9 +66,9 @@ _OLLAMA_ERROR: Json = {
 @cache
 def build() -> Json:
     """The document, as OpenAPI 3.1 has it."""
-    kinds = list({id(kind): kind for kind, _ in _BODIES.values()}.values())
     names, schemas = models_json_schema(
-        [(kind, "validation") for kind in kinds], ref_template="#/components/schemas/{model}"
+        [(kind, "validation") for kind, _ in _BODIES.values()],
+        ref_template="#/components/schemas/{model}",
     )
     paths: dict[str, Json] = {}
     for path, (kind, text) in _BODIES.items():

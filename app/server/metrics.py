@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -53,7 +51,7 @@ def controller(answer: Answer) -> dict[str, Any]:
 
 
 def total(answers: Sequence[Answer]) -> Statistics:
-    return functools.reduce(operator.add, (answer.reply.statistics for answer in answers))
+    return sum((answer.reply.statistics for answer in answers), Statistics())
 
 
 def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:

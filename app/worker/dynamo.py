@@ -89,8 +89,12 @@ class ForetokenEngine(LLMEngine):
 
     @classmethod
     async def from_args(cls, argv: list[str] | None = None) -> tuple[ForetokenEngine, WorkerConfig]:
-        """Not from words alone: ``foretoken worker`` reads them, and loads the pair first."""
-        raise NotImplementedError("start it by `foretoken worker --dynamo`")
+        """How Dynamo's own launcher would make one: from words alone. Raises InvalidRequest."""
+        raise InvalidRequest(
+            "dynamo",
+            "Dynamo's launcher knows no pair to load. Start the worker with `foretoken worker --dynamo`, "
+            "which loads one first.",
+        )
 
     async def start(self, worker_id: int) -> EngineConfig:
         """What is registered. Everything is loaded by now."""

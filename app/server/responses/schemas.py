@@ -22,33 +22,34 @@ from app.server.unsupported import is_nothing, refuse_fields
 _TYPES = ("message", "function_call", "function_call_output", "item_reference")
 
 
-class MessageItem(MessageBody):
-    """A message of the conversation."""
+class _SentBack(StructureBody):
+    """What an item of a response has, which a client may send back as it came."""
 
-    type: Literal["message"]
     id: str | None = None
     status: str | None = None
 
 
-class CallItem(StructureBody):
+class MessageItem(_SentBack, MessageBody):
+    """A message of the conversation."""
+
+    type: Literal["message"]
+
+
+class CallItem(_SentBack):
     """A call that the model made."""
 
     type: Literal["function_call"]
     call_id: str
     name: str
     arguments: str
-    id: str | None = None
-    status: str | None = None
 
 
-class OutputItem(StructureBody):
+class OutputItem(_SentBack):
     """What a call returned."""
 
     type: Literal["function_call_output"]
     call_id: str
     output: Content
-    id: str | None = None
-    status: str | None = None
 
 
 class ReferenceItem(StructureBody):
