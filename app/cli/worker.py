@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,13 @@ def worker(
     """Answer for a frontend that several machines share, until Ctrl-C or SIGTERM."""
     if not dynamo:
         raise InvalidRequest("dynamo", "Say whose worker this is to be: --dynamo.")
+    if load.parallel not in (None, 1):
+        raise InvalidRequest(
+            "parallel",
+            f"parallel is {load.parallel}, but a worker answers one request at a time: so it knows what "
+            "its cache holds, which it tells the router. Leave it out; more machines answer more.",
+        )
+    load = replace(load, parallel=1)
     drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
     with_dynamo = _dynamo()
     config = with_dynamo.read_options(theirs or ())

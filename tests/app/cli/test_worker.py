@@ -29,6 +29,7 @@ def test_without_dynamo_it_is_said_how_to_get_it(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--parallel", 2), "answers one request at a time"),
         (("--depth", 99), "depth is 99; it must be 1 to 15"),
         (("--controller", "lucky"), "it must be one of auto, fixed, off"),
         (("--proposer", "oracle"), "choose one of none, draft, ngram"),
