@@ -130,7 +130,10 @@ def call_of(id: str, name: str, arguments: str | None, field: str) -> ToolCall:
     """A call whose arguments came in ``field``. Raises InvalidRequest where they are no JSON object."""
     parsed = _object(arguments or "{}")
     if parsed is None:
-        raise InvalidRequest(field, f"{field} must be a JSON object, as text.")
+        raise InvalidRequest(
+            field,
+            f"{field} must be a JSON object, as text. A call that max_tokens cut has none: leave it out.",
+        )
     return ToolCall(id, name, json.dumps(parsed, ensure_ascii=False))
 
 
