@@ -36,8 +36,9 @@ def capabilities_to_json(found: Capabilities) -> Json:
 
 
 def capabilities_from_json(told: Json) -> Capabilities:
-    """What ``capabilities_to_json`` told, of a version that may know more: what is not known here is left
-    out. Raises KeyError, TypeError, ValueError or AttributeError for what it cannot have told."""
+    """What ``capabilities_to_json`` told, of a version that may know more: rules, controllers, fields of
+    sampling and kinds of options that are not known here are left out. Raises KeyError, TypeError,
+    ValueError or AttributeError for what it cannot have told."""
     rules, controls = set(AcceptanceRule), set(Control)
     sampling = {each.name for each in fields(Sampling)}
     calls = told["calls"]
