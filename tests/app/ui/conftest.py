@@ -75,9 +75,13 @@ def shared_page(shared_app: App, browser: object) -> Iterator[tuple[object, list
 
 
 @pytest.fixture(scope="module")
-def app(shared_app: App) -> App:
-    """A file whose tests change what is kept puts ``own_app`` in its place."""
-    return shared_app
+def app(request: pytest.FixtureRequest) -> App:
+    """One for all files; a file whose tests change what is kept says ``OWN_APP = True``."""
+    return request.getfixturevalue("own_app" if has_own_app(request) else "shared_app")
+
+
+def has_own_app(request: pytest.FixtureRequest) -> bool:
+    return getattr(request.module, "OWN_APP", False)
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +112,7 @@ def only_page(
 ) -> Iterator[tuple[object, list[str]]]:
     """One page for all tests of a file, or of all files with one app, and what its scripts complained
     about."""
-    if "own_app" not in request.fixturenames:
+    if not has_own_app(request):
         yield request.getfixturevalue("shared_page")
         return
     with open_page(app, browser) as found:

@@ -14,11 +14,7 @@ from engine.loading.watching import LoadProgress, Stage
 from tests.app.ui.chatting import DONE, ask, open_pair, send
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 PHONE = {"width": 390, "height": 844}

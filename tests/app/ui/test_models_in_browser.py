@@ -24,11 +24,7 @@ from tests.support.gguf_files import write_gguf
 from tests.support.hub_server import HostedRepository, HubServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 HALF = LoadProgress(Stage.TARGET, 300_000_000, 600_000_000)

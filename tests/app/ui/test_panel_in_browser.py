@@ -18,11 +18,7 @@ from tests.app.ui.chatting import (
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ import pytest
 from tests.app.ui.chatting import ask
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tests.support.recital import REPLIES, recite
 from tests.support.remote import Far, far_away
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+OWN_APP = True
 
 TIMINGS = {"predicted_n": 3, "predicted_ms": 30.0, "draft_n": 8, "draft_n_accepted": 3}
 WHOLE = sse(*said("Hello", " there"), {"choices": [], "timings": TIMINGS})
@@ -35,11 +36,6 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
     with far_away(tmp_path_factory.mktemp("far"), recite) as found:
         found.load(LoadRequest(target="pip"))
         yield found
-
-
-@pytest.fixture(scope="module")
-def app(own_app: App) -> App:
-    return own_app
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +69,21 @@ def ask_server(page, address: str, key: str = ""):
     return section
 
 
+def connect(page, llama: Played) -> None:
+    found = ask_server(page, llama.url, "secret").locator(".server-found")
+    found.get_by_role("button", name="Connect to qwen").click()
+    expect(page.locator(".ft-models .now")).to_contain_text("qwen on 127.0.0.1")
+
+
+@pytest.fixture
+def connected(page, app: App, llama: Played) -> None:
+    """The chat with that server's model. It was connected to by a test before, unless that ran in another
+    process, or did not run: then the chip would name no model for ever."""
+    if app.engine.loaded is None or app.engine.loaded.target != "qwen":
+        connect(page, llama)
+    to_chat(page, "qwen on 127.0.0.1")
+
+
 def to_chat(page, title: str) -> None:
     page.get_by_role("tab", name="Chat").click()
     expect(page.locator(".badge")).to_contain_text(title)
@@ -85,8 +96,7 @@ def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llam
     found = section.locator(".server-found")
     expect(found).to_contain_text("llama-server answers at 127.0.0.1")
     expect(found.locator("[data-model=qwen]")).to_contain_text("4,096 tokens of context")
-    found.get_by_role("button", name="Connect to qwen").click()
-    expect(page.locator(".ft-models .now")).to_contain_text("qwen on 127.0.0.1")
+    connect(page, llama)
     expect(page.locator(".ft-models .now")).not_to_contain_text("no draft")
     expect(section).to_contain_text("the key is kept in")
     expect(section.locator(".known-servers li.loaded")).to_contain_text("connected")
@@ -102,8 +112,8 @@ def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llam
     assert page.locator(".totals div").count() == 0
 
 
-def test_what_it_cannot_do_cannot_be_chosen(page, llama: Played) -> None:
-    to_chat(page, "qwen on 127.0.0.1")
+@pytest.mark.usefixtures("connected")
+def test_what_it_cannot_do_cannot_be_chosen(page) -> None:
     open_settings(page)
     expect(page.locator("#depth input[type=number]")).to_be_disabled()
     assert page.locator("#controller option").all_inner_texts() == ["auto"]
@@ -116,8 +126,8 @@ def test_what_it_cannot_do_cannot_be_chosen(page, llama: Played) -> None:
     page.get_by_role("tab", name="Rounds").click()
 
 
+@pytest.mark.usefixtures("connected")
 def test_a_reply_that_breaks_off_stays_in_the_chat(page, llama: Played) -> None:
-    to_chat(page, "qwen on 127.0.0.1")
     llama.stream = [*sse(*said("Half", reason=None), done=False), None]
     ask(page, "Hi", status="failed")
     reply = page.locator(".msg.assistant").last
@@ -145,7 +155,8 @@ def test_another_foretokens_rounds_are_seen_as_if_they_were_here(page, far: Far)
     page.keyboard.press("Escape")
 
 
-def test_a_server_is_forgotten(page, llama: Played) -> None:
+@pytest.mark.usefixtures("connected")
+def test_a_server_is_forgotten(page) -> None:
     section = servers(page)
     section.get_by_role("button", name="Forget qwen").click()
     expect(section.locator(".known-servers")).not_to_contain_text("qwen")

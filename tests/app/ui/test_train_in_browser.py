@@ -10,11 +10,7 @@ import pytest
 from tests.app.ui.runs import NAME, write_log, write_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 @pytest.fixture(autouse=True)

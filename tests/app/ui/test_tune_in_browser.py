@@ -9,11 +9,7 @@ import pytest
 from app.defaults import Defaults
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
-
-
-@pytest.fixture(scope="module")
-def app(own_app):
-    return own_app
+OWN_APP = True
 
 
 @pytest.fixture
