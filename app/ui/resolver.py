@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from app.defaults import Default
+from app.ui import pair_words
 from app.ui.settings import DRAFTING, Settings, typed
-from app.ui.words import Words
 from engine.api import Capabilities
 from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation
 
@@ -54,21 +54,21 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
         settings = settings.drafting_like(default)
         if asked.proposer:
             changes.append(
-                Words.method_withheld(
+                pair_words.method_withheld(
                     asked.proposer, why_not(capabilities, asked.proposer), settings.proposer
                 )
             )
     if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
         used = str(capabilities.controllers[0])
-        changes.append(Words.controller_withheld(settings.controller, used))
+        changes.append(pair_words.controller_withheld(settings.controller, used))
         settings = replace(settings, controller=used)
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
-        changes.append(Words.rule_withheld(settings.acceptance))
+        changes.append(pair_words.rule_withheld(settings.acceptance))
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     for each in fields(Sampling):
         neutral = getattr(_NEUTRAL, each.name)
         if each.name not in capabilities.sampling and getattr(settings, each.name) != neutral:
-            changes.append(Words.sampling_withheld(each.name))
+            changes.append(pair_words.sampling_withheld(each.name))
             settings = replace(settings, **{each.name: neutral})
     return Resolved(settings, tuple(changes))
 
@@ -123,7 +123,7 @@ def usable_default(pair: Pair) -> Speculation:
 def why_not(capabilities: Capabilities, proposer: str) -> str:
     """Why a pair lacks a proposer, as a sentence."""
     reasons = (each.reason for each in capabilities.withheld if each.name == proposer)
-    return next(reasons, Words.UNKNOWN_METHOD)
+    return next(reasons, pair_words.UNKNOWN_METHOD)
 
 
 def _not_taken_over(kept: Mapping[str, Any], pair: Pair, default: Settings) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _instead(asked: Any, where: str, pair: Pair, used: str) -> tuple[str, ...]:
         return ()
     reason = "" if asked in pair.capabilities.names else why_not(pair.capabilities, asked)
     measured = pair.measured is not None
-    return (Words.method_of_pair(asked, where, used, reason, measured=measured),)
+    return (pair_words.method_of_pair(asked, where, used, reason, measured=measured),)
 
 
 def _last(kept: Mapping[str, Any]) -> dict[str, Any]:

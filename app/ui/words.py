@@ -4,10 +4,9 @@ words.js."""
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from engine.events import Started
-from engine.request import PLAIN, SERVER
 from engine.stats import Statistics
 
 
@@ -147,10 +146,6 @@ class Words:
 
     # Models
     ADDRESS_EMPTY = "Give the address of a server, such as http://127.0.0.1:8000."
-    KEY_KEPT: ClassVar[dict[str, str]] = {
-        "keyring": "The key is kept in this system's keyring.",
-        "file": "This system has no keyring, so the key is kept in {file}, which you alone can read.",
-    }
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."
     PLACE_EMPTY = "Give the path of a folder with models."
     BROWSE_AWAY = (
@@ -162,9 +157,9 @@ class Words:
         "path, or browse for it."
     )
     LAYOUT = "safetensors"
-    TOKEN_KEPT: ClassVar[dict[str, str]] = {
-        "keyring": "The token is kept in this system's keyring.",
-        "file": "This system has no keyring, so the token is kept in {file}, which you alone can read.",
+    SECRET_KEPT: ClassVar[dict[str, str]] = {
+        "keyring": "The {what} is kept in this system's keyring.",
+        "file": "This system has no keyring, so the {what} is kept in {file}, which you alone can read.",
     }
     TOKEN_AT: ClassVar[dict[str, str]] = {
         "nowhere": "No access token is kept. Gated models ask for one.",
@@ -272,70 +267,8 @@ class Words:
         return f"{name}, another vocabulary"
 
     @staticmethod
-    def fast(proposer: str) -> str:
-        return f"Temperature 0, the likeliest word each time; {drafted_by(proposer)}."
-
-    @staticmethod
-    def balanced(proposer: str) -> str:
-        return (
-            f"Temperature 0.7, top-p 0.95, for livelier words; {drafted_by(proposer)}. A seed gives the "
-            "words of plain decoding."
-        )
-
-    @staticmethod
-    def method(settings: Any, default: bool) -> str:
-        """Behind a pair's name."""
-        if settings.proposer == PLAIN:
-            return "plain"
-        if settings.proposer == SERVER:
-            return "as the server drafts"
-        if settings.controller == "off":
-            return f"{settings.proposer}, off"
-        if settings.controller == "fixed":
-            return f"{settings.proposer}, depth {settings.depth}"
-        return "auto" if default else f"{settings.proposer}, auto"
-
-    @staticmethod
-    def measured_speed(speedup: float, day: str) -> str:
-        return f"{speedup:.2f}x plain, measured on {day}"
-
-    @staticmethod
-    def own_speed(tokens_per_s: float, replies: int) -> str:
-        of = "the last reply" if replies == 1 else f"the last {replies} replies"
-        return f"{tokens_per_s:.1f} tokens/s in {of}"
-
-    UNKNOWN_METHOD = "What is loaded does not have it."
-
-    @staticmethod
-    def method_withheld(asked: str, reason: str, used: str) -> str:
-        return f"{asked} cannot draft for this pair: {lower_first(reason)} {used} is used instead."
-
-    @staticmethod
-    def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
-        """``reason``: why the last choice could not be used; empty where it could."""
-        chosen = f"{last} was chosen with {where or 'another pair'}"
-        if reason:
-            return (
-                f"{chosen}; this one cannot use it: {lower_first(reason)} {used} is used instead."
-            )
-        why = "was measured to be fastest with it" if measured else "is its default"
-        return f"{chosen}. This pair uses {used}, which {why}."
-
-    @staticmethod
-    def rule_withheld(rule: str) -> str:
-        return f"The acceptance rule {rule} is not there with what is loaded: auto judges instead."
-
-    @staticmethod
     def on_server(name: str) -> str:
         return f"{name} · server"
-
-    @staticmethod
-    def controller_withheld(controller: str, used: str) -> str:
-        return f"How far is drafted cannot be {controller} with what is loaded: it is {used}."
-
-    @staticmethod
-    def sampling_withheld(name: str) -> str:
-        return f"What is loaded has no {name.replace('_', ' ')}: it is left off."
 
     @staticmethod
     def duration(seconds: float) -> str:
@@ -377,51 +310,6 @@ class Words:
     @staticmethod
     def disk_refused(error: OSError) -> str:
         return f"The disk refused: {error.strerror or error}. Check permissions, then try again."
-
-    @staticmethod
-    def loaded(name: str, draft: str | None, server: str = "") -> str:
-        return name if draft or server else f"{name}, no draft"
-
-    @staticmethod
-    def measured_default(default: str) -> str:
-        return (
-            f'Default: {default}. "Back to defaults" takes it up; '
-            "`foretoken models defaults --clear` forgets it."
-        )
-
-    @staticmethod
-    def loaded_detail(loaded: Any) -> str:
-        held = f"{loaded.quantization} on {loaded.device}{', compiled' if loaded.compiled else ''}"
-        parts = [
-            loaded.server,
-            f"target {loaded.target_name}",
-            drafts_of(loaded),
-            f"{count(loaded.parameters)} parameters" if loaded.parameters else "",
-            held if loaded.device else loaded.quantization,
-            f"context {loaded.context}" if loaded.context else "",
-            f"vocabulary {loaded.vocabulary}" if loaded.vocabulary else "",
-        ]
-        parts = [part for part in parts if part]
-        return "\n".join((" · ".join(parts), *loaded.notes))
-
-
-def drafts_of(loaded: Any) -> str:
-    """What drafts; "" where a server does not say so."""
-    if loaded.draft_name:
-        return f"draft {loaded.draft_name}"
-    return "" if loaded.capabilities.preferred == SERVER else "no draft"
-
-
-def drafted_by(proposer: str) -> str:
-    """What a pair does by default, within a sentence."""
-    if proposer == SERVER:
-        return "drafted as the server was started"
-    return "nothing is drafted" if proposer == PLAIN else f"drafted by {proposer} as far as it pays"
-
-
-def lower_first(sentence: str) -> str:
-    """A sentence as it stands behind a colon."""
-    return sentence[:1].lower() + sentence[1:]
 
 
 def count(number: int) -> str:

@@ -83,7 +83,7 @@ def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
     app.engine.capabilities = CAPABILITIES
     opened(page, app, LoadRequest(target="smollm2-360m"), "SmolLM2 360M + 135M, auto")
     told = page.locator(".notice.told")
-    told.get_by_text("eagle3 was chosen with Pip").wait_for()
+    told.get_by_text("eagle3 was chosen last, with Pip").wait_for()
     assert "head of kind eagle3" in told.inner_text()
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "draft"

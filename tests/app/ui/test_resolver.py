@@ -40,7 +40,7 @@ def test_what_a_pair_cannot_do_falls_to_its_default_and_is_said_with_the_reason(
     found = resolve(Settings(proposer="draft", temperature=0.5), ALONE)
     assert found.settings == Settings(proposer="ngram", temperature=0.5)
     assert found.changes == (
-        "draft cannot draft for this pair: it needs a draft model, and none is loaded. ngram is used "
+        "draft cannot be used with this pair: it needs a draft model, and none is loaded. ngram is used "
         "instead.",
     )
     assert resolve(found.settings, ALONE).changes == ()
@@ -55,10 +55,20 @@ def test_a_choice_counts_for_the_pair_that_it_was_made_with() -> None:
     found = kept_for(other, choices)
     assert found.settings == Settings(proposer="draft", seed=3)
     assert found.changes == (
-        "ngram was chosen with Pip. This pair uses draft, which is its default.",
+        "ngram was chosen last, with Pip. This pair uses draft, which is its default.",
     )
     assert kept_for(other, kept(Settings(proposer="draft"), other, choices)).changes == ()
     assert kept_for(PIP, kept(Settings(proposer="draft"), other, choices)).settings.depth == 2
+
+
+def test_plain_decoding_is_named_in_words_and_a_pair_as_people_call_it() -> None:
+    """Once "none was chosen with" two names of files."""
+    files = "qwen2.5-coder-1.5b-instruct-q4_k_m + qwen2.5-coder-0.5b-instruct-q4_k_m"
+    choices = kept(Settings(proposer="none"), replace(PIP, key="qwen", name=files))
+    assert kept_for(PIP, choices).changes == (
+        "Plain decoding was chosen last, with Qwen2.5 Coder 1.5B + 0.5B. This pair uses draft, which is "
+        "its default.",
+    )
 
 
 def test_a_head_of_another_pair_is_said_to_be_missing() -> None:
@@ -69,7 +79,10 @@ def test_a_head_of_another_pair_is_said_to_be_missing() -> None:
     choices = kept(Settings(proposer="eagle3"), replace(PIP, capabilities=eagle))
     found = kept_for(replace(PIP, key="other"), choices)
     assert found.settings.proposer == "draft"
-    assert "eagle3 was chosen with Pip; this one cannot use it: it needs a head" in found.changes[0]
+    assert (
+        "eagle3 was chosen last, with Pip; this one cannot use it: it needs a head"
+        in found.changes[0]
+    )
 
 
 def test_choosing_the_default_is_no_choice_and_follows_it() -> None:

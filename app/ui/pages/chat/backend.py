@@ -14,7 +14,7 @@ from app.loading import STAGES, LoadState
 from app.runtime import Runtime
 from app.store import Store
 from app.store_rows import StoredMessage, SystemPrompt
-from app.ui import replay_file, view
+from app.ui import pair_words, replay_file, view
 from app.ui.feed import since
 from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
@@ -98,7 +98,7 @@ class ChatBackend:
         loaded = self.runtime.engine.loaded
         found, measured = describe(loaded), self.defaults.of(loaded)
         if found and measured:
-            found["detail"] += f"\n{Words.measured_default(str(measured))}"
+            found["detail"] += f"\n{pair_words.measured_default(str(measured))}"
         return found
 
     def chat(self, chat: int | None) -> View | None:
@@ -273,7 +273,7 @@ class ChatBackend:
                 keep=kept[-1].id if kept else 0,
                 files=turn.files,
                 model=title(loaded.name),
-                method=Words.method(settings, False),
+                method=pair_words.method(settings, False),
             )
             writing = self.writings.start(generation, chat, reply)
             self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
@@ -349,8 +349,8 @@ def describe(loaded: Loaded | None) -> View | None:
         "pip": loaded.target_id == EMBEDDED,
         "target": loaded.target_id,
         "draft": loaded.draft_id,
-        "label": Words.loaded(loaded.name, loaded.draft, loaded.server),
-        "detail": Words.loaded_detail(loaded),
+        "label": pair_words.label(loaded.name, loaded.draft, loaded.server),
+        "detail": pair_words.loaded_detail(loaded),
         "context": loaded.context,
         "proposers": list(loaded.capabilities.names),
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from app.ui import pair_words
 from app.ui.kept import KeptSettings
 from app.ui.pages.chat.speeds import Speeds
 from app.ui.resolver import Pair, usable_default
@@ -93,7 +94,7 @@ class PanelBackend:
             "pair": pair and pair.key,
             "settings": resolved.settings.to_json(),
             "changes": list(resolved.changes),
-            "method": Words.method(resolved.settings, _is_default(resolved.settings, pair)),
+            "method": pair_words.method(resolved.settings, _is_default(resolved.settings, pair)),
             "methods": self._methods(pair),
             "controllers": _controllers(pair.capabilities if pair else None),
             "rules": _rules(pair.capabilities if pair else None),
@@ -144,10 +145,10 @@ class PanelBackend:
     def _speed(self, pair: Pair, proposer: str) -> str | None:
         told, swept = [], pair.measured
         if swept is not None and swept.winner.proposer == proposer != PLAIN:
-            told.append(Words.measured_speed(swept.winner.speedup, swept.measured))
+            told.append(pair_words.measured_speed(swept.winner.speedup, swept.measured))
         own = self._speeds.of(pair.key, proposer)
         if own is not None:
-            told.append(Words.own_speed(own.tokens_per_s, own.replies))
+            told.append(pair_words.own_speed(own.tokens_per_s, own.replies))
         return "; ".join(told) or None
 
 
@@ -216,11 +217,11 @@ def _presets(pair: Pair | None) -> list[View]:
     plain = {**drafted, "proposer": PLAIN}
     has_plain = pair is None or pair.capabilities.proposer(PLAIN) is not None
     ways: tuple[tuple[str, str, str, View], ...] = (
-        ("fast", Words.FAST, Words.fast(default.proposer), drafted),
+        ("fast", Words.FAST, pair_words.fast(default.proposer), drafted),
         (
             "balanced",
             Words.BALANCED,
-            Words.balanced(default.proposer),
+            pair_words.balanced(default.proposer),
             {**drafted, "temperature": 0.7, "top_p": 0.95},
         ),
         *((("exact", Words.EXACT, Words.EXACT_INFO, plain),) if has_plain else ()),

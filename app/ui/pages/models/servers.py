@@ -57,7 +57,7 @@ class ServersBackend:
                 if key:
                     place = servers.keep_key(address, key)
                     file = servers.key_file(address)
-                    kept.append(Words.KEY_KEPT[place].format(file=file))
+                    kept.append(Words.SECRET_KEPT[place].format(what="key", file=file))
                 runtime = self._runtime
                 identity = servers.keep(runtime.data_dir, address, str(data["model"]))
                 runtime.read_catalog_again()

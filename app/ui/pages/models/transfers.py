@@ -121,7 +121,10 @@ class TransfersBackend:
             place = hub.keep_token(str(data.get("token") or ""))
         except ForetokenError as error:
             return {"error": str(error), "kept": None}
-        return {"error": None, "kept": Words.TOKEN_KEPT[place].format(file=hub.token_file())}
+        return {
+            "error": None,
+            "kept": Words.SECRET_KEPT[place].format(what="token", file=hub.token_file()),
+        }
 
     def forget_token(self, data: View | None = None) -> View:
         """Delete what was kept."""

@@ -12,6 +12,7 @@ from app.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.runtime import Runtime
 from app.stored_data import StoredData
 from app.switch import ApiSwitch
+from app.ui import pair_words
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.settings import whole
 from app.ui.view import View
@@ -179,7 +180,7 @@ class SettingsBackend:
 
     def _plan(self) -> list[tuple[str, str]]:
         loaded, settings = self.runtime.engine.loaded, self.chat.kept.now().settings
-        rows = [("chats are drafted by", Words.method(settings, False))]
+        rows = [("chats are drafted by", pair_words.method(settings, False))]
         if loaded is None:
             return rows
         try:
