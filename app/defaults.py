@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app import kept_file
+from app.kept_file import UnreadableFile
 from engine.errors import ForetokenError
 from engine.loading.request import FP8
 from engine.request import PLAIN, Control, Speculation, controller_named
@@ -28,10 +29,6 @@ log = logging.getLogger(__name__)
 
 FILE = "defaults.json"
 _VERSION = 1
-
-
-class UnreadableFile(ForetokenError):
-    """The file of defaults is from a newer version, or the disk did not give it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,42 +131,16 @@ class Defaults:
         return len(gone)
 
     def _entries(self) -> dict[str, Any]:
-        """By key, as they stand in the file. One that is damaged as a whole is told and counts as empty.
-
-        Raises UnreadableFile: what may be whole is not to be written over.
-        """
+        """By key, as they stand in the file. Raises UnreadableFile."""
+        kept = kept_file.read(self.path, _VERSION)
         try:
-            kept = json.loads(self.path.read_text(encoding="utf-8"))
-            version, entries = kept.get("version", _VERSION), dict(kept["defaults"])
-            newer = version > _VERSION
-        except FileNotFoundError:
+            return dict(kept["defaults"]) if kept else {}
+        except (ValueError, TypeError, KeyError) as error:
+            kept_file.unused(self.path, error)
             return {}
-        except OSError as error:
-            raise UnreadableFile(
-                f"{self.path} cannot be read: {error.strerror or error}, so it is neither used nor "
-                "changed. Check its permissions and the disk, or choose another folder with --data-dir."
-            ) from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            log.warning("%s is not used, for it cannot be read: %r", self.path, error)
-            return {}
-        if newer:
-            raise UnreadableFile(
-                f"{self.path} was written by a newer version of Foretoken ({version}), so it is neither "
-                "used nor changed. Update Foretoken, or choose another folder with --data-dir."
-            )
-        return entries
 
     def _write(self, entries: Mapping[str, Any]) -> None:
-        value = {"version": _VERSION, "defaults": entries}
-        fresh = self.path.with_suffix(".new")
-        try:
-            fresh.write_text(json.dumps(value, indent=1), encoding="utf-8")
-            os.replace(fresh, self.path)
-        except OSError as error:
-            raise ForetokenError(
-                f"The default cannot be kept in {self.path}: {error.strerror or error}. Free some "
-                "space, or choose another folder with --data-dir."
-            ) from error
+        kept_file.write(self.path, {"version": _VERSION, "defaults": entries})
 
 
 def key_of(loaded: Loaded) -> str:

@@ -6,9 +6,7 @@ line says goes before it, for that run alone.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +14,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.errors import DiskError, ForetokenError, InvalidRequest
+from app import kept_file
+from app.kept_file import UnreadableFile
+from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.request import AUTO, LoadRequest
 
 log = logging.getLogger(__name__)
@@ -29,10 +29,6 @@ PAIR = ("target", "draft", "heads", "quantization", "kv_cache_dtype")
 """LoadRequest's fields that say which pair, and how it is held."""
 _GIVEN = ("pair", "head", "quantization", "kv_cache_dtype")
 """The command line's names of these."""
-
-
-class UnreadablePreferences(ForetokenError):
-    """The file is from a newer version, or the disk did not give it out."""
 
 
 class StartWith(StrEnum):
@@ -80,13 +76,13 @@ class PreferencesFile:
         """What is kept; a value that is no use, or a file that is damaged, is told and left out."""
         try:
             return _parse(self._kept(), self.path)
-        except UnreadablePreferences as error:
+        except UnreadableFile as error:
             log.warning("%s", error)
             return Preferences()
 
     def keep(self, **changes: Any) -> Preferences:
         """Fields of Preferences; of pairs what is kept of them. Raises InvalidRequest for a value that
-        nothing can have, UnreadablePreferences and DiskError where it cannot be kept."""
+        nothing can have, UnreadableFile and DiskError where it cannot be kept."""
         _check(changes)
         pairs = {name: changes[name] for name in ("chosen", "last") if changes.get(name)}
         changes |= {name: _pair(asdict(pair)) for name, pair in pairs.items()}
@@ -106,38 +102,14 @@ class PreferencesFile:
             log.warning("%s", error)
 
     def _kept(self) -> dict[str, Any]:
-        try:
-            kept = dict(json.loads(self.path.read_text(encoding="utf-8")))
-            newer = kept.get("version", _VERSION) > _VERSION
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise UnreadablePreferences(
-                f"{self.path} cannot be read: {error.strerror or error}, so settings are neither used "
-                "nor changed. Check its permissions and the disk, or choose another folder with "
-                "--data-dir."
-            ) from error
-        except (ValueError, TypeError) as error:
-            log.warning("%s is not used, for it cannot be read: %r", self.path, error)
-            return {}
-        if newer:
-            raise UnreadablePreferences(
-                f"{self.path} was written by a newer version of Foretoken, so settings are neither used "
-                "nor changed. Update Foretoken, or choose another folder with --data-dir."
-            )
-        return kept
+        return kept_file.read(self.path, _VERSION)
 
     def _write(self, preferences: Preferences) -> None:
-        fresh = self.path.with_suffix(".new")
         value = {"version": _VERSION, **asdict(preferences)}
         for name in ("chosen", "last"):
             pair = getattr(preferences, name)
             value[name] = pair and {field: getattr(pair, field) for field in PAIR}
-        try:
-            fresh.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
-            os.replace(fresh, self.path)
-        except OSError as error:
-            raise DiskError.at(self.path.parent, error) from error
+        kept_file.write(self.path, value)
 
 
 def _check(values: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.own_catalog",
         "app.page_policy",
         "app.paths",
+        "app.kept_file",
         "app.preferences",
         "app.recent_errors",
         "app.request_log",

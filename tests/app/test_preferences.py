@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from app import main
-from app.preferences import FILE, Preferences, PreferencesFile, StartWith, UnreadablePreferences
+from app.kept_file import UnreadableFile
+from app.preferences import FILE, Preferences, PreferencesFile, StartWith
 from engine.errors import DiskError, InvalidRequest
 from engine.loading.request import LoadRequest
 from tests.app.cli.conftest import Foretoken, foretoken
@@ -73,7 +74,7 @@ def test_a_file_of_a_newer_version_is_not_written_over(file: PreferencesFile) ->
     newer = json.dumps({"version": 2, "device": "cpu"})
     file.path.write_text(newer)
     assert file.read() == Preferences()
-    with pytest.raises(UnreadablePreferences, match="newer version"):
+    with pytest.raises(UnreadableFile, match="newer version"):
         file.keep(threads=1)
     file.remember(LoadRequest(target="pip"))  # a load does not fail by it
     assert file.path.read_text() == newer

@@ -1,0 +1,66 @@
+"""A JSON file of the data folder: read anew each time, replaced as a whole, and never written over where
+what stands in it could not be read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from engine.errors import DiskError, ForetokenError
+
+log = logging.getLogger(__name__)
+
+
+class UnreadableFile(ForetokenError):
+    """It is from a newer version, or the disk did not give it out."""
+
+
+def read(path: Path, version: int) -> dict[str, Any]:
+    """The object in it; empty where there is no file yet, or one that is damaged, which is told.
+
+    Raises UnreadableFile: what may be whole is not to be written over.
+    """
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(kept, dict):
+            raise TypeError("it is no JSON object")
+        found = kept.get("version", version)
+        newer = found > version
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UnreadableFile(
+            f"{path} cannot be read: {error.strerror or error}, so it is neither used nor changed. Check "
+            "its permissions and the disk, or choose another folder with --data-dir."
+        ) from error
+    except (ValueError, TypeError) as error:
+        unused(path, error)
+        return {}
+    if newer:
+        raise UnreadableFile(
+            f"{path} was written by a newer version of Foretoken ({found}), so it is neither used nor "
+            "changed. Update Foretoken, or choose another folder with --data-dir."
+        )
+    return kept
+
+
+def unused(path: Path, error: Exception) -> None:
+    """Tells that a damaged file counts as empty."""
+    log.warning("%s is not used, for it cannot be read: %r", path, error)
+
+
+def write(path: Path, value: Mapping[str, Any]) -> None:
+    """Raises DiskError; what was kept before is there then."""
+    fresh = path.with_suffix(".new")
+    try:
+        fresh.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        raise DiskError(
+            f"{path.name} cannot be kept in {path.parent}: {error.strerror or error}. Free some space, "
+            "or choose another folder with --data-dir."
+        ) from error
