@@ -51,11 +51,6 @@ def report(
     return _without("\n".join(lines), secrets)
 
 
-def processor_name() -> str:
-    """What its maker calls the processor."""
-    return processor.name()
-
-
 def devices_here() -> dict[str, str | None]:
     """Every device that can be asked for: None, or why it cannot be had, in sentences.
 
@@ -96,7 +91,7 @@ def _machine() -> list[tuple[str, str]]:
     share = cgroups.cpu_share()
     rows = [
         ("system", platform.platform()),
-        ("processor", processor_name()),
+        ("processor", processor.name()),
         ("instructions", " ".join(processor.instructions()) or "not told by this system"),
         ("threads", f"{default} by default, {most} at most"),
         ("memory", f"{fit.human(fit.free_bytes())} of {fit.human(fit.total_bytes())} free"),

@@ -6,13 +6,16 @@ import inspect
 import json
 import logging
 from collections.abc import Callable
+from functools import wraps
 from itertools import count
 from typing import Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
+from app.browse import from_this_machine
 from app.ui.words import Words
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, InvalidRequest
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,21 @@ def scripted(
         server_functions=[_server_function(function) for function in functions],
         **arguments,
     )
+
+
+def only_here(function: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
+    """``function`` for who sits at this machine alone: folders are shown to nobody else. Others are told
+    ``why``."""
+
+    @wraps(function)
+    def ask(data: Any) -> Any:
+        request = LocalContext.request.get()
+        client = request.client.host if request is not None and request.client else None
+        if request is None or not from_this_machine(client, request.headers):
+            raise InvalidRequest("folder", why)
+        return function(data)
+
+    return ask
 
 
 def dumps(value: Any) -> str:

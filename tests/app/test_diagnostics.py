@@ -13,6 +13,7 @@ from app.recent_errors import MOST, RecentErrors
 from engine.api import LoadRequest
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
+from engine.machine import processor
 from tests.app.cli.conftest import Foretoken, foretoken
 from tests.support.places import ROOT
 
@@ -41,7 +42,7 @@ def test_it_tells_the_machine_the_pair_and_what_went_wrong(complaints: RecentErr
     text = diagnostics.report(loaded, {"data": Path("/data")}, complaints.kept)
     for fact in (
         platform.python_version(),
-        diagnostics.processor_name(),
+        processor.name(),
         f"loaded: {loaded.name}",
         "drafts by: draft; has none, draft, ngram",
         "data: /data",

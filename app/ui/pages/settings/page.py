@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import gradio as gr
 
-from app.ui.components import scripted
+from app.ui.components import only_here, scripted
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.panel import PanelBackend
-from app.ui.pages.models.page import check_from_here
 from app.ui.pages.settings.backend import SettingsBackend
-from app.ui.view import View
 from app.ui.words import Words
 
 
 def settings_page(backend: SettingsBackend, chat: ChatBackend) -> None:
     """Build the page inside the current blocks. The defaults of chats are ``chat``'s."""
     panel = PanelBackend(chat.kept, chat.speeds)
-
-    def open_folder(data: View) -> View:
-        check_from_here(Words.NOT_ON_THIS_SCREEN)
-        return backend.open_folder(data)
 
     with gr.Column(elem_id="settings-page", elem_classes="ft-page"):
         scripted(
@@ -38,7 +32,7 @@ def settings_page(backend: SettingsBackend, chat: ChatBackend) -> None:
                 backend.asked,
                 backend.forget,
                 backend.diagnostics,
-                open_folder,
+                only_here(backend.open_folder, Words.NOT_ON_THIS_SCREEN),
             ),
             elem_id="settings-view",
         )
