@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { follow } from "./feed.js";
 import { answered, away, reason } from "./server.js";
-import { status } from "./status.js";
+import { pairKey, status } from "./status.js";
 import { words } from "./words.js";
 
 export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
@@ -35,7 +35,7 @@ export function followOffers(page, server) {
   };
   const again = () => seen && !touched && pair !== undefined && refresh();
   status.watch(({ loaded }) => {
-    const now = loaded && `${loaded.target} ${loaded.draft} ${loaded.proposers}`;
+    const now = pairKey(loaded);
     if (now === pair) return;
     pair = now;
     refresh();

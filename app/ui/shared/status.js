@@ -6,6 +6,9 @@ import { answered } from "./server.js";
 const REFUSALS = 3; // so often in a row is no chance
 const EVERY_MS = 5000; // while the page is seen: a load by another page, or an app that ended, is noticed
 
+// Says of two that are loaded whether they are the same pair, by what it drafts with too; names are not unique.
+export const pairKey = (loaded) => loaded && JSON.stringify([loaded.target, loaded.draft, loaded.proposers]);
+
 class Status {
   constructor() {
     this.ask = null;

@@ -1,7 +1,7 @@
 // How chats are answered where nobody chose otherwise: the settings that stand beside each chat, and who drafts.
 
 import { h } from "../../shared/dom.js";
-import { status } from "../../shared/status.js";
+import { pairKey, status } from "../../shared/status.js";
 import { field } from "../chat/fields.js";
 import { Settings } from "../chat/settings.js";
 import { say } from "./words.js";
@@ -21,7 +21,7 @@ export class ChatDefaults {
 
   // Another page, or another tab, has changed them; or another pair is loaded.
   status(latest) {
-    const known = JSON.stringify([latest.loaded?.target, latest.loaded?.draft, latest.loaded?.proposers]);
+    const known = pairKey(latest.loaded);
     const other = known !== this.known || this.settings.version !== latest.settings;
     this.known = known;
     if (other && this.settings.values && !this.settings.keeping) this.refresh();
