@@ -38,7 +38,7 @@ export class ContextMeter {
     this.bar.setAttribute("aria-valuenow", String(Math.min(used, limit)));
     this.words.textContent = words.context.used(used, limit);
     this.node.dataset.state = share >= NEARLY ? "nearly" : "";
-    this.warn(share >= NEARLY ? words.context.nearly : "");
+    this.warn(share === 1 ? words.context.full : share >= NEARLY ? words.context.nearly : "");
   }
 
   // Said once, not with every token: it is read out when it changes.

@@ -146,7 +146,7 @@ export function figures(stats) {
   const large = (name, value, label, hint) => h("span", { class: "large", title: hint, dataset: { stat: name } }, h("b", {}, value), label);
   const hasRounds = stats.rounds > 0; // an engine elsewhere may show no rounds
   const more = [cell("time_to_first_token_s", seconds(stats.time_to_first_token_s), s.first, s.firstHint)];
-  if (stats.plain_tokens_per_s) more.unshift(cell("plain_tokens_per_s", speed(stats.plain_tokens_per_s), s.plainSpeed));
+  if (stats.plain_tokens_per_s) more.unshift(cell("plain_tokens_per_s", speed(stats.plain_tokens_per_s), s.plainSpeed, s.timesHint(speed(stats.plain_tokens_per_s))));
   if (hasRounds && stats.drafted === 0) more.unshift(h("span", { class: "stat" }, s.plain));
   if (stats.shared) more.unshift(h("span", { class: "stat", dataset: { stat: "shared" }, title: s.sharedHint }, s.shared));
   if (stats.mean_acceptance_length && (stats.drafted > 0 || !hasRounds)) more.unshift(cell("mean_acceptance_length", fixed(stats.mean_acceptance_length), s.length, s.lengthHint));

@@ -222,6 +222,8 @@ def load_again(page) -> None:
 def test_a_message_waits_for_the_model_is_sent_then_and_can_be_taken_back(page, app):
     with held_load(app) as go_on:
         load_again(page)
+        page.wait_for_selector(".empty .loading")
+        assert page.locator(".examples").count() == 0  # they are the model's that is there no more
         send(page, "Taken back")
         page.locator(".told").get_by_text("Waits for the model").wait_for()
         page.click(".told button")

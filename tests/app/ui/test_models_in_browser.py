@@ -243,9 +243,9 @@ def test_a_load_shows_how_far_it_is_and_is_cancelled_and_the_loaded_pair_stays(m
     before = app.engine.loaded
     row(models, "large").get_by_role("button", name="Load").first.click()
     models.get_by_role("tab", name=where).click()
+    loading = models.locator("#models-page .news .loading")
     if where == "Chat":
-        open_pair(models)
-    loading = models.locator(".loading:visible")
+        loading = open_pair(models).locator(".loading")
     loading.locator("progress[value='0.5']").wait_for()
     assert "reading and packing the target's weights, 300 MB of 600 MB" in loading.inner_text()
     loading.get_by_role("button", name="Cancel").click()

@@ -202,7 +202,12 @@ def test_the_meter_tells_the_context_and_warns_before_it_is_full(page, app):
         page.evaluate("window.Foretoken.refresh()")
         page.wait_for_function("document.querySelector('.meter-warning').textContent !== ''")
         assert meter.get_attribute("data-state") == "nearly"
-        assert "Nearly full" in meter.locator(".meter-warning").inner_text()
+        assert meter.locator(".meter-warning").inner_text().startswith("Nearly full")
+        app.engine.loaded = replace(loaded, context=used)
+        page.evaluate("window.Foretoken.refresh()")
+        page.wait_for_function(
+            "document.querySelector('.meter-warning').textContent.startsWith('Full:')"
+        )
     finally:
         app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")

@@ -110,5 +110,5 @@ def test_rounds_without_a_draft_fold_into_one_row_with_the_reason(page):
     found = page.evaluate(FOLDED, rounds)
     assert [count for count, _ in found] == ["1", "8", "1", "1"]
     assert f"8 rounds without a draft: {pause}" in found[1][1]
-    assert "1 round without a draft: nothing was found to draft" in found[2][1]
+    assert "1 round without a draft: no guess was found, or none was sure enough" in found[2][1]
     assert "drafting 4 tokens a round" in found[3][1]

@@ -84,8 +84,8 @@ def test_what_the_app_begins_with_can_be_what_is_loaded_or_was_last(page, app):
     before = app.engine.loaded
     select = page.locator("#own-start select")
     assert select.locator("option").first.inner_text().startswith("Pip")
-    page.select_option("#own-start select", "last")
-    page.wait_for_function("document.querySelector('#own-start select').value === 'last'")
+    with page.expect_response(lambda answer: "keep_computing" in (answer.request.post_data or "")):
+        page.select_option("#own-start select", "last")
     assert kept(app)["start_with"] == "last"
     page.select_option("#own-start select", "shipped")
     app.engine.loaded = before

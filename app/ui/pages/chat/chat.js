@@ -210,7 +210,8 @@ class ChatPage {
   }
 
   showEmpty() {
-    this.conversation.showEmpty(this.loaded.pair, this.loaded.opening && this.loading.node);
+    const { pair, opening, waits } = this.loaded;
+    this.conversation.showEmpty(waits ? null : pair, opening && this.loading.node);
   }
 
   newChat() {

@@ -1,6 +1,6 @@
 // The pair that is loaded or being opened, and what on this page depends on it: chip, settings, bar and meter.
 
-const samePair = (one, other) => ["target", "draft", "proposers"].every((key) => String(one[key]) === String(other?.[key])); // names are not unique
+import { pairKey } from "../../shared/status.js";
 
 export class Loaded {
   constructor(page) {
@@ -9,13 +9,14 @@ export class Loaded {
   }
 
   show(latest) {
-    const { loaded, opening, failed, found, looking } = latest;
+    const { loaded, opening, waits, failed, found, looking } = latest;
     const { pair, settings, loading, meter, notices } = this.page;
     const ended = this.opening && !opening;
     if (ended) notices.loadingEnded();
     this.opening = opening;
+    this.waits = waits; // a message would be answered by what is being opened
     const first = this.pair === undefined;
-    const other = first || (loaded && !samePair(loaded, this.pair));
+    const other = first || (loaded && pairKey(loaded) !== pairKey(this.pair));
     const changed = settings.version !== latest.settings && !settings.keeping;
     this.pair = loaded;
     pair.show(latest);

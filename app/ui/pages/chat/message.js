@@ -4,7 +4,7 @@
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";
 
-export const action = (name, label, f) => h("button", { class: "ft-link", type: "button", dataset: { action: name }, on: { click: f } }, label);
+export const action = (name, label, f, title = null) => h("button", { class: "ft-link", type: "button", title, dataset: { action: name }, on: { click: f } }, label);
 
 // Arrows between the messages that could stand in this place; null where there is one.
 export function branches({ id, beside }, page) {

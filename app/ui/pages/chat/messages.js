@@ -103,7 +103,7 @@ export class AssistantMessage extends Message {
     this.figures = h("div", { class: "figures" });
     this.saved = h("div", { class: "saved", hidden: true });
     const actions = h("div", { class: "actions" },
-      action("retry", words.retry, () => this.page.act({ action: "retry", message: this.id })),
+      action("retry", words.retry, () => this.page.act({ action: "retry", message: this.id }), words.retryHint),
       action("copy", words.copy, (event) => copy(this.text, event.currentTarget, words.copied)),
       action("rounds", words.showRounds, () => this.page.openRounds(this)),
       action("delete", words.remove, () => this.page.removeMessage(this)));

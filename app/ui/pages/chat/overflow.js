@@ -1,6 +1,5 @@
 // A chat that is longer than the context: what is left out of it, and what was to be sent goes once that is done.
 
-import { words } from "../../shared/words.js";
 import { Fitting } from "./fitting.js";
 
 export class Overflow {
@@ -13,7 +12,7 @@ export class Overflow {
   // Leaves out before it has to be.
   choose() {
     this.waiting = null; // what was not to be sent after all does not go now
-    this.dialog.open(words.context.nearly, this.page.conversation.turns, false);
+    this.dialog.open(this.page.meter.warning.textContent, this.page.conversation.turns, false);
   }
 
   // Nothing was sent: what is to be left out is asked first.

@@ -54,7 +54,7 @@ export class Drafts {
 
   // One of them and whether it fits, with a button where both can be opened at once.
   line(draft) {
-    const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind);
+    const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind, draft.name);
     if (draft.reason) return h("li", { class: "no" }, h("span", {}, h("b", {}, "✕ ", draft.name), " ", draft.reason));
     const pays = draft.break_even === null ? null : h("span", { class: "tag", title: say.breakEvenHint }, say.breakEven(draft.break_even));
     const speed = h("span", { class: draft.measured ? "tag good" : "tag", title: say.speedHint }, draft.measured ? say.measured(draft.measured) : say.untriedDraft);

@@ -20,7 +20,7 @@ export const say = {
   draftersOf: "What can draft for it", comparing: "Comparing vocabularies …", noDrafts: "Nothing else is known that could draft for it.",
   groups: { heads: "Heads made for it", same: "Draft models of its vocabulary", across: "Draft models of another vocabulary", no: "Not these, and why" },
   none: "Without a draft", noneBody: "n-gram and suffix guess from the text itself, with every model.",
-  fitsDraft: (across) => (across ? `fits ${across}` : "fits: one vocabulary, and it is smaller"), fitsHead: (kind) => `${kind}: made for this model`,
+  fitsDraft: (across) => (across ? `fits ${across}` : "fits: one vocabulary, and it is smaller"), fitsHead: (kind, name) => (kind === name ? "made for this model" : `${kind}: made for this model`),
   measured: (text) => `measured: ${text}`, untriedDraft: "speed-up unknown until tried",
   breakEven: (share) => (share >= 1 ? "too big to pay" : `pays from ${Math.max(1, Math.round(100 * share))} % accepted, or more`), breakEvenHint: "By the sizes: what must be read for a guess, against what for a token of the target",
   loadWith: "Load with it", loadWithout: "Load without a draft", reckon: "Memory", reckonHint: (name) => `Reckon the memory with ${name}`,

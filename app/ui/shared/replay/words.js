@@ -27,7 +27,7 @@ export const say = {
   ended: " The reply ended before it.",
   behind: (token) => ["It stands behind ", token, ". "],
   likeliest: "Likeliest here:",
-  nothing: "nothing was found to draft",
+  nothing: "no guess was found, or none was sure enough",
   unasked: "no draft was asked for",
   ofRun: (n, why) => `${n === 1 ? "1 round" : `${n} rounds`} without a draft: ${why}`,
   row: (n, accepted, drafted, token) => `Round ${n}: ${accepted} of ${drafted} accepted${token === null ? "" : `, broke at ${JSON.stringify(token)}`}`,
