@@ -98,12 +98,14 @@ def race(
     ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
+    drafts, rivals = ([way.proposer] if way else [] for way in ways)
     with contextlib.ExitStack() as stack:
-        engine = stack.enter_context(open_for_command(load, folder))
+        both_here = drafts if base_pair is None else []
+        engine = stack.enter_context(open_for_command(load, folder, *rivals, *both_here))
         base_engine = None
         if base_pair is not None:
             other = LoadRequest.parse(base_pair)
-            base_engine = stack.enter_context(open_for_command(other, folder))
+            base_engine = stack.enter_context(open_for_command(other, folder, *drafts))
         loaded, base_loaded = engine.loaded, (base_engine or engine).loaded
         assert loaded is not None and base_loaded is not None
         usual = [
