@@ -32,7 +32,7 @@ def long(request: Request) -> Script:
     return Script([f" word{number}" for number in range(request.max_tokens or LENGTH)])
 
 
-ENGINES: dict[str, Callable[[], Any]] = {
+ENGINES: dict[str, Callable[..., Any]] = {
     "fake": lambda: FakeEngine(long),
     "text": lambda: FakeEngine(
         long, capabilities=replace(CAPABILITIES, rounds=False, probabilities=False, tokens=False)
