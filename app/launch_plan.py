@@ -82,7 +82,9 @@ def find_model(name: str, data: Path) -> ModelFacts:
     models = hub.models_folder(data)
     for spec in read_catalog(data).models:
         if name in (spec.id, spec.repository) and (folder := hub.locate(spec, models)):
-            return replace(of_path(folder), name=spec.repository or str(folder))
+            model = of_path(folder)
+            published = not spec.is_gguf and spec.repository
+            return replace(model, name=published or model.name)
     raise unknown(name)
 
 

@@ -139,7 +139,7 @@ def first_load(data_dir: Path, settings: Settings) -> LoadRequest:
 
     kept = PreferencesFile(data_dir).read()
     load = kept.over(settings.load, settings.fixed)
-    if load.target != settings.load.target:
+    if load.text != settings.load.text:
         try:
             read_catalog(data_dir).named(load)
         except ForetokenError as error:

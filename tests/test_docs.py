@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import shlex
 from dataclasses import fields
 from pathlib import Path
 
@@ -93,15 +94,20 @@ GUIDE = sorted((ROOT / "tools" / "pip" / "corpora" / "guide").glob("*.yaml"))
 def test_every_command_that_is_taught_exists(file: Path) -> None:
     """Pip's guide taught one that was gone, and its exam gave a point for it."""
     text = file.read_text(encoding="utf-8")
-    taught = re.findall(
-        r"`(?:\.?\S*python -m app|foretoken) ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", text
-    )
-    commands = get_command(cli)
-    for name, within in taught:
-        found = commands.commands.get(name)
-        assert found is not None, f"foretoken {name}"
-        if hasattr(found, "commands") and within:
-            assert within in found.commands, f"foretoken {name} {within}"
+    for told in re.findall(r"(?:`|^)(?:\S*python -m app|foretoken) ([^`\n]+)", text, re.MULTILINE):
+        check_command(shlex.split(told, comments=True))
     modules = re.findall(r"python -m (tools\.\w+)", text)
     missing = [module for module in modules if not any(ROOT.glob(module.replace(".", "/") + "*"))]
     assert not missing
+
+
+def check_command(words: list[str]) -> None:
+    """That there is such a command, with these options. Words may go on behind it, as in a sentence."""
+    found = get_command(cli)
+    while hasattr(found, "commands") and words and re.fullmatch("[a-z][a-z-]*", words[0]):
+        assert words[0] in found.commands, f"foretoken {' '.join(words)}"
+        found, words = found.commands[words[0]], words[1:]
+    known = {option for each in found.params for option in (*each.opts, *each.secondary_opts)}
+    own = words[: words.index("--")] if "--" in words else words
+    unknown = {word.partition("=")[0] for word in own if word.startswith("--")} - known
+    assert not unknown - {"--help"}, f"foretoken {found.name} has no {', '.join(unknown)}"

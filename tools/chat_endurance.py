@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,7 @@ from typing import Any
 import psutil
 
 from app.store import Store
-from tools.screenshots import ARGUMENTS, ROOT, chromium, free_port, wait_for
+from tools.running import ARGUMENTS, UI, app, chromium, free_port, wait_for
 
 STEP = 50
 """Messages between two measurements."""
@@ -67,18 +66,12 @@ def main() -> None:
     parser.add_argument("messages", nargs="?", type=int, default=500)
     parser.add_argument("--pair", default="pip", help="what the app is started with")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        command = [sys.executable, "-m", "app", "ui", "--no-browser", "--port", str(port)]
-        command += ["--data-dir", folder, "--pair", arguments.pair]
-        app = subprocess.Popen(command, cwd=ROOT)
-        try:
-            url = wait_for(f"http://127.0.0.1:{port}/")
-            with chromium_at(url, Path(folder) / "browser") as browser:
-                endure(browser, Path(folder), app.pid, arguments.messages)
-        finally:
-            app.terminate()
-            app.wait(timeout=30)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        app(*UI, pair=arguments.pair, folder=folder) as running,
+        chromium_at(running.url, Path(folder) / "browser") as browser,
+    ):
+        endure(browser, Path(folder), running.pid, arguments.messages)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from typing import Any
 
-from tools.screenshots import ARGUMENTS, ROOT, chromium, free_port, wait_for
+from tools.running import ARGUMENTS, UI, app, chromium
 
 STYLE = "foretoken/app/ui/shared/ui.css"
 
@@ -53,19 +51,11 @@ def main() -> None:
 def once(pair: str) -> dict[str, Any]:
     """One start of everything."""
     with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        command = [sys.executable, "-m", "app", "ui", "--no-browser", "--port", str(port)]
-        command += ["--data-dir", folder, "--pair", pair]
         begun = time.monotonic()
-        app = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        try:
-            url = f"http://127.0.0.1:{port}/"
-            wait_for(url + STYLE)  # of the document itself the browser is to be the first to ask
+        # For the document itself the browser is to be the first to ask.
+        with app(*UI, pair=pair, folder=folder, ready=STYLE) as running:
             answered = time.monotonic() - begun
-            return {"app_answers": round(answered, 2), **look(url)}
-        finally:
-            app.terminate()
-            app.wait(timeout=30)
+            return {"app_answers": round(answered, 2), **look(running.url)}
 
 
 def look(url: str) -> dict[str, float]:

@@ -9,24 +9,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from socket import socket
 from typing import TYPE_CHECKING
+
+from tools.running import ARGUMENTS, ROOT, UI, app, chromium
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1280, 800
-ARGUMENTS = ["--no-sandbox", "--disable-quic", "--disable-background-networking"]
 SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080))
 QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
@@ -48,16 +42,11 @@ def main() -> None:
     if arguments.url:
         use(arguments.url)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        command = [sys.executable, "-m", "app", "ui", "--no-browser", "--port", str(port)]
-        command += ["--data-dir", folder, "--pair", arguments.pair]
-        app = subprocess.Popen(command, cwd=ROOT)
-        try:
-            use(wait_for(f"http://127.0.0.1:{port}/"))
-        finally:
-            app.terminate()
-            app.wait(timeout=30)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        app(*UI, pair=arguments.pair, folder=folder) as running,
+    ):
+        use(running.url)
 
 
 def take(url: str) -> None:
@@ -222,32 +211,6 @@ def keep(page: Page, name: str, out: Path = IMAGES) -> None:
         page.wait_for_timeout(250)
         page.screenshot(path=out / f"{name}-{theme}.png")
     page.evaluate("document.body.classList.remove('dark')")
-
-
-def chromium() -> str:
-    for name in ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome"):
-        found = shutil.which(name)
-        if found:
-            return found
-    raise SystemExit("Chromium is needed for the screenshots. Install it (apt install chromium).")
-
-
-def free_port() -> int:
-    with socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(url: str) -> str:
-    """The address once it answers."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return url
-        except OSError:
-            time.sleep(0.1)
-    raise SystemExit(f"The app did not come up at {url}.")
 
 
 if __name__ == "__main__":

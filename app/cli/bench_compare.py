@@ -70,7 +70,7 @@ def compare(
     for value in depth or ():
         Speculation(depth=value)  # told before anything is loaded
     folder = paths.data_folder(data_dir)
-    with open_here(load, folder) as engine:
+    with open_here(load, folder, *(proposer or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]

@@ -60,7 +60,8 @@ def load(
     questions = bench.numbered(prompts.read(prompts_file or prompts.SHIPPED), bench.needed(plan))
     if load.parallel is None:
         load = replace(load, parallel=min(max(plan.clients), MAX_ROWS))
-    with open_here(replace(load, context=CONTEXT), paths.data_folder(data_dir)) as engine:
+    load = replace(load, context=CONTEXT)
+    with open_here(load, paths.data_folder(data_dir), proposer) as engine:
         assert engine.loaded is not None
         at_once = engine.loaded.capabilities.parallel
         print(f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} requests at once.")

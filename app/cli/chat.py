@@ -93,7 +93,7 @@ def chat(
         options=option or (),
     )
     folder = paths.data_folder(data_dir)
-    with trace_to(trace) as write_event, open_for_command(load, folder) as engine:
+    with trace_to(trace) as write_event, open_for_command(load, folder, proposer) as engine:
         loaded = engine.loaded
         assert loaded is not None
         defaults = Defaults(folder)

@@ -14,6 +14,7 @@ from engine.request import AcceptanceRule, Control, OptionValue, Speculation
 
 if TYPE_CHECKING:
     from engine.api import Loaded
+    from engine.loading.specs import Pairing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,17 @@ class Drafting:
             controller=self.control,
             acceptance=self.acceptance,
         )
+
+
+def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
+    """Raises InvalidRequest for a proposer that needs more than a pair has, before that is loaded. What a
+    server drafts with is its own affair."""
+    from engine.drafting import proposers
+    from engine.loading.drafts import drafting
+
+    if not pairing.target.address:
+        for name in filter(None, names):
+            proposers.check_needs(name, drafting(pairing))
 
 
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:

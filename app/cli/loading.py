@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from app.cli.drafting import check_needs
 from engine.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from engine.loading.hub import Progress
     from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
+
+E = TypeVar("E", bound="Engine")
 
 
 class Status:
@@ -83,32 +86,28 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
 
 
 @contextlib.contextmanager
-def open_for_command(request: LoadRequest, data_dir: Path) -> Iterator[Engine]:
-    """An engine with what is asked for loaded, here or on a server, closed again at the end."""
-    from app import paths
+def open_for_command(
+    request: LoadRequest, data_dir: Path, *proposers: str | None
+) -> Iterator[Engine]:
+    """An engine with what is asked for loaded, here or on a server, closed again at the end.
+
+    Raises InvalidRequest before anything is loaded where one of ``proposers`` needs more than that.
+    """
     from app.runtime import read_catalog
-    from engine.loading import hub
     from engine.switching import SwitchingEngine
 
     catalog = read_catalog(data_dir)
-    made = SwitchingEngine(
-        lambda: catalog,
-        models=hub.models_folder(data_dir),
-        remembered=paths.remembered(data_dir),
-        measured=paths.measured(data_dir),
-    )
-    with contextlib.closing(made) as engine:
-        _load(engine, request, catalog)
+    with _opened(SwitchingEngine, request, catalog, data_dir, proposers) as engine:
         yield engine
 
 
 @contextlib.contextmanager
-def open_here(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngine]:
-    """The engine of this machine, for what measures more than its door shows. Raises InvalidRequest for a
-    server."""
-    from app import paths
+def open_here(
+    request: LoadRequest, data_dir: Path, *proposers: str | None
+) -> Iterator[LocalEngine]:
+    """The same on this machine, for what measures more than the door shows. Raises InvalidRequest for a
+    server too."""
     from app.runtime import read_catalog
-    from engine.loading import hub
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
@@ -118,7 +117,23 @@ def open_here(request: LoadRequest, data_dir: Path) -> Iterator[LocalEngine]:
             f"{request.text} is a server, and this measures what runs on this machine. `foretoken "
             "race` and `foretoken chat` work with servers.",
         )
-    made = LocalEngine(
+    with _opened(LocalEngine, request, catalog, data_dir, proposers) as engine:
+        yield engine
+
+
+@contextlib.contextmanager
+def _opened(
+    kind: Callable[..., E],
+    request: LoadRequest,
+    catalog: Catalog,
+    data_dir: Path,
+    proposers: Sequence[str | None],
+) -> Iterator[E]:
+    from app import paths
+    from engine.loading import hub
+
+    check_needs(proposers, catalog.named(request))
+    made = kind(
         lambda: catalog,
         models=hub.models_folder(data_dir),
         remembered=paths.remembered(data_dir),

@@ -23,7 +23,7 @@ from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.api import Loaded
+    from engine.api import Engine, Loaded
     from engine.bench.divergence import Divergence
     from engine.bench.prompts import Prompt
     from engine.bench.race import Race
@@ -98,13 +98,18 @@ def race(
     ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
+    base_load = load if base_pair is None else computed_alike(base_pair, load)
+    drafts, rivals = (way.proposer if way else None for way in ways)
     with contextlib.ExitStack() as stack:
-        engine = stack.enter_context(open_for_command(load, folder))
-        base_engine = None
-        if base_pair is not None:
-            other = LoadRequest.parse(base_pair)
-            base_engine = stack.enter_context(open_for_command(other, folder))
-        loaded, base_loaded = engine.loaded, (base_engine or engine).loaded
+
+        def opened(request: LoadRequest, *proposers: str | None) -> Engine:
+            return stack.enter_context(open_for_command(request, folder, *proposers))
+
+        if base_load == load:
+            engine = base_engine = opened(load, drafts, rivals)
+        else:
+            engine, base_engine = opened(load, rivals), opened(base_load, drafts)
+        loaded, base_loaded = engine.loaded, base_engine.loaded
         assert loaded is not None and base_loaded is not None
         usual = [
             _usual_base(base_loaded, rules[0]),
@@ -118,17 +123,11 @@ def race(
             both[0],
             both[1],
             tuple(find_prompts(loaded.vocabulary)),
-            None if base_engine is None else (base_loaded.name, loaded.name),
+            None if base_engine is engine else (base_loaded.name, loaded.name),
             keeps_words(loaded) and keeps_words(base_loaded),
         )
         running = Race(engine, contest, base_engine)
-        with progress("Racing") as on_progress:
-            count = pairs or contest.pairs
-            interrupted = False
-            try:
-                running.run(count, on_pair=lambda _: on_progress(len(running.pairs), count))
-            except KeyboardInterrupt:  # what was measured is told
-                interrupted = True
+        interrupted = _run(running, pairs or contest.pairs)
         found = None if interrupted else divergence.of_race(engine, running)
     _print(running, found)
     if as_json:
@@ -137,6 +136,22 @@ def race(
         raise typer.Exit(130)
     if contest.promises_words and not all(each.same_words for each in running.pairs):
         raise typer.Exit(1)
+
+
+def computed_alike(pair: str, load: LoadRequest) -> LoadRequest:
+    """Another pair with the device, the threads and the types of ``load``. Raises InvalidRequest."""
+    other = LoadRequest.parse(pair)
+    return replace(load, target=other.target, draft=other.draft, heads=other.heads)
+
+
+def _run(running: Race, pairs: int) -> bool:
+    """Whether somebody interrupted it: what was measured until then is told."""
+    with progress("Racing") as on_progress:
+        try:
+            running.run(pairs, on_pair=lambda _: on_progress(len(running.pairs), pairs))
+        except KeyboardInterrupt:
+            return True
+    return False
 
 
 def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:

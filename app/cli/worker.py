@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,10 +17,6 @@ from app.cli.loading import Status, fetched, open_for_command
 from app.defaults import Defaults
 from engine.errors import InvalidRequest, NotInstalled
 from engine.loading.request import LoadRequest
-from engine.request import Speculation
-
-if TYPE_CHECKING:
-    from engine.api import Loaded
 
 CARDS = "cards"
 """In the data folder: what frontends read of the models that are served."""
@@ -76,7 +72,7 @@ def worker(
     folder = paths.data_folder(data_dir)
     with Status() as status:
         files = fetched(load, folder, status)
-    with open_for_command(load, folder) as engine:
+    with open_for_command(load, folder, proposer) as engine:
         loaded = engine.loaded
         assert loaded is not None
         from app.worker.card import write_card
@@ -84,7 +80,6 @@ def worker(
 
         called = name or loaded.id
         speculation = drafting.speculation(loaded, Defaults(folder))
-        _check_offered(speculation, loaded)
         card = write_card(files.target, folder / CARDS / slug(called))
         print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
         with_dynamo.serve(engine, with_dynamo.Offer(card, called, speculation), config)
@@ -102,16 +97,3 @@ def _dynamo() -> ModuleType:
             f"{sys.executable} -m pip install ai-dynamo. They are for Linux."
         ) from error
     return dynamo
-
-
-def _check_offered(speculation: Speculation, loaded: Loaded) -> None:
-    """Now, and not at the first request. Raises InvalidRequest."""
-    offered = loaded.capabilities
-    if offered.proposer(speculation.proposer) is None:
-        reasons = {each.name: each.reason for each in offered.withheld}
-        why = reasons.get(speculation.proposer, "There is none of that name.")
-        raise InvalidRequest(
-            "proposer",
-            f"{loaded.name} cannot be drafted for by {speculation.proposer}: {why} It has "
-            f"{', '.join(offered.names)}.",
-        )

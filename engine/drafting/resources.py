@@ -38,9 +38,10 @@ class Resources:
         """The hidden states of the target that the heads read."""
         return joined(tap for head in self.heads.values() for tap in head.taps)
 
-    def has(self, need: str) -> bool:
-        """Whether a proposer's need is met: ``draft``, or a kind of head."""
-        return self.draft is not None if need == DRAFT else need in self.heads
+    @property
+    def loaded(self) -> frozenset[str]:
+        """The needs of proposers that are met: ``draft``, and kinds of heads."""
+        return frozenset(self.heads) | ({DRAFT} if self.draft is not None else frozenset())
 
     def head(self, kind: type[H]) -> tuple[H, Backbone]:
         """The loaded head of a class, and what it reads; for proposers whose ``needs`` name its kind."""

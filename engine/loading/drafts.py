@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.drafting import heads
 from engine.errors import IncompatiblePair, ModelError
 from engine.loading.pairing import compare
-from engine.loading.specs import Locate, ModelSpec, folder_of
+from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
 from engine.models.checkpoints import checkpoint
 
 
@@ -36,6 +36,12 @@ class HeadChoice:
     kind: str
     reason: str | None
     parameters: int = 0
+
+
+def drafting(pairing: Pairing) -> frozenset[str]:
+    """What of a pair drafts, as proposers' ``needs`` name it: ``draft``, and the kinds of its heads."""
+    found = {kind for head in pairing.heads if (kind := heads.kind_in(head))}
+    return frozenset(found if pairing.draft is None else {*found, "draft"})
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:

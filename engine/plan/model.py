@@ -17,10 +17,14 @@ from engine.models.checkpoints.gguf.description import is_gguf
 from engine.plan.counting import Config, Counts, count, head_dim
 from engine.plan.formats import AWQ, BF16, FP8, MXFP4, NVFP4
 
+STAND_IN = "/path/to"
+"""Begins the name of what engines load in place of a GGUF file: the same model as a folder, which is
+wherever people have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """One model. ``name`` is what an engine loads: a repository on the hub, a folder or a file.
+    """One model. ``name`` is what an engine loads: a repository on the hub, or a folder.
 
     ``latent``: numbers that latent attention keeps of a token in a layer; 0 for heads. ``window`` is the
     length that ``windowed_layers`` look back; the others see everything. ``next_token_weights``: of the
@@ -81,7 +85,7 @@ def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
 def of_path(path: Path) -> ModelFacts:
     """The facts of a folder or a GGUF file on disk. Raises ModelError for what is no model."""
     if is_gguf(path):
-        return of_config(str(path), inspect(path).text_config)
+        return of_config(f"{STAND_IN}/{path.stem}", inspect(path).text_config, id=path.name)
     config = read_config(path)
     text = config.get("text_config")
     return of_config(str(path), {**config, **text} if isinstance(text, Mapping) else config)

@@ -15,6 +15,7 @@ from engine.errors import InvalidRequest
 from engine.plan.engines import ARCTIC, CAN, DYNAMO, NAMES, SGLANG, TRTLLM, VLLM
 from engine.plan.formats import NVFP4, has_units
 from engine.plan.methods import METHODS, NONE
+from engine.plan.model import STAND_IN
 from engine.plan.plan import Plan
 from engine.plan.request import PlanRequest
 
@@ -143,11 +144,12 @@ def _about_names(plan: Plan) -> list[str]:
         found.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
     if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
         found.append(f"{plan.draft} was published for replies without thinking.")
-    if plan.target.name.lower().endswith(".gguf"):
-        found.append(
-            "Sizes are those of 16-bit weights: engines for GPUs load folders in transformers' layout, "
-            "so give one to start it."
-        )
+    for name in (plan.target.name, plan.draft):
+        if name is not None and name.startswith(STAND_IN):
+            found.append(
+                f"Write the model's folder in transformers' layout in place of {name}, or plan for it: "
+                "engines for GPUs load no GGUF files. Sizes are those of its 16-bit weights."
+            )
     return found
 
 

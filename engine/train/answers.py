@@ -62,7 +62,7 @@ def record(
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     resources = replace(drafting or Resources(), heads=heads)
     session = Session(model, codec, resources, place)
-    drafter = "best" if resources.has(DRAFT) else "ngram"
+    drafter = "best" if DRAFT in resources.loaded else "ngram"
     # One by one: to encode thousands takes longer than most wait for the first reply.
     fitting = (one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one))
     lacking = islice(fitting, len(recording.replies), None)

@@ -88,10 +88,11 @@ def test_what_cannot_be_is_refused_and_what_cannot_be_written_is_said(tmp_path: 
         file.keep(threads=1)
 
 
+@pytest.mark.parametrize("part", ["target", "draft"])
 def test_a_pair_that_is_gone_does_not_keep_the_app_from_starting(
-    file: PreferencesFile, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    file: PreferencesFile, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str
 ) -> None:
-    gone = LoadRequest(target=str(tmp_path / "gone.gguf"))
+    gone = replace(LoadRequest(target="pip"), **{part: str(tmp_path / "gone.gguf")})
     file.keep(start_with=StartWith.CHOSEN, chosen=gone, native=False)
     load = main.first_load(tmp_path, main.Settings())
     assert load == LoadRequest(target="pip", native=False)

@@ -1,212 +1,54 @@
 """What every engine behind the door keeps to, and no more than ``engine.api`` promises.
 
-Run for this machine's, for the fake that stands in for it, for the fake as an engine elsewhere that
-tells text alone, and for the engine elsewhere against a Foretoken that serves the fake.
+Run for all of ``tests.support.engines``.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
-from engine.api import Capabilities, Engine, Generation
+from engine.api import Capabilities, Engine
 from engine.errors import CatalogError, ContextExceeded, InvalidRequest, ModelError, NotLoaded
-from engine.events import (
-    Emitted,
-    Event,
-    Failed,
-    Finished,
-    FinishReason,
-    Prefilled,
-    Queued,
-    Started,
-)
-from engine.fake import CAPABILITIES, FakeEngine, Script
+from engine.events import Emitted, Event, Failed, Finished, FinishReason, Prefilled, Queued, Started
+from engine.fake import CAPABILITIES, FakeEngine
 from engine.loading.request import LoadRequest
 from engine.local.capabilities import proposer_info
-from engine.local.engine import LocalEngine
 from engine.request import (
-    PLAIN,
     AcceptanceRule,
     Grammar,
     GrammarKind,
     Message,
-    OptionValue,
     Request,
     Sampling,
     Speculation,
 )
 from engine.tool_calls.values import Tool
+from tests.support.engines import (
+    FAILS,
+    LENGTH,
+    PATIENCE,
+    Heard,
+    asked,
+    engine,
+    far,
+    finish,
+    held,
+    long,
+    queued_as,
+    tells,
+    unloaded,
+)
 from tests.support.loading import request_for
-from tests.support.remote import Far, ServedEngine, far_away
+from tests.support.remote import ServedEngine
 
-PATIENCE = 60.0
-LENGTH = 12
-
-
-def long(request: Request) -> Script:
-    return Script([f" word{number}" for number in range(request.max_tokens or LENGTH)])
-
-
-ENGINES: dict[str, Callable[[], Any]] = {
-    "fake": lambda: FakeEngine(long),
-    "text": lambda: FakeEngine(
-        long, capabilities=replace(CAPABILITIES, rounds=False, probabilities=False, tokens=False)
-    ),
-    "local": LocalEngine,
-    "served": ServedEngine,
-}
-
-
-@pytest.fixture(scope="module")
-def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
-    with far_away(tmp_path_factory.mktemp("far"), long) as found:
-        yield found
-
-
-@pytest.fixture(params=ENGINES)
-def unloaded(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    given = [request.getfixturevalue("far")] if request.param == "served" else []
-    with closing(ENGINES[request.param](*given)) as made:
-        yield made
-
-
-@pytest.fixture
-def engine(unloaded: Engine, pair: tuple[Path, Path]) -> Engine:
-    unloaded.load(request_for(*pair))
-    return unloaded
-
-
-def tells(engine: Engine) -> Capabilities:
-    assert engine.loaded is not None
-    return engine.loaded.capabilities
-
-
-def asked(
-    proposer: str = PLAIN, options: dict[str, OptionValue] | None = None, tokens: int = LENGTH
-) -> Request:
-    return Request(
-        prompt="Once upon a time",
-        max_tokens=tokens,
-        ignore_eos=True,
-        speculation=Speculation(proposer=proposer, options=options or {}),
-    )
-
-
-class Heard:
-    """A listener. With ``holds`` it keeps the engine behind the first text until ``go_on`` is set."""
-
-    def __init__(self, *, holds: bool = False) -> None:
-        self.events: list[Event] = []
-        self.emitted, self.ended, self.go_on = (threading.Event() for _ in range(3))
-        if not holds:
-            self.go_on.set()
-
-    def __call__(self, event: Event) -> None:
-        self.events.append(event)
-        if isinstance(event, Emitted):
-            self.emitted.set()
-            assert self.go_on.wait(PATIENCE)
-        if isinstance(event, Finished | Failed):
-            self.ended.set()
-
-
-@contextmanager
-def hold_local(engine: LocalEngine) -> Iterator[None]:
-    gate = threading.Event()
-    before = threading.Thread(target=engine.measure, args=(lambda _: gate.wait(PATIENCE),))
-    before.start()
-    while not engine.busy:
-        time.sleep(0.001)
-    yield
-    gate.set()
-    before.join(PATIENCE)
-
-
-@contextmanager
-def hold_fake(engine: FakeEngine) -> Iterator[None]:
-    gate, script = threading.Event(), engine.script
-
-    def waiting(request: Request) -> Script:
-        assert gate.wait(PATIENCE)
-        return script(request)
-
-    engine.script = waiting
-    yield
-    gate.set()
-    engine.script = script
-
-
-@contextmanager
-def hold_served(engine: ServedEngine) -> Iterator[threading.Event]:
-    """There it stands still until the listener here goes on."""
-    engine.far.go_on = threading.Event()
-    yield engine.far.go_on
-
-
-HOLDS: dict[type, Callable[[Any], AbstractContextManager[threading.Event | None]]] = {
-    FakeEngine: hold_fake,
-    LocalEngine: hold_local,
-    ServedEngine: hold_served,
-}
-"""How to keep each engine from emitting anything. An engine that joins brings its own; what it gives is
-set together with the listener's ``go_on``."""
-
-
-def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
-    """A long reply that stands still behind its first text, in the engine's thread."""
-    with HOLDS[type(engine)](engine) as gate:
-        generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
-        heard.go_on = gate or heard.go_on
-        generation.listen(heard)
-    assert heard.emitted.wait(PATIENCE)
-    return generation, heard
-
-
-@contextmanager
-def fail_local(engine: LocalEngine) -> Iterator[None]:
-    assert engine._pair is not None
-    target: Any = engine._pair.session.target
-    verify = target.verify
-    target.verify = lambda *_: 1 / 0
-    yield
-    target.verify = verify
-
-
-@contextmanager
-def fail_fake(engine: FakeEngine) -> Iterator[None]:
-    script = engine.script
-    engine.script = lambda request: Script([], failure="The fake was told to fail.")
-    yield
-    engine.script = script
-
-
-FAILS: dict[type, Callable[[Any], AbstractContextManager[None]]] = {
-    FakeEngine: fail_fake,
-    LocalEngine: fail_local,
-    ServedEngine: lambda engine: fail_fake(engine.far),
-}
-"""How to make each engine's replies fail. One elsewhere that a test cannot make fail is left out."""
-
-
-def queued_as(generation: Generation, ahead: int) -> None:
-    """Waits until it was told so: over the network that takes a moment."""
-    told = threading.Event()
-    generation.listen(lambda event: told.set() if event == Queued(ahead) else None)
-    assert told.wait(PATIENCE)
-
-
-def finish(generation: Generation) -> Finished:
-    *_, last = generation
-    assert isinstance(last, Finished)
-    return last
+__all__ = ["engine", "far", "unloaded"]
 
 
 def test_events_come_in_order_and_tell_the_same_words_three_times(engine: Engine) -> None:
@@ -298,15 +140,12 @@ def test_the_seed_that_is_told_makes_the_reply_again(engine: Engine) -> None:
         return started.seed, finished.text
 
     seed, text = drawn(None)
-    if seed is None:
-        pytest.skip("this engine tells no seed")
+    assert seed is not None
     assert drawn(seed) == (seed, text)
     assert drawn(7)[0] == 7
 
 
 def test_a_reply_that_fails_says_so_and_the_next_one_is_whole(engine: Engine) -> None:
-    if type(engine) not in FAILS:
-        pytest.skip("no test can make this engine fail")
     words = finish(engine.generate(asked())).text
     with FAILS[type(engine)](engine):
         *events, last = engine.generate(asked())

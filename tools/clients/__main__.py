@@ -16,7 +16,7 @@ import tempfile
 import venv
 from pathlib import Path
 
-from tools.screenshots import ROOT, free_port, wait_for
+from tools.running import ROOT, app
 
 TESTS = ROOT / "tests" / "clients"
 SETTINGS = Path(__file__).parent / "pytest.ini"
@@ -44,18 +44,13 @@ def main() -> int:
     if unknown := [name for name in names if name not in NEEDS]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(NEEDS)}")
     pythons = {name: environment(arguments.env / name, NEEDS[name]) for name in names}
-    with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
-        command = [sys.executable, "-m", "app", "serve", "--port", str(port)]
-        command += ["--data-dir", folder, "--pair", arguments.pair, "--no-load-on-demand"]
-        server = subprocess.Popen(command, cwd=ROOT)
-        try:
-            url = f"http://127.0.0.1:{port}"
-            wait_for(f"{url}/health")
-            results = {name: run(pythons[name], name, url, arguments) for name in names}
-        finally:
-            server.terminate()
-            server.wait(timeout=30)
+    words = ("serve", "--no-load-on-demand")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        app(*words, pair=arguments.pair, folder=folder, ready="health") as server,
+    ):
+        url = server.url.rstrip("/")
+        results = {name: run(pythons[name], name, url, arguments) for name in names}
     failed = [name for name, status in results.items() if status]
     print(f"failed: {', '.join(failed)}" if failed else "all passed")
     return bool(failed)
@@ -86,14 +81,12 @@ def run(python: Path, name: str, url: str, arguments: argparse.Namespace) -> int
         "pytest",
         "-q",
         "-s",
-        "-c",
-        SETTINGS,
-        "--rootdir",
-        ROOT,
         "-rs",
         "--tb=short",
+        "-c",
+        SETTINGS,
     ]
-    command += [f"--confcutdir={TESTS}", TESTS / f"test_{name}.py"]
+    command += ["--rootdir", ROOT, f"--confcutdir={TESTS}", TESTS / f"test_{name}.py"]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, check=False)
     return done.returncode
 

@@ -321,7 +321,9 @@ class Auto:
                 tokens = f"up to {tokens} while they are likely"
             elif best > depth:
                 tokens += f", up to {best} while they stand"
-            return f"drafting {tokens}: {gain:.2f} times as fast at {has} acceptance"
+            return (
+                f"drafting {tokens}: expected to be {gain:.2f} times as fast, at {has} acceptance"
+            )
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
         return f"drafting paused: needs {needed:.0%} acceptance, has {has}".replace("%", " %", 1)

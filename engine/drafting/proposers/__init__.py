@@ -79,7 +79,7 @@ def neural() -> tuple[str, ...]:
 
 def available(resources: Resources) -> tuple[str, ...]:
     """The proposers whose needs ``resources`` meets."""
-    return tuple(name for name in names() if not _missing(name, resources))
+    return tuple(name for name in names() if not _missing(name, resources.loaded))
 
 
 def preferred(offered: Collection[str]) -> str:
@@ -115,10 +115,18 @@ def drafts_with(name: str, loaded: Collection[str]) -> frozenset[str]:
 
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
-    proposer = _proposer(name)
-    for need in _missing(name, resources):
-        raise InvalidRequest("proposer", _refusal(name, need, resources))
-    return _parse(name, proposer.Options, options)
+    check_needs(name, resources.loaded)
+    return _parse(name, options_of(name), options)
+
+
+def check_needs(name: str, loaded: Collection[str]) -> None:
+    """Raises InvalidRequest where one needs what is not ``loaded``: ``draft``, or a kind of head."""
+    for need in _missing(name, loaded):
+        others = ", ".join(other for other in names() if not _missing(other, loaded))
+        raise InvalidRequest(
+            "proposer",
+            f"The proposer {name!r} needs {_lacking(need, loaded)}, or choose one of {others}.",
+        )
 
 
 def create(name: str, options: Mapping[str, Any], resources: Resources) -> Proposer:
@@ -133,24 +141,20 @@ def _proposer(name: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _missing(name: str, resources: Resources) -> list[str]:
-    return sorted(need for need in needs_of(name) if not resources.has(need))
+def _missing(name: str, loaded: Collection[str]) -> list[str]:
+    return sorted(needs_of(name).difference(loaded))
 
 
 def why_not(name: str, resources: Resources) -> str | None:
     """What a proposer needs and ``resources`` lack, as a sentence; None where it can draft."""
-    needs = _missing(name, resources)
-    return f"It needs {_lacking(needs[0], resources)}." if needs else None
+    needs = _missing(name, resources.loaded)
+    return f"It needs {_lacking(needs[0], resources.loaded)}." if needs else None
 
 
-def _refusal(name: str, need: str, resources: Resources) -> str:
-    return f"The proposer {name!r} needs {_lacking(need, resources)}, or choose 'ngram' or 'none'."
-
-
-def _lacking(need: str, resources: Resources) -> str:
+def _lacking(need: str, loaded: Collection[str]) -> str:
     if need == "draft":
         return "a draft model, and none is loaded. Load a pair with a draft"
-    others = ", ".join(resources.heads)
+    others = ", ".join(kind for kind in kinds() if kind in loaded)
     return (
         f"a head of kind {need} for this target, and none is loaded"
         f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"

@@ -102,10 +102,25 @@ def test_a_draft_with_another_vocabulary_is_told_with_sizes(
     assert "cannot draft for" in result.err
 
 
-def test_a_draft_is_needed_to_draft_with_one(foretoken: Foretoken, model: Path) -> None:
-    result = foretoken("chat", "Hello", "--pair", model, "--proposer", "draft")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("chat", "Hello", "--proposer", "draft"),
+        ("race", "Hello", "--rival", "draft,4"),
+        ("race", "Hello", "--base", "draft"),
+        ("bench", "compare", "--proposer", "draft"),
+        ("bench", "load", "--proposer", "draft"),
+    ],
+)
+def test_a_draft_is_needed_to_draft_with_one_and_missed_before_anything_is_loaded(
+    foretoken: Foretoken, model: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """People waited for a pair of gigabytes, and were told then."""
+    monkeypatch.delattr("app.cli.loading._load")
+    result = foretoken(*words, "--pair", model)
     assert result.status == 2
     assert "needs a draft model" in result.err
+    assert "or choose one of none, ngram, suffix, best." in result.err
 
 
 def test_a_prompt_longer_than_the_context_says_by_how_much(

@@ -9,6 +9,9 @@ from pathlib import Path
 import yaml
 
 from tests.app.cli.conftest import Foretoken
+from tests.support.fixtures import gguf_pair
+
+__all__ = ["gguf_pair"]
 
 EAGLE3 = ("plan", "llama-3.1-8b", "--engine", "trtllm", "--method", "eagle3", "--gpus", "1xH100")
 
@@ -56,6 +59,20 @@ def test_a_folder_is_planned_for_by_its_config(foretoken: Foretoken, tmp_path: P
     assert result.last_json["target"]["loads"] == str(model)
     assert result.last_json["context"] == 256
     assert f"vllm serve '{model}'" in result.last_json["files"]["start.sh"]
+
+
+def test_scripts_name_no_gguf_file_which_engines_for_gpus_do_not_load(
+    foretoken: Foretoken, gguf_pair: tuple[Path, Path]
+) -> None:
+    target, draft = gguf_pair
+    words = ("--method", "draft_model", "--draft", draft, "--gpus", "1xL4", "--json")
+    result = foretoken("plan", target, *words)
+    assert result.status == 0, result.err
+    known = result.last_json
+    for file in gguf_pair:
+        assert f"/path/to/{file.stem}" in known["files"]["start.sh"]
+        assert any(f"in place of /path/to/{file.stem}" in note for note in known["notes"])
+    assert not [name for name, text in known["files"].items() if str(target.parent) in text]
 
 
 def test_what_does_not_fit_is_told_with_what_would(foretoken: Foretoken) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.cli.race import speculation
+from app.cli.race import computed_alike, speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
+from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control
 from tests.app.cli.conftest import Foretoken
 
@@ -32,6 +33,26 @@ def test_a_race_prints_its_pairs_its_range_and_its_verdict(
     assert value["same_words"] and value["divergence"] is None
     assert "same words, token for token" in result.out
     assert "Median" in result.out
+
+
+def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
+    foretoken: Foretoken, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """It had the defaults, whatever was stated, and a verdict was told of two settings at once."""
+    model, other = map(str, pair)
+    load = LoadRequest(target=model, draft="", threads=1, quantization="fp32", native=False)
+    assert computed_alike(other, load) == LoadRequest(
+        target=other, threads=1, quantization="fp32", native=False
+    )
+    result = foretoken(
+        *("race", "Once", "--pair", model, "--rival", "ngram", "--base-pair", other, "--pairs", 1),
+        *("--json", *QUICK, "--data-dir", tmp_path),
+    )
+    assert result.status == 0, result.err
+    assert (result.last_json["base"], result.last_json["rival"]) == (
+        f"plain, {pair[1].name}",
+        f"ngram, auto, {pair[0].name}",
+    )
 
 
 def test_a_set_is_raced_on_a_pair_a_prompt(

@@ -281,7 +281,8 @@ def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
     answered(machine, experience, 20)
     first = decisions(answered(machine, experience, 200))[0]
     assert machine.speed(3) < machine.speed(0)
-    assert first.why.startswith("drafting 3 tokens a round, up to 15 while they stand: 1.")
+    said = "drafting 3 tokens a round, up to 15 while they stand: expected to be 1."
+    assert first.why.startswith(said)
 
 
 def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
