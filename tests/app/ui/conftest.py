@@ -121,7 +121,7 @@ def only_page(
 
 @pytest.fixture
 def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]:
-    """That page with an empty chat, for tests that leave its settings as they were.
+    """That page, an empty chat and the rounds in it, for tests that leave its settings as they were.
 
     To load a page takes seconds of the processor: most of what such a test takes.
     """
@@ -132,6 +132,9 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
     page.fill(".composer textarea", "")
     page.click("[data-action=new]")
     page.wait_for_selector(".empty")
+    if not page.locator("#tab-rounds").is_visible():
+        page.click("[data-toggle=drawer]")
+    page.click("#tab-rounds")
     yield page
     told, errors[:] = errors[:], []
     assert not told
