@@ -50,7 +50,8 @@ class Proposer(Protocol):
     def prepare(self, context: Context) -> Iterator[None]:
         """Takes in the prompt, once ``begin`` was called with it; this counts as prefill.
 
-        Yields before each part of the work, where the caller may stop for good.
+        Yields before each part of the work, where the caller may stop for good, or first have rounds
+        that draft nothing.
         """
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:

@@ -69,7 +69,7 @@ def read_catalog_file(file: Path) -> Entries:
         return Entries()
     if not isinstance(root, MappingNode):
         raise _error(
-            file, _line(root), "models", "the file must hold the keys 'models' and 'pairs'"
+            file, _line(root), "models", f"the file must hold keys among {', '.join(_SECTIONS)}"
         )
     sections = {key.value: value for key, value in _items(file, root, "", _SECTIONS)}
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 import torch
 
 from engine.backends.cuda import decoder as cuda
-from engine.backends.native import decoder as native_step
+from engine.backends.native import support as native_step
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.cpu import int8

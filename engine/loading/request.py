@@ -28,8 +28,8 @@ class LoadRequest:
     """A target, what drafts for it, and how both are held and computed.
 
     ``target`` is the id of a pair, a model or a server in the catalog, a folder, a GGUF file, or a
-    server's address. ``draft`` is a
-    model's id, a folder or a GGUF file, "" for none, and None for what the catalog pairs with the target.
+    server's address. ``draft`` is a model's id, a folder or a GGUF file, "" for none, and None for what
+    the catalog pairs with the target.
     ``heads`` are folders: they replace the pair's own of their kind, and are added to the others.
     ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest;
     ``quantization`` stored is how a GGUF file has its weights, and for no folder.

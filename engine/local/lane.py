@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from itertools import count
 from time import perf_counter
@@ -86,19 +86,12 @@ class Lane:
         else:
             reused = yield from self._read_beside(known, lend if reuse else None, cancelled)
         if prepares:
-            for chore in self.prepare(context, proposer, cancelled):
+            for _ in proposer.prepare(context):
+                if cancelled():
+                    break
                 if lend is not None:
-                    yield chore
+                    yield Chore()
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
-
-    def prepare(
-        self, context: Context, proposer: Proposer, cancelled: Callable[[], bool]
-    ) -> Iterator[Wait]:
-        """Has the proposer read what it lacks of the text."""
-        for _ in proposer.prepare(context):
-            if cancelled():
-                break
-            yield Chore()
 
     def _read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> None:
         for chunk in chunks(tokens):

@@ -234,12 +234,15 @@ class Session:
             launcher = HostLauncher(context, target, proposer, judge, shares=beside)
         rounds = decode_beside(context, launcher, controller, run.ending, wanted.proposer)
         decoding = contextlib.nullcontext() if member is None else member.decoding()
+        unread = proposer.prepare(context)
         with contextlib.closing(rounds), decoding:
             for step in narrator.narrate_beside(rounds, cancelled):
                 yield step
                 if isinstance(step, Emitted) and member is not None and member.wants_reading:
-                    yield from lane.prepare(context, proposer, cancelled)
-                    member.has_read()
+                    # One part, and then everybody's next round: no reply stands still meanwhile.
+                    finished = next(unread, True)
+                    if finished:
+                        member.has_read()
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
         target.reuse([*run.prompt, *narrator.tokens][:-1])

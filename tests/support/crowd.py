@@ -30,6 +30,10 @@ class Client:
         return self.rounds is not None and len(self.emitted) >= self.rounds
 
     @property
+    def ended(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1], Finished)
+
+    @property
     def finished(self) -> Finished:
         last = self.events[-1]
         assert isinstance(last, Finished), last

@@ -81,6 +81,11 @@ class Together:
         self._depths.pop(member, None)
         self._due = True
 
+    @property
+    def reader(self) -> Beside | None:
+        """Whose proposer reads next: that of one at a time, for all others wait for what it reads."""
+        return next((member for member in self._members if member.unread), None)
+
     def needed(self, member: Beside) -> float | None:
         """The acceptance, alike for each token that it drafts, from which it pays for all that it drafts;
         None if there is none."""
@@ -171,7 +176,7 @@ class Beside:
         self.inner, self.experience, self._together = inner, experience, together
         self.deepest, self.measures, self.may_draft = deepest, measures, measures and may_draft
         self.rows = 1 if measures else 1 + deepest
-        self._alone = True  # in this round
+        self._alone = together.running < 2  # in this round
         self._seen = together.changes
         self._warm, self._idle = False, 0
         self._said: tuple[int, int] | None = None  # how many were told of, and how far it drafted
@@ -182,11 +187,16 @@ class Beside:
 
     @property
     def wants_reading(self) -> bool:
-        """Whether the proposer is to read what it lacks of the text, before it may draft."""
+        """Whether the proposer is to read a part of what it lacks of the text, before it may draft."""
+        return self._together.reader is self
+
+    @property
+    def unread(self) -> bool:
+        """Whether it is to draft, and does not yet since its proposer has to read."""
         return self._to_draft and not self._read
 
     def has_read(self) -> None:
-        """The proposer has."""
+        """The proposer has read all of it."""
         self._read = True
 
     def budget(self) -> Budget:

@@ -110,9 +110,10 @@ class SuffixProposer:
         self._follow(recent[: max(len(self._read) - behind, 0)])
 
     def prepare(self, context: Context) -> Iterator[None]:
-        for chunk in chunks(context.tokens[len(self._read) :]):
+        for chunk in chunks(range(len(self._read), len(context.tokens))):
             yield
-            self._take_in(chunk)
+            # A round since then may have read it.
+            self._take_in(context.tokens[len(self._read) : chunk[-1] + 1])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return as_proposal(self.recall(context, budget.depth))

@@ -63,7 +63,7 @@ KINDS = {
 UNITS = {"nf4": nf4.GROUP, Q4: LAYOUTS["q4_1"].inputs}
 """Inputs that lie together in a format, where they are more than a vector's."""
 GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
-"""As in decoder.h, by transformers' names."""
+"""As in structures.h, by transformers' names."""
 
 
 class Products:

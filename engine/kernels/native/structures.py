@@ -6,7 +6,7 @@ import ctypes as c
 
 
 class Layer(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [
         *((name, c.c_void_p) for name in ("qkv", "output", "gate_up", "down")),
@@ -17,7 +17,7 @@ class Layer(c.Structure):
 
 
 class Shape(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [
         ("layers", c.POINTER(Layer)),
@@ -29,13 +29,13 @@ class Shape(c.Structure):
 
 
 class Tap(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
 
 
 class Cache(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [
         ("keys", c.c_void_p),
@@ -48,19 +48,19 @@ class Cache(c.Structure):
 
 
 class Range(c.Structure):
-    """See pool.h."""
+    """See memory.h."""
 
     _fields_ = [("first", c.c_int), ("end", c.c_int)]
 
 
 class Wanted(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [("runs", c.POINTER(Range)), ("count", c.c_int32), ("panels", c.c_int32)]
 
 
 class Sequence(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [
         ("cache", Cache),
@@ -71,7 +71,7 @@ class Sequence(c.Structure):
 
 
 class Step(c.Structure):
-    """See decoder.h."""
+    """See structures.h."""
 
     _fields_ = [
         ("tokens", c.c_void_p),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from engine.backends.cuda import decoder as cuda
-from engine.backends.native import decoder as native
+from engine.backends.native import support as native
 from engine.backends.support import Support
 from engine.backends.torch import decoder as interpreted
 from engine.kernels.formats import FORMATS

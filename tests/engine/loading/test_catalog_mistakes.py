@@ -107,7 +107,7 @@ def test_a_pair_that_cannot_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["- a list\n", "just text\n"])
 def test_a_file_of_another_shape(tmp_path: Path, text: str) -> None:
-    assert "must hold the keys" in mistake(tmp_path, text)
+    assert "keys among models, pairs, servers" in mistake(tmp_path, text)
 
 
 def test_a_section_that_is_no_list(tmp_path: Path) -> None:

@@ -164,6 +164,21 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
             assert not late.wants_reading and late.budget().depth > 0
 
 
+def test_proposers_read_one_after_the_other() -> None:
+    """A pass waits for one part at most, however many prompts are to be read."""
+    together, (first,), stack = crowd(1, flat, 0.0001, 0.95)
+    with stack, together.joined():
+        late = [
+            Beside(Own(), first.experience, together, 6, measures=True, may_draft=True)
+            for _ in range(2)
+        ]
+        with late[0].decoding(), late[1].decoding():
+            assert depths(late) == [0, 0]
+            assert [member.wants_reading for member in late] == [True, False]
+            late[0].has_read()
+            assert [member.wants_reading for member in late] == [False, True]
+
+
 def round_of(budget: Budget) -> Round:
     return Round(
         index=0,

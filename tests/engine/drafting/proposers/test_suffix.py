@@ -164,6 +164,16 @@ def test_a_prompt_read_in_parts_is_drafted_from_like_a_whole_one(stop: int) -> N
     assert drafted(ready, context) == once(fresh, prompt) != []
 
 
+def test_a_round_between_two_parts_of_a_prompt_reads_nothing_twice() -> None:
+    prompt = [*range(600), *range(40, 60)]
+    proposer = made()
+    context = begin(proposer, prompt)
+    for token, _ in enumerate(proposer.prepare(context), 60):
+        proposer.propose(context, Budget(0, 0))
+        context.tokens.append(token)
+    assert drafted(proposer, context) == once(made(), context.tokens) != []
+
+
 def test_past_replies_are_drafted_again_and_prompts_are_not() -> None:
     proposer = made()
     say(proposer, [50, 51, 52, 53], [10, 11, 12, 13, 14])

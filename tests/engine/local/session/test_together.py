@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from engine.decoding.waiting import Reading, Verification, Wait
 from engine.drafting import proposers
+from engine.drafting.controllers.together import Together
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import FinishReason
 from engine.local.session import Session
@@ -176,6 +178,33 @@ def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     run(session, [long, quick, short], look)
     assert unread[0] > 300  # the long prompt was far from read when the short one's answer began
     assert len(long.emitted) == 2
+
+
+@pytest.mark.parametrize("name", ["draft", "eagle3", "block", "hybrid", "best"])
+def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
+    alone: Session, together: Session, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first token came, and then nothing until all of a long prompt was read again, for drafts."""
+    monkeypatch.setattr(Together, "depth", lambda self, member: 3)
+    wanted = Speculation(proposer=name, depth=4, controller=Control.AUTO)
+    words = tuple(range(300, 340))
+    short = Request(prompt="Hello", max_tokens=90, ignore_eos=True, speculation=wanted)
+    long = replace(short, token_ids=words * 24, prompt=None, max_tokens=40, reuse_cache=False)
+    clients = [Client(short), *(Client(long, arrives=at) for at in (1, 2))]
+    told: list[list[int]] = []
+
+    def look(waits: list[Wait]) -> None:
+        if all(client.emitted for client in clients):
+            told.append([len(client.emitted) for client in clients if not client.ended])
+
+    run(together, clients, look)
+    for before, after in pairwise(told):
+        if len(before) == len(after):
+            assert all(now == then + 1 for then, now in zip(before, after, strict=True))
+    assert any(emitted.round.budget.depth for emitted in clients[1].emitted)  # once all was read
+    for client in clients:
+        assert client.error is None
+        assert client.finished.token_ids == answer(alone, client.request).tokens
 
 
 def test_choices_of_one_prompt_read_it_once() -> None:

@@ -1,0 +1,59 @@
+"""What the compiled step computes, and why it cannot run a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from engine.backends.support import Support
+from engine.kernels.block_formats import MULTIPLIED, ROUNDED
+from engine.kernels.formats import IN_BLOCKS, Q4
+from engine.kernels.native import library as native
+from engine.kernels.native.library import Library
+from engine.models.architecture import Architecture
+
+FEATURES = frozenset(
+    {
+        "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
+        "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
+        "score_cap", "logit_cap",
+    }
+)  # fmt: skip
+"""Beside the gates that decoder.h knows."""
+
+
+def support(library: Library | None) -> Support:
+    """What the compiled step computes on this processor; without a ``library``, on any."""
+    gates = {f"activation={name}" for name in native.GATES}
+    formats = tuple(native.KINDS if library is None else library.kinds)
+    if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
+        formats = (*formats, *IN_BLOCKS)
+    return Support(
+        "The compiled step", FEATURES | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
+    )
+
+
+def why_not(
+    architecture: Architecture,
+    weights: str,
+    library: Library | None,
+    blocks: Collection[str] = (),
+) -> str | None:
+    """Why the compiled step cannot run such a model; None where it can. A sentence for people.
+
+    Where it is not built yet, so that there is no ``library``: why it could not even then. ``blocks``:
+    see ``Support.why_not``.
+    """
+    reason = support(library).why_not(architecture, weights, blocks)
+    if reason is not None:
+        return reason
+    a = architecture
+    sizes = a.hidden, a.intermediate, a.head_dim
+    inputs = a.hidden, a.intermediate, a.heads * a.head_dim
+    whole = not any(size % native.LANES for size in sizes)
+    if whole and native.fits(weights, inputs):
+        return None
+    return (
+        f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
+        f"step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, and in nf4 of "
+        f"{native.UNITS['nf4']}."
+    )
