@@ -172,9 +172,12 @@ class Session:
         prompt: list[int] | None = None,
         *,
         beside: bool = True,
+        kept: Callable[[Target], None] = lambda _: None,
     ) -> Iterator[Event | Wait]:
         """As ``run``, one of up to ``parallel`` at once if ``beside``: between events it yields what it
-        waits for, and is asked for more once that is ready."""
+        waits for, and is asked for more once that is ready.
+
+        ``kept`` hears of the cache that holds the text when all is said, and nothing else yet."""
         if prompt is None:
             prompt = self.prepare(request)
         info = self.target.model.info
@@ -185,6 +188,7 @@ class Session:
         joined = self.learning.together.joined() if beside else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
             yield from self._run(lane, run, cancelled, narrator, beside)
+            kept(lane.target)
 
     def _run(
         self,

@@ -5,21 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
 from engine.machine.devices import Place
-from engine.models.base import Model
+from engine.models.base import Model, SharedModel
 from engine.models.hidden_states import Tap
 from engine.reply import ReplyState
-from engine.request import Request, Sampling, Speculation
+from engine.request import MAX_ROWS, Control, Request, Sampling, Speculation
+from engine.train.beside import replies
 from engine.train.clock import Timer
 from engine.train.progress import Phase, ProgressFile, report
 from engine.train.prompts import Prompt
@@ -29,6 +32,8 @@ from engine.train.seeds import subseed
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"
+AT_ONCE = MAX_ROWS
+"""Replies that share their passes, each with a row."""
 SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
@@ -55,16 +60,22 @@ def record(
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
 
-    Prompts that the context has no room for are left out. ``place`` as of ``Session``. ``drafting``
-    may hold a model that drafts for the replies; without one, past text does. Raises RecordingError
-    when the disk is full.
+    Prompts that the context has no room for are left out. ``place`` as of ``Session``. A model that can
+    gives as many replies at once as a pass has rows, and one that cannot gives them one by one: then
+    ``drafting`` may hold a model that drafts for them, and without one past text does. Raises
+    RecordingError when the disk is full.
     """
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     resources = replace(drafting or Resources(), heads=heads)
-    session = Session(model, codec, resources, place)
+    # Rows of drafts stand often, those of other replies always.
+    together = isinstance(model, SharedModel)
+    session = Session(model, codec, resources, place, AT_ONCE if together else 1)
     drafter = "best" if DRAFT in resources.loaded else "ngram"
+    speculation = Speculation(
+        proposer=drafter, controller=Control.OFF if together else Control.AUTO
+    )
     # One by one: to encode thousands takes longer than most wait for the first reply.
-    fitting = (one for one in _requests(prompts, stage, seed, drafter) if _fits(session, one))
+    fitting = (one for one in _requests(prompts, stage, seed, speculation) if _fits(session, one))
     lacking = islice(fitting, len(recording.replies), None)
     answers = _answers(session, recording, lacking, len(prompts), stage, progress)
     start = time.monotonic()
@@ -83,16 +94,21 @@ def _answers(
     stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """One by one, as long as there is room and time, but one in any case; ``of`` are to be there."""
+    """As long as there is room and time, but one in any case; ``of`` are to be there."""
     before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
     allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
-    for number, request in enumerate(lacking, 1):
-        passed = time.monotonic() - start
-        if recording.bytes > stage.gigabytes * 1e9:
-            return report(_FULL.format(stage.gigabytes))
-        if before + number > 1 and spent + passed >= allowed:
-            return report(_OVER.format(stage.minutes))
-        yield _answer(session, recording.taps, request)
+
+    def allowable() -> Iterator[Request]:
+        for number, request in enumerate(lacking):
+            if recording.bytes > stage.gigabytes * 1e9:
+                return report(_FULL.format(stage.gigabytes))
+            if before + number and spent + time.monotonic() - start >= allowed:
+                return report(_OVER.format(stage.minutes))
+            yield request
+
+    take = partial(_answer, recording.taps)
+    for number, answer in enumerate(replies(session, allowable(), take), 1):
+        yield answer
         if progress is None:
             continue
         done, passed = before + number, time.monotonic() - start
@@ -101,7 +117,7 @@ def _answers(
 
 
 def _requests(
-    prompts: Sequence[Prompt], stage: RepliesStage, seed: int, drafter: str
+    prompts: Sequence[Prompt], stage: RepliesStage, seed: int, speculation: Speculation
 ) -> Iterator[Request]:
     """The temperatures take turns."""
     for number, (prompt, warmth) in enumerate(
@@ -110,7 +126,7 @@ def _requests(
         yield Request(
             messages=prompt,
             sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
-            speculation=Speculation(proposer=drafter),
+            speculation=speculation,
             max_tokens=stage.tokens,
         )
 
@@ -124,11 +140,10 @@ def _fits(session: Session, request: Request) -> bool:
 
 
 def _answer(
-    session: Session, taps: Sequence[Tap], request: Request
+    taps: Sequence[Tap], request: Request, reply: ReplyState, target: Target
 ) -> tuple[RecordedReply, Tensor]:
     """The reply, and its hidden states (taps, tokens - 1, hidden)."""
-    reply = ReplyState.of(session.run(request, lambda: False))
     tokens = (*reply.prompt, *(reply.token_ids or ()))
-    states = [session.target.features(tap, 0, len(tokens) - 1) for tap in taps]
+    states = [target.features(tap, 0, len(tokens) - 1) for tap in taps]
     recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
     return recorded, torch.stack(states)

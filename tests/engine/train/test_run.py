@@ -88,6 +88,7 @@ def test_recording_stops_at_its_size_and_after_its_minutes(
 ) -> None:
     monkeypatch.setattr(answers, "SHARD", 3)
     monkeypatch.setattr(answers, "SHARD_MINUTES", 1e6)
+    monkeypatch.setattr(answers, "AT_ONCE", 1)
     model, codec = load_model(target), TextCodec(target)
     small, short = (Recording(tmp_path / name, with_normed(())) for name in ("small", "short"))
     record(model, codec, ASKED, replace(RECIPE.replies, gigabytes=1e-9), small, seed=1)

@@ -1,0 +1,70 @@
+"""Replies that a session gives side by side, for whoever wants what its cache holds of each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+from engine.decoding.target import Target
+from engine.decoding.waiting import Wait
+from engine.local.session import Session
+from engine.reply import ReplyState
+from engine.request import Request
+
+T = TypeVar("T")
+
+Take = Callable[[Request, ReplyState, Target], T]
+"""Makes of a reply, and of the target's cache behind it, what is wanted of them."""
+
+
+def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Iterator[T]:
+    """What ``take`` makes of each, in the order of ``requests``; as many run at once as the session can.
+
+    A request is asked for once there is a place for it, and those that run are finished when no more
+    come. Raises what ``Session.steps`` raises.
+    """
+    coming, going = iter(requests), deque[_Going[T]]()
+    more = True
+    while more or going:
+        running = [one for one in going if not one.done]
+        while more and len(running) < session.parallel:
+            request = next(coming, None)
+            if request is None:
+                more = False
+                break
+            running.append(_Going(session, request, take))
+            going.append(running[-1])
+        for one in running:
+            one.go_on()
+        waits = [one.wait for one in running if one.wait is not None]
+        if waits:
+            session.serve(waits)
+        while going and going[0].done:
+            yield from going.popleft().made
+
+
+class _Going(Generic[T]):
+    """A reply up to what it waits for. ``made``: what was taken of it, once it is ``done``."""
+
+    def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
+        self.made: list[T] = []
+        self.wait: Wait | None = None
+        self.done = False
+        self._request, self._take, self._state = request, take, ReplyState()
+        self._steps = session.steps(request, lambda: False, kept=self._keep)
+
+    def go_on(self) -> None:
+        """Up to the next wait, or to its end."""
+        if self.wait is not None and not self.wait.ready:
+            return
+        self.wait = None
+        for step in self._steps:
+            if isinstance(step, Wait):
+                self.wait = step
+                return
+            self._state.add(step)
+        self.done = True
+
+    def _keep(self, target: Target) -> None:
+        self.made.append(self._take(self._request, self._state, target))
