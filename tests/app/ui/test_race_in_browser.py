@@ -112,9 +112,9 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     page.click("[data-act=stop]")
     ended(page)
     assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
-    app.engine.seconds_a_round = 0.001
     page.click("[data-act=more]")
     page.wait_for_selector(".race-now:has-text('Pair 2 of 6')")
+    app.engine.seconds_a_round = 0.001
     ended(page)
     assert "of 6 pairs" in page.inner_text(".verdict")
 

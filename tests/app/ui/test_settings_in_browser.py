@@ -46,7 +46,7 @@ def test_day_and_night_are_chosen_or_left_to_the_system(page):
     look = part(page, "look")
     page.emulate_media(color_scheme="dark")
     assert look.get_by_label("As the system").is_checked()
-    assert dark()
+    page.wait_for_function("document.body.classList.contains('dark')")
     page.emulate_media(color_scheme="light")
     page.wait_for_function("!document.body.classList.contains('dark')")
     look.get_by_label("Dark").check()
