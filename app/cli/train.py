@@ -26,7 +26,7 @@ def train(
         str | None,
         typer.Option(
             help="The model to draft for, instead of the recipe's own: an id, a folder or a GGUF file. "
-            "TARGET::DRAFT has that draft help to record it."
+            "TARGET::DRAFT has that draft help to record it where it cannot give several replies at once."
         ),
     ] = None,
     prompts: Annotated[

@@ -38,6 +38,12 @@ SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
 
+def at_once(model: Model) -> bool:
+    """Whether ``record`` asks it for several replies at once. A row of a draft stands often, and one of
+    another reply always, so it then drafts nothing."""
+    return isinstance(model, SharedModel)
+
+
 class _Listener:
     """Stands where a head would, so that the session keeps the hidden states to be recorded."""
 
@@ -67,8 +73,7 @@ def record(
     """
     heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
     resources = replace(drafting or Resources(), heads=heads)
-    # Rows of drafts stand often, those of other replies always.
-    together = isinstance(model, SharedModel)
+    together = at_once(model)
     session = Session(model, codec, resources, place, AT_ONCE if together else 1)
     drafter = "best" if DRAFT in resources.loaded else "ngram"
     speculation = Speculation(

@@ -24,7 +24,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.hidden_states import entering, joined
 from engine.train import kinds
-from engine.train.answers import record
+from engine.train.answers import at_once, record
 from engine.train.card import write_card
 from engine.train.device import answering, choose_device
 from engine.train.folder import RunFolder
@@ -50,7 +50,8 @@ def distil(
 ) -> Path:
     """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
 
-    ``target`` is a folder or a GGUF file. ``draft``: a model that drafts while it is recorded.
+    ``target`` is a folder or a GGUF file. ``draft``: a model that drafts while it is recorded, if it
+    cannot give several replies at once.
     A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
     for a target that shows no hidden states, RecordingError when the disk is full.
     """
@@ -79,7 +80,7 @@ def distil(
     with answering(model):
         record(
             model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place,
-            drafting=None if draft is None else _drafting(draft, target, place),
+            drafting=_drafting(draft, target, place) if draft and not at_once(model) else None,
         )  # fmt: skip
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)

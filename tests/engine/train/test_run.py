@@ -83,6 +83,26 @@ def test_a_stopped_recording_goes_on_as_if_it_had_not_stopped(target: Path, tmp_
     ]
 
 
+@pytest.mark.usefixtures("library")
+def test_replies_side_by_side_are_those_given_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_random(tmp_path, hidden_size=64, head_dim=16, intermediate_size=80)
+    model, codec, taps = load_model(tmp_path), TextCodec(tmp_path), with_normed(())
+    assert answers.at_once(model)
+    found = []
+    for count in (16, 3, 1):
+        monkeypatch.setattr(answers, "AT_ONCE", count)
+        recording = Recording(tmp_path / str(count), taps)
+        record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
+        found.append(recording)
+    for other in found[1:]:
+        assert other.replies == found[0].replies
+        for kept in other.replies:
+            assert torch.equal(other.tokens(kept), found[0].tokens(kept))
+            assert torch.equal(other.features(taps[0], kept), found[0].features(taps[0], kept))
+
+
 def test_recording_stops_at_its_size_and_after_its_minutes(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
