@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.ui.chatting import ask
+from tests.support.model_server import Played, playing, said, sse
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -138,3 +139,36 @@ def test_own_prompts_are_raced_once_there_are_some(page, app):
     assert page.is_hidden("[name=prompt]")
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")
+
+
+def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(page, monkeypatch):
+    """Another place than the loaded pair was for the command line alone."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    timings = {"predicted_n": 3, "predicted_ms": 3.0}
+    stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
+    models = ({"id": "qwen", "owned_by": "llamacpp"},)
+    with playing(Played(models=models, stream=stream)) as llama:
+        page.locator("[name=place]").select_option("address")
+        page.fill("[name=address]", llama.url)
+        page.keyboard.press("Tab")
+        page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
+        assert page.locator("[name=base-method] option").all_inner_texts() == [
+            "as the server drafts"
+        ]
+        assert page.is_disabled("[name=base-depth]")
+        race(page, "What is it?")
+        page.wait_for_selector(".verdict:has-text('in 5 of 5 pairs')")
+        ended(page)
+    assert "qwen on 127.0.0.1" in page.inner_text("[data-lane=base] h3")
+    assert "qwen on 127.0.0.1" in page.inner_text(".verdict")
+    assert "does not tell its rounds" in page.inner_text(".race-notes")
+    page.wait_for_selector("[data-identical=false]:has-text('as they may')")
+    assert page.is_hidden(".replays") and page.is_hidden(".parting")
+    page.fill("[name=address]", "http://127.0.0.1:9")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
+    page.locator("[name=place]").select_option("")
+    assert page.input_value("[name=base-method]") == "none"
+    race(page, "What is it?")
+    page.wait_for_selector(".verdict:has-text('speculation pays here')")
+    assert page.is_hidden(".race-notes")
