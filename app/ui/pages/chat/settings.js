@@ -36,9 +36,9 @@ export class Settings {
     this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
   }
 
-  // What Python has, for the pair that is loaded now.
-  async refresh() {
-    await this.tell("panel", { first: !Object.keys(this.fields).length });
+  // What Python has, for the pair that is loaded now; `other`: which was loaded just now.
+  async refresh(other = false) {
+    await this.tell("panel", { first: !Object.keys(this.fields).length, other });
   }
 
   async tell(name, data) {
