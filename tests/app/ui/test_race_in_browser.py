@@ -13,7 +13,7 @@ OWN_APP = True
 
 @pytest.fixture
 def page(same_page):
-    same_page.get_by_role("tab", name="Race").click()
+    same_page.get_by_role("link", name="Race", exact=True).click()
     same_page.wait_for_selector(".race-form [data-act=start]:enabled")
     return same_page
 
@@ -64,7 +64,7 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     told = page.inner_text(".verdict")
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".verdict:has-text('pairs')")
     assert page.inner_text(".verdict") == told
     page.click("[data-act=more]")
@@ -131,9 +131,9 @@ def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
 def test_own_prompts_are_raced_once_there_are_some(page, app):
     page.reload()  # its form is untouched then, and follows what the chats hold
     page.wait_for_selector(".race-form [value=chats]:disabled")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     ask(page, "What is it?")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".race-form [value=chats]:enabled")
     page.locator(".race-form [value=chats]").check()
     assert page.is_hidden("[name=prompt]")
