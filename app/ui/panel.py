@@ -10,9 +10,9 @@ from typing import Any
 
 from app.ui import pair_words
 from app.ui.kept import KeptSettings
-from app.ui.pages.chat.speeds import Speeds
 from app.ui.resolver import Pair, usable_default
 from app.ui.settings import DRAFTING, Settings, kind_of, typed, whole
+from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
