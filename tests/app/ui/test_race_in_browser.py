@@ -148,8 +148,8 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
     models = ({"id": "qwen", "owned_by": "llamacpp"},)
     with playing(Played(models=models, stream=stream)) as llama:
-        page.locator("[name=place]").select_option("address")
-        page.fill("[name=address]", llama.url)
+        page.locator(".race-place select").select_option("address")
+        page.fill(".race-place [name=address]", llama.url)
         page.keyboard.press("Tab")
         page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
         assert page.locator("[name=base-method] option").all_inner_texts() == [
@@ -164,10 +164,10 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     assert "does not tell its rounds" in page.inner_text(".race-notes")
     page.wait_for_selector("[data-identical=false]:has-text('as they may')")
     assert page.is_hidden(".replays") and page.is_hidden(".parting")
-    page.fill("[name=address]", "http://127.0.0.1:9")
+    page.fill(".race-place [name=address]", "http://127.0.0.1:9")
     page.keyboard.press("Tab")
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
-    page.locator("[name=place]").select_option("")
+    page.locator(".race-place select").select_option("")
     assert page.input_value("[name=base-method]") == "none"
     race(page, "What is it?")
     page.wait_for_selector(".verdict:has-text('speculation pays here')")

@@ -90,7 +90,10 @@ class RacePage {
   // What the base can do where it runs; `usual` is chosen, if it is there.
   offerBase({ methods, rules }, usual) {
     const { elements } = this.form;
-    const fill = (name, options, chosen) => elements[name].replaceChildren(...select(name, options, chosen).children);
+    const fill = (name, options, chosen) => {
+      elements[name].replaceChildren(...options.map(([each, text]) => h("option", { value: each }, text)));
+      elements[name].value = chosen;
+    };
     fill("base-method", methods.map(named), methods.some((each) => each.name === usual) ? usual : methods.at(-1).name);
     fill("base-rule", rules.map((each) => [each, each]), rules.includes(elements["base-rule"].value) ? elements["base-rule"].value : rules[0]);
     this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : say.elsewhereHint;
