@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -105,6 +106,10 @@ class Runtime:
         choices = sorted((*found.choices, *listed), key=preference)
         return Drafts(tuple(choices), scanning or found.pending)
 
+    def another_engine(self) -> Engine:
+        """One without a model, beside the app's own: who asks for it closes it."""
+        return _engine(self.known, self.data_dir)
+
     def read_catalog_again(self) -> None:
         """Something was added to the user's own catalog: replaces ``catalog``."""
         self.catalog = read_catalog(self.data_dir)
@@ -130,11 +135,14 @@ def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
         return runtime.known()
 
     models = hub.models_folder(data_dir)
-    engine = SwitchingEngine(
+    runtime = Runtime(_engine(catalog, data_dir), read_catalog(data_dir), data_dir, models, first)
+    return runtime
+
+
+def _engine(catalog: Callable[[], Catalog], data_dir: Path) -> Engine:
+    return SwitchingEngine(
         catalog,
-        models=models,
+        models=hub.models_folder(data_dir),
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
     )
-    runtime = Runtime(engine, read_catalog(data_dir), data_dir, models, first)
-    return runtime

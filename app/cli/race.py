@@ -98,7 +98,7 @@ def race(
     ways = [speculation(each, rule) for each, rule in zip((base, rival), rules, strict=True)]
     find_prompts = _prompts(prompt, prompts or [], per_kind, folder)
     find_prompts(1)  # mistakes are told before anything is loaded
-    base_load = load if base_pair is None else computed_alike(base_pair, load)
+    base_load = load if base_pair is None else load.alike(base_pair)
     drafts, rivals = (way.proposer if way else None for way in ways)
     with contextlib.ExitStack() as stack:
 
@@ -119,6 +119,7 @@ def race(
             Configuration(way or default, sampling, max_tokens)
             for way, default, sampling in zip(ways, usual, samplings, strict=True)
         ]
+        unknown = race_report.unknown(base_loaded, loaded)
         contest = Contest(
             both[0],
             both[1],
@@ -130,18 +131,14 @@ def race(
         interrupted = _run(running, pairs or contest.pairs)
         found = None if interrupted else divergence.of_race(engine, running)
     _print(running, found)
+    for text in unknown:
+        print(f"Note: {text}")
     if as_json:
-        print(json.dumps(race_report.as_json(running, found)))
+        print(json.dumps(race_report.as_json(running, found, unknown)))
     if interrupted:
         raise typer.Exit(130)
     if contest.promises_words and not all(each.same_words for each in running.pairs):
         raise typer.Exit(1)
-
-
-def computed_alike(pair: str, load: LoadRequest) -> LoadRequest:
-    """Another pair with the device, the threads and the types of ``load``. Raises InvalidRequest."""
-    other = LoadRequest.parse(pair)
-    return replace(load, target=other.target, draft=other.draft, heads=other.heads)
 
 
 def _run(running: Race, pairs: int) -> bool:

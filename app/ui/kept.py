@@ -8,7 +8,7 @@ from typing import Any
 
 from app.defaults import Defaults
 from app.store import Store
-from app.ui.resolver import Pair, Resolved, for_another, keeping, kept_for, resolve
+from app.ui.resolver import SAID, Pair, Resolved, for_another, keeping, kept_for, resolve
 from app.ui.settings import Settings
 from engine.api import Engine, Loaded
 
@@ -57,6 +57,16 @@ class KeptSettings:
             kept = keeping(self._kept(), settings, found, chosen=chosen)
             self._store.keep_setting(SETTINGS, kept)
             self.version += 1
+
+    def tell(self) -> tuple[str, ...]:
+        """What a page tells of the pair that was loaded: that the last choice is not taken over once, and
+        not of each pair that has no choice of its own."""
+        with self._lock:
+            kept = self._kept()
+            found = kept_for(self.pair(), kept)
+            if found.news and not kept.get(SAID):
+                self._store.keep_setting(SETTINGS, {**kept, SAID: True})
+        return found.news
 
     def forget(self) -> None:
         """Back to the defaults, for every pair."""

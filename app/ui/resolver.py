@@ -16,8 +16,9 @@ from app.ui.settings import DRAFTING, Settings, typed
 from engine.api import Capabilities
 from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation
 
-OWN, LAST = "drafting", "last"
-"""In kept settings: how each pair drafts by its key, and what was chosen last, with which pair."""
+OWN, LAST, SAID = "drafting", "last", "said"
+"""In kept settings: how each pair drafts by its key, with which pair was chosen last, and whether people
+were told since that this choice is not taken over."""
 
 _NEUTRAL = Sampling()
 
@@ -36,10 +37,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings that the pair can serve, and in sentences what was changed for that, and why."""
+    """Settings that the pair can serve, and in sentences what was changed for that, and why. ``news``:
+    those of them that are worth a notice where another pair was loaded."""
 
     settings: Settings
     changes: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
 
 
 def resolve(asked: Settings, pair: Pair | None) -> Resolved:
@@ -91,8 +94,10 @@ def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
     settings = Settings.from_json({**plain, **_mapping(own)}, default)
     found = resolve(settings, pair)
     if own is not None:
-        return found
-    return replace(found, changes=(*_not_taken_over(kept, pair, default), *found.changes))
+        return replace(found, news=found.changes)
+    left = _not_taken_over(kept, pair, default)
+    news = found.changes if kept.get(SAID) else (*left, *found.changes)
+    return replace(found, changes=(*left, *found.changes), news=news)
 
 
 def keeping(
@@ -103,14 +108,14 @@ def keeping(
     values = settings.to_json()
     drafting = {name: values.pop(name) for name in DRAFTING}
     own, last = dict(_mapping(kept.get(OWN))), _last(kept)
-    with_pair = kept.get(LAST)
+    with_pair, said = kept.get(LAST), kept.get(SAID) is True
     if chosen and pair is not None:
-        last, with_pair = drafting, pair.name
+        last, with_pair, said = drafting, pair.name, False
         default = Settings.drafting_as(usable_default(pair))
         own.pop(pair.key, None)
         if any(drafting[name] != getattr(default, name) for name in DRAFTING):
             own[pair.key] = drafting
-    return {**values, **last, OWN: own, LAST: with_pair}
+    return {**values, **last, OWN: own, LAST: with_pair, SAID: said}
 
 
 def usable_default(pair: Pair) -> Speculation:

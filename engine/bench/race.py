@@ -96,6 +96,16 @@ class Race:
         self._warm = False
         self._stop = Stop()
 
+    def base_on(self, engine: Engine) -> None:
+        """The base was closed and opened again, on ``engine``: both sides warm up once more."""
+        self._engines[Side.BASE] = engine
+        self._warm = False
+
+    @property
+    def warm(self) -> bool:
+        """Whether both sides have answered once, unmeasured."""
+        return self._warm
+
     @property
     def pairs(self) -> tuple[Pair, ...]:
         return tuple(self._pairs)

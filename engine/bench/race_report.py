@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from engine.api import Loaded
 from engine.bench.answering import Configuration
 from engine.bench.divergence import Divergence
 from engine.bench.paired import PAIRS, Estimate
@@ -105,7 +107,28 @@ def words(contest: Contest, different: int, divergence: Divergence | None) -> st
     return f"The words differ. {divergence}" if divergence else "The words differ."
 
 
-def as_json(race: Race, divergence: Divergence | None) -> dict[str, Any]:
+def unknown(*sides: Loaded) -> tuple[str, ...]:
+    """What a race cannot know of those that run on a server, a text for each; none is said twice."""
+    return tuple(dict.fromkeys(_unknown(loaded) for loaded in sides if loaded.server))
+
+
+def _unknown(loaded: Loaded) -> str:
+    told = loaded.capabilities
+    untold = [
+        *([] if told.rounds else ["its rounds, so there is nothing of it to play back"]),
+        *([] if told.tokens else ["its tokens, so its words are compared as text"]),
+        *([] if told.rules else ["how it judges drafts, so it promises no words"]),
+    ]
+    first = f"{loaded.name} does not tell {'; nor '.join(untold)}. " if untold else ""
+    return (
+        f"{first}The speed of {loaded.name} is by its own clock where it tells that, else by when its "
+        "text arrived here; whom else it answers meanwhile is not known."
+    )
+
+
+def as_json(
+    race: Race, divergence: Divergence | None, unknown: Sequence[str] = ()
+) -> dict[str, Any]:
     """The stable keys that scripts rely on."""
     found, (base, rival) = race.estimate, names(race.contest)
     return {
@@ -121,6 +144,7 @@ def as_json(race: Race, divergence: Divergence | None) -> dict[str, Any]:
         "promises_words": race.contest.promises_words,
         "same_words": all(pair.same_words for pair in race.pairs),
         "divergence": divergence and asdict(divergence),
+        "unknown": list(unknown),
     }
 
 

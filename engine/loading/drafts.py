@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.drafting import heads
+from engine.drafting import heads, proposers
 from engine.errors import IncompatiblePair, ModelError
 from engine.loading.pairing import compare
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
@@ -42,6 +42,11 @@ def drafting(pairing: Pairing) -> frozenset[str]:
     """What of a pair drafts, as proposers' ``needs`` name it: ``draft``, and the kinds of its heads."""
     found = {kind for head in pairing.heads if (kind := heads.kind_in(head))}
     return frozenset(found if pairing.draft is None else {*found, "draft"})
+
+
+def offered(pairing: Pairing) -> tuple[str, ...]:
+    """The proposers that a pair of this machine has, as far as is known before it is loaded."""
+    return proposers.available(drafting(pairing))
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:

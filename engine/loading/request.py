@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,12 @@ class LoadRequest:
             heads=(*own, *map(str, heads)),
             **settings,
         )
+
+    def alike(self, pair: str) -> LoadRequest:
+        """Another pair, or a server, computed as this one is: on its device and threads, in its types.
+        Raises as ``parse``."""
+        other = LoadRequest.parse(pair)
+        return replace(self, target=other.target, draft=other.draft, heads=other.heads)
 
     @property
     def text(self) -> str:

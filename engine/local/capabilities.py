@@ -20,7 +20,7 @@ def capabilities(
     ``calls``: how it writes calls of tools. ``judged_here``: whether the host sees the logits that tokens
     are chosen from. ``parallel``: as of ``Capabilities``.
     """
-    names = proposers.available(resources)
+    names = proposers.available(resources.loaded)
     return Capabilities(
         proposers=tuple(map(proposer_info, names)),
         preferred=proposers.preferred(names),

@@ -24,13 +24,15 @@ const leading = (name, attributes, text) => h("a", { href: `/${name}`, dataset: 
   },
 } }, text);
 
+const current = (link, here) => (here ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
+
 // Settings are no page that one works in: their sign stands beside help and theme.
 const SETTINGS = "settings";
 
 function settings() {
   const label = window.ForetokenPages[SETTINGS];
   const link = leading(SETTINGS, { class: "gear", title: label, "aria-label": label }, "⚙");
-  const mark = () => (address.page === SETTINGS ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
+  const mark = () => current(link, address.page === SETTINGS);
   address.watch(mark);
   mark();
   return link;
@@ -38,11 +40,11 @@ function settings() {
 
 function pages() {
   const listed = Object.entries(window.ForetokenPages).filter(([name]) => name !== SETTINGS);
-  const links = listed.map(([name, label]) => leading(name, { role: "tab" }, label));
+  const links = listed.map(([name, label]) => leading(name, {}, label));
   const mark = () => {
     for (const link of links) {
       const here = link.dataset.page === address.page;
-      link.setAttribute("aria-selected", String(here));
+      current(link, here);
       link.href = address.of(link.dataset.page);
       if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
@@ -51,9 +53,9 @@ function pages() {
   address.watch(mark);
   mark();
   // Where the window is too narrow for a row, they stand in a menu.
-  const list = h("div", { role: "tablist", id: "pages-list", "aria-label": words.pages }, ...links);
+  const list = h("ul", { class: "pages-list", id: "pages-list" }, ...links.map((link) => h("li", {}, link)));
   const turn = (open) => (nav.classList.toggle("open", open), menu.setAttribute("aria-expanded", String(open)));
-  const menu = h("button", { class: "pages-menu", type: "button", "aria-haspopup": "true", "aria-expanded": "false", "aria-controls": "pages-list", on: { click: () => turn(!nav.classList.contains("open")) } });
+  const menu = h("button", { class: "pages-menu", type: "button", "aria-expanded": "false", "aria-controls": "pages-list", on: { click: () => turn(!nav.classList.contains("open")) } });
   const nav = h("nav", { class: "pages", "aria-label": words.pages }, menu, list);
   nav.addEventListener("keydown", (event) => event.key === "Escape" && nav.classList.contains("open") && (event.stopPropagation(), turn(false), menu.focus()));
   document.addEventListener("pointerdown", (event) => !nav.contains(event.target) && turn(false));

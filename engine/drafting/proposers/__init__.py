@@ -77,9 +77,9 @@ def neural() -> tuple[str, ...]:
     return tuple(name for name in names() if needs_of(name) == {name})
 
 
-def available(resources: Resources) -> tuple[str, ...]:
-    """The proposers whose needs ``resources`` meets."""
-    return tuple(name for name in names() if not _missing(name, resources.loaded))
+def available(loaded: Collection[str]) -> tuple[str, ...]:
+    """The proposers that need no more than what is ``loaded``: ``draft``, and kinds of heads."""
+    return tuple(name for name in names() if not _missing(name, loaded))
 
 
 def preferred(offered: Collection[str]) -> str:

@@ -71,7 +71,7 @@ class BestProposer:
     recalls_as = RECALLING
 
     def __init__(self, options: SuffixProposer.Options, resources: Resources) -> None:
-        offered = proposers.available(resources)
+        offered = proposers.available(resources.loaded)
         self.members: dict[str, Proposer] = {
             name: proposers.create(name, {}, resources)
             for name in proposers.neural()

@@ -22,7 +22,9 @@ def test_equal_words_are_a_table_and_status_0(foretoken: Foretoken, model: Path)
     value = result.last_json
     assert value["divergences"] == []
     assert {(row["proposer"], row["rule"]) for row in value["results"]} == {
-        (name, rule) for name in proposers.available(Resources()) for rule in ("greedy", "coupled")
+        (name, rule)
+        for name in proposers.available(Resources().loaded)
+        for rule in ("greedy", "coupled")
     }
     assert all(row["prompts"] == 2 and row["divergences"] == 0 for row in value["results"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.race import computed_alike, speculation
+from app.cli.race import speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
@@ -41,7 +41,7 @@ def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
     """It had the defaults, whatever was stated, and a verdict was told of two settings at once."""
     model, other = map(str, pair)
     load = LoadRequest(target=model, draft="", threads=1, quantization="fp32", native=False)
-    assert computed_alike(other, load) == LoadRequest(
+    assert load.alike(other) == LoadRequest(
         target=other, threads=1, quantization="fp32", native=False
     )
     result = foretoken(

@@ -128,7 +128,7 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
     page, errors = only_page
     app.engine.seconds_a_round = 0.01
     page.set_viewport_size(VIEWPORT)
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     page.fill(".composer textarea", "")
     page.click("[data-action=new]")
     page.wait_for_selector(".empty")

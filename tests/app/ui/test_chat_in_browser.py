@@ -253,7 +253,7 @@ def test_no_page_scrolls_sideways(page):
     for width in (1280, 800):
         page.set_viewport_size({"width": width, "height": 800})
         for name in ("Chat", "Race", "Models", "Server"):
-            page.get_by_role("tab", name=name).click()
+            page.get_by_role("link", name=name, exact=True).click()
             page.wait_for_timeout(200)
             check_width(page, width)
 

@@ -37,7 +37,7 @@ def test_every_page_and_chat_has_an_address(page, app):
     assert path(page) == "/chat"
     ask(page, "Second?")
     second = path(page)
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     page.locator("#models-page").wait_for()
     assert (path(page), page.title()) == ("/models", "Models · Foretoken")
     page.go_back()
@@ -59,7 +59,7 @@ def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
     for name in ("race", "models"):
         page.goto(f"{app.url}{name}")
         page.locator(f"#{name}-page").wait_for()
-        assert page.get_by_role("tab", selected=True).first.inner_text().lower() == name
+        assert page.inner_text(".pages [aria-current=page]").lower() == name
         assert page.locator("#chat-page").is_hidden()
     page.goto(f"{app.url}chat/98765")
     page.wait_for_selector(".notice:has-text('no longer there')")
@@ -127,10 +127,10 @@ def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
 def test_on_a_phone_the_pages_stand_in_a_menu(page):
     page.set_viewport_size(PHONE)
     page.click(".pages-menu")
-    page.get_by_role("tab", name="Plan").click()
+    page.get_by_role("link", name="Plan", exact=True).click()
     page.locator("#plan-page").wait_for()
     assert page.locator(".pages-menu").inner_text().startswith("Plan")
-    assert page.get_by_role("tab", name="Plan").is_hidden()
+    assert page.get_by_role("link", name="Plan", exact=True).is_hidden()
     for width in (390, 320):
         page.set_viewport_size({"width": width, "height": 700})
         right = page.evaluate(
@@ -139,7 +139,7 @@ def test_on_a_phone_the_pages_stand_in_a_menu(page):
         )
         assert right <= width
     page.click(".pages-menu")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
 
 
 def test_the_tour_is_offered_until_it_was_answered_and_is_behind_the_question_mark(page):

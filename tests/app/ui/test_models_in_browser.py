@@ -70,7 +70,7 @@ def lying_here(app: App, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def models(page, app: App, lying_here: Path, hosted: HubServer) -> Iterator[object]:
     """The Models page, everything found; what is loaded afterwards is what was before."""
     before = app.engine.loaded
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     page.wait_for_selector("tr.model-row:has-text('large')")
     page.wait_for_selector(".models-section:not(:has-text('still looking'))")
     yield page
@@ -177,7 +177,7 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     fitting.get_by_role("button", name="Load with it").click()
     models.wait_for_selector(".now-name:has-text('large + maker/Tale-GGUF/small')")
     expect(row(models, "large")).to_have_class(re.compile("loaded"))
-    models.get_by_role("tab", name="Chat").click()
+    models.get_by_role("link", name="Chat", exact=True).click()
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.draft_name.endswith("small")
 
@@ -226,7 +226,7 @@ def test_the_memory_is_a_bar_whose_context_slides(models):
 
 
 def test_the_pickers_offer_what_was_found_and_the_drafts_that_fit(models, app, lying_here):
-    models.get_by_role("tab", name="Chat").click()
+    models.get_by_role("link", name="Chat", exact=True).click()
     open_pair(models)
     models.locator("#target select").select_option(label="large · LM Studio")
     expect(models.locator("#draft select")).to_have_value("")  # of the new target
@@ -242,7 +242,7 @@ def test_a_load_shows_how_far_it_is_and_is_cancelled_and_the_loaded_pair_stays(m
     app.engine.stages = held = Held()
     before = app.engine.loaded
     row(models, "large").get_by_role("button", name="Load").first.click()
-    models.get_by_role("tab", name=where).click()
+    models.get_by_role("link", name=where, exact=True).click()
     loading = models.locator("#models-page .news .loading")
     if where == "Chat":
         loading = open_pair(models).locator(".loading")

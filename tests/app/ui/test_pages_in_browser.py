@@ -18,7 +18,7 @@ def page(same_page):
 
 
 def test_a_launch_plan_is_made_and_what_does_not_fit_is_told(page):
-    page.get_by_role("tab", name="Plan").click()
+    page.get_by_role("link", name="Plan", exact=True).click()
     plan = page.locator("#plan-page")
     plan.locator("[name=engine]").select_option("trtllm")
     plan.get_by_role("button", name="Make the plan").click()
@@ -34,7 +34,7 @@ def test_a_launch_plan_is_made_and_what_does_not_fit_is_told(page):
 
 
 def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
-    fresh_page.get_by_role("tab", name="Models").click()
+    fresh_page.get_by_role("link", name="Models", exact=True).click()
     row = fresh_page.locator("tr.model-row[data-target='llama-3.1-8b']")
     row.wait_for()
     assert fresh_page.locator("tr.model-row").count() >= 20
@@ -58,7 +58,7 @@ def test_the_catalog_gives_reasons_for_drafts_that_do_not_fit(fresh_page):
 
 
 def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     page.fill(".folder [name=folder]", str(tmp_path))
     page.click(".folder button[type=submit]")
     page.wait_for_selector(".ft-models .ft-error:visible")
@@ -70,11 +70,11 @@ def test_a_folder_without_a_model_is_refused_with_the_reason(page, tmp_path):
 def test_a_local_folder_is_opened(page, app, tmp_path):
     folder = write_model(tmp_path / "little")
     before = app.engine.loaded
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     page.fill(".folder [name=folder]", str(folder))
     page.click(".folder [data-open=folder]")
     page.wait_for_selector(".now-name:has-text('little')")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     page.wait_for_selector(".badge:has-text('little')")
     assert "little is ready" in page.inner_text(".empty")
     app.engine.loaded = before
@@ -90,11 +90,11 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
     before = app.engine.loaded
     open_pair(page)
     assert page.locator(stored).count() == 0
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     page.fill(".folder [name=folder]", str(file))
     page.click(".folder [data-open=folder]")
     page.wait_for_selector(".now-name:has-text('little')")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     open_pair(page)
     page.locator(stored).wait_for(state="attached")
     assert page.locator("#target select").input_value() == str(file)
@@ -107,7 +107,7 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
 
 
 def test_the_tabs_work_by_keyboard(page):
-    page.get_by_role("tab", name="Chat").focus()
+    page.get_by_role("link", name="Chat", exact=True).focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector(".race-form:visible")

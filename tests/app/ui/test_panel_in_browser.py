@@ -159,17 +159,17 @@ def test_while_nothing_is_loaded_the_chip_says_so_and_fills_once_something_is(pa
     loaded, app.engine.loaded = app.engine.loaded, None
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".race-form:has-text('Load a model first')")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     open_pair(page).get_by_text("how it can draft stands here").wait_for()
     page.keyboard.press("Escape")
     app.engine.loaded = loaded
     page.evaluate("window.Foretoken.refresh()")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".race-form [data-act=start]:enabled")
     assert page.locator("[name=rival-method]").input_value() == "draft"
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
 
 
 def test_a_system_prompt_has_a_name_and_belongs_to_a_chat(page, app):

@@ -37,3 +37,15 @@ def test_what_scripts_and_styles_import_is_there() -> None:
         if not (path.parent / name).is_file()
     ]
     assert not missing
+
+
+def test_no_page_takes_its_scripts_from_another() -> None:
+    """What two pages use belongs to all: the settings once lay in the chat's folder."""
+    wrong = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "app" / "ui").rglob("*.js"))
+        for name in re.findall(r'^import .*from\s*"([^"]+)"', path.read_text(), re.M)
+        if "pages" in (found := (path.parent / name).resolve()).parts
+        and found.parent != path.parent
+    ]
+    assert not wrong

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.app.ui.chatting import ask
+from tests.support.model_server import Played, playing, said, sse
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -12,7 +13,7 @@ OWN_APP = True
 
 @pytest.fixture
 def page(same_page):
-    same_page.get_by_role("tab", name="Race").click()
+    same_page.get_by_role("link", name="Race", exact=True).click()
     same_page.wait_for_selector(".race-form [data-act=start]:enabled")
     return same_page
 
@@ -63,7 +64,7 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     told = page.inner_text(".verdict")
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".verdict:has-text('pairs')")
     assert page.inner_text(".verdict") == told
     page.click("[data-act=more]")
@@ -130,11 +131,44 @@ def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
 def test_own_prompts_are_raced_once_there_are_some(page, app):
     page.reload()  # its form is untouched then, and follows what the chats hold
     page.wait_for_selector(".race-form [value=chats]:disabled")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     ask(page, "What is it?")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".race-form [value=chats]:enabled")
     page.locator(".race-form [value=chats]").check()
     assert page.is_hidden("[name=prompt]")
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")
+
+
+def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(page, monkeypatch):
+    """Another place than the loaded pair was for the command line alone."""
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    timings = {"predicted_n": 3, "predicted_ms": 3.0}
+    stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
+    models = ({"id": "qwen", "owned_by": "llamacpp"},)
+    with playing(Played(models=models, stream=stream)) as llama:
+        page.locator(".race-place select").select_option("address")
+        page.fill(".race-place [name=address]", llama.url)
+        page.keyboard.press("Tab")
+        page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
+        assert page.locator("[name=base-method] option").all_inner_texts() == [
+            "as the server drafts"
+        ]
+        assert page.is_disabled("[name=base-depth]")
+        race(page, "What is it?")
+        page.wait_for_selector(".verdict:has-text('in 5 of 5 pairs')")
+        ended(page)
+    assert "qwen on 127.0.0.1" in page.inner_text("[data-lane=base] h3")
+    assert "qwen on 127.0.0.1" in page.inner_text(".verdict")
+    assert "does not tell its rounds" in page.inner_text(".race-notes")
+    page.wait_for_selector("[data-identical=false]:has-text('as they may')")
+    assert page.is_hidden(".replays") and page.is_hidden(".parting")
+    page.fill(".race-place [name=address]", "http://127.0.0.1:9")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
+    page.locator(".race-place select").select_option("")
+    assert page.input_value("[name=base-method]") == "none"
+    race(page, "What is it?")
+    page.wait_for_selector(".verdict:has-text('speculation pays here')")
+    assert page.is_hidden(".race-notes")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.ui.resolver import Pair, keeping, kept_for, resolve
+from app.ui.resolver import SAID, Pair, keeping, kept_for, resolve
 from app.ui.settings import Settings
 from engine.api import Withheld
 from engine.fake import CAPABILITIES
@@ -59,6 +59,24 @@ def test_a_choice_counts_for_the_pair_that_it_was_made_with() -> None:
     )
     assert kept_for(other, kept(Settings(proposer="draft"), other, choices)).changes == ()
     assert kept_for(PIP, kept(Settings(proposer="draft"), other, choices)).settings.depth == 2
+
+
+def test_that_a_choice_is_not_taken_over_is_news_once_until_there_is_another_choice() -> None:
+    """It came back with every pair that had no choice of its own."""
+    other, third = replace(PIP, key="other", name="Other"), replace(PIP, key="third", name="Third")
+    choices = kept(Settings(proposer="ngram"), PIP)
+    assert kept_for(other, choices).news == kept_for(other, choices).changes != ()
+    choices[SAID] = True  # as ``KeptSettings.tell`` does
+    after = keeping(choices, Settings(temperature=0.5), other, chosen=False)
+    for pair in (other, third):
+        assert kept_for(pair, after).changes, "who opens the chip finds it still"
+        assert kept_for(pair, after).news == ()
+    without = replace(
+        third, capabilities=replace(CAPABILITIES, sampling=frozenset({"temperature"}))
+    )
+    odd = {**after, "top_p": 0.5}
+    assert len(kept_for(without, odd).news) == 1, "what is not served is said each time"
+    assert kept_for(third, kept(Settings(proposer="none"), other, after)).news
 
 
 def test_plain_decoding_is_named_in_words_and_a_pair_as_people_call_it() -> None:

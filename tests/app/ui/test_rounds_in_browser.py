@@ -14,6 +14,7 @@ from engine import trace
 from engine.events import Emitted
 from engine.reply import ReplyState
 from tests.app.ui.chatting import DONE, ask, last_trace, send
+from tests.support.browsers import PATIENCE
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -112,6 +113,30 @@ def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
     assert said == told(f"The target's own {own} (90 %), in place of {guess}.")
     page.mouse.move(5, 5)
     page.click("[data-action=words]")
+
+
+def test_a_tap_shows_what_became_of_a_token_and_another_hides_it(app, browser):
+    """A finger does not hover, and nothing hid what its first tap had brought."""
+    context = browser.new_context(viewport={"width": 900, "height": 800}, has_touch=True)
+    context.set_default_timeout(PATIENCE)
+    finger = context.new_page()
+    finger.goto(app.url)
+    finger.wait_for_selector("body[data-controls=ready]")
+    ask(finger, "What is it?")
+    if not finger.locator(".lanes").is_visible():
+        finger.locator("[data-toggle=drawer]").tap()
+    finger.locator("[data-action=words]").tap()
+    chips, probe = finger.locator(".lane").first.locator(".chip"), finger.locator(".probe:visible")
+    chips.first.tap()
+    assert "The draft guessed" in probe.inner_text()
+    assert chips.first.get_attribute("aria-describedby") == probe.get_attribute("id")
+    chips.first.tap()
+    assert probe.count() == 0
+    chips.last.tap()
+    assert "The target" in probe.inner_text()
+    finger.locator(".composer textarea").tap()
+    assert probe.count() == 0
+    context.close()
 
 
 def test_a_word_lights_its_round_and_a_round_its_words(page, app):
@@ -292,6 +317,13 @@ def test_a_reply_is_saved_as_one_file_that_plays_without_a_network(page, app, br
     check_replay(alone, events, 1)
     alone.hover(".replay-round .chip")
     assert "The draft guessed" in alone.locator(".probe:visible").inner_text()
+    alone.mouse.move(5, 5)
+    assert alone.locator(".probe:visible").count() == 0
+    alone.focus(".replay-text")
+    alone.keyboard.press("ArrowRight")
+    assert "The draft guessed" in alone.locator(".probe:visible").inner_text()
+    alone.keyboard.press("ArrowLeft")
+    assert alone.locator(".probe:visible").count() == 0
     alone.click("[data-transport=play]")
     alone.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
     assert asked == [saved["html"].as_uri()]

@@ -23,7 +23,7 @@ CHAT = "v1/chat/completions"
 @pytest.fixture
 def page(same_page, app):
     same_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    same_page.get_by_role("tab", name="Server").click()
+    same_page.get_by_role("link", name="Server", exact=True).click()
     same_page.get_by_role("switch").wait_for()
     app.switch.set(True)
     reopen(same_page)
@@ -36,8 +36,8 @@ def page(same_page, app):
 
 def reopen(page):
     """What was changed behind the page's back is seen when it is looked at again."""
-    page.get_by_role("tab", name="Chat").click()
-    page.get_by_role("tab", name="Server").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
+    page.get_by_role("link", name="Server", exact=True).click()
 
 
 def ask(app, text: str, **more) -> httpx.Response:

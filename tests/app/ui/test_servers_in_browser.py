@@ -57,7 +57,7 @@ def page(same_page):
 
 def servers(page):
     """The section of the Models page."""
-    page.get_by_role("tab", name="Models").click()
+    page.get_by_role("link", name="Models", exact=True).click()
     return page.locator(".ft-models .servers")
 
 
@@ -85,7 +85,7 @@ def connected(page, app: App, llama: Played) -> None:
 
 
 def to_chat(page, title: str) -> None:
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     expect(page.locator(".badge")).to_contain_text(title)
 
 

@@ -95,7 +95,7 @@ def test_what_the_command_line_fixed_says_so(page, app):
     runtime = app.runtime
     runtime.fixed = frozenset({"threads"})
     try:
-        page.get_by_role("tab", name="Chat").click()
+        page.get_by_role("link", name="Chat", exact=True).click()
         page.get_by_role("link", name="Settings").click()
         page.get_by_text("Fixed by --threads on the command line").wait_for()
         assert page.locator("#own-threads select").is_disabled()
@@ -110,7 +110,7 @@ def test_defaults_of_chats_are_those_beside_each_chat(page):
     page.wait_for_selector("#own-settings [data-preset=balanced][aria-pressed=true]")
     page.select_option("#own-method select", "ngram")
     page.wait_for_function("document.querySelector('#own-method .hint').textContent !== ''")
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     page.wait_for_selector(".badge-label:has-text('ngram')")
     page.get_by_role("tab", name="Settings").click()
     page.wait_for_selector("#settings #temperature", state="attached")
@@ -121,7 +121,7 @@ def test_defaults_of_chats_are_those_beside_each_chat(page):
     page.wait_for_function("document.querySelector('#own-method select').value === 'draft'")
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map((node) => node.id)")
     assert [each for each in ids if ids.count(each) > 1] == []
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     page.get_by_role("tab", name="Rounds").click()
 
 
@@ -151,7 +151,7 @@ def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch
 
 
 def test_everything_asked_is_forgotten_after_a_question(page, app):
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     ask(page, "Where is the treasure?")
     page.fill(".composer textarea", "Under the oak?")
     page.get_by_role("link", name="Settings").click()
@@ -169,7 +169,7 @@ def test_everything_asked_is_forgotten_after_a_question(page, app):
         assert store.chats() == ()
     for file in app.data_dir.glob("chats.db*"):
         assert b"treasure" not in file.read_bytes()
-    page.get_by_role("tab", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     page.wait_for_selector(".empty")
     assert page.input_value(".composer textarea") == ""
     assert page.locator(".chat-list li[data-chat]").count() == 0

@@ -20,7 +20,7 @@ def _no_runs(app):
 
 
 def opened(page) -> None:
-    page.get_by_role("tab", name="Train").click()
+    page.get_by_role("link", name="Train", exact=True).click()
     page.wait_for_selector(".train-body > *")
 
 

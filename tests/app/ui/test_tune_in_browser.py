@@ -14,7 +14,7 @@ OWN_APP = True
 
 @pytest.fixture
 def page(same_page):
-    same_page.get_by_role("tab", name="Tune").click()
+    same_page.get_by_role("link", name="Tune", exact=True).click()
     same_page.wait_for_selector(".ft-tune [data-act=start]:enabled")
     return same_page
 
@@ -46,7 +46,7 @@ def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     assert value["winners"]["all"]["proposer"] == "draft"
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.get_by_role("tab", name="Tune").click()
+    page.get_by_role("link", name="Tune", exact=True).click()
     page.wait_for_selector(".ft-tune [data-act=use]:visible")
     assert page.locator(".heatmap tbody tr").count() == 2
     assert "The default of this pair is draft" in page.inner_text(".ft-tune form")
@@ -57,10 +57,10 @@ def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):
     only(page, "draft", 4)
     page.click(".ft-tune [data-act=start]")
     page.wait_for_selector(".tune-now:has-text('replies')")
-    page.get_by_role("tab", name="Race").click()
+    page.get_by_role("link", name="Race", exact=True).click()
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".ft-race .ft-error:has-text('being measured already')")
-    page.get_by_role("tab", name="Tune").click()
+    page.get_by_role("link", name="Tune", exact=True).click()
     page.click(".ft-tune [data-act=stop]")
     page.wait_for_selector(".ft-tune .ft-error:has-text('Stopped before the first prompt')")
     page.locator(".ft-tune [name=method][value=draft]").uncheck()

@@ -20,10 +20,10 @@ from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
-from app.ui.pages.chat.speeds import Speeds
 from app.ui.pages.chat.turn import turn_of
 from app.ui.replies import Writings
 from app.ui.settings import Settings
+from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Loaded

@@ -32,9 +32,8 @@ export class Loaded {
   // The settings for what is loaded now; what could not be taken over is said.
   async renewSettings(tell) {
     const { settings, notices } = this.page;
-    await settings.refresh();
+    await settings.refresh(tell);
     document.body.dataset.controls = "ready";
-    const changes = settings.view?.changes ?? [];
-    if (tell) notices.tell(changes.join(" "));
+    if (tell) notices.tell((settings.view?.news ?? []).join(" "));
   }
 }

@@ -2,10 +2,10 @@
 
 import { Dial } from "../../shared/dial.js";
 import { copy, h } from "../../shared/dom.js";
+import { drafts } from "../../shared/drafts.js";
 import { Reply, figures } from "../../shared/reply.js";
 import { words } from "../../shared/words.js";
 import { Attachments, fileChip } from "./attachments.js";
-import { drafts } from "./drafts.js";
 import { Message, action, branches } from "./message.js";
 import { say } from "./words.js";
 

@@ -7,7 +7,7 @@ import gradio as gr
 from app.ui.components import scripted
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairBackend
-from app.ui.pages.chat.panel import PanelBackend, settings_of
+from app.ui.panel import PanelBackend, settings_of
 from app.ui.pickers import Pickers
 from app.ui.view import View
 

@@ -2,10 +2,10 @@
 // way to draft with its speed where that is known, or the reason why it cannot.
 
 import { h, percent } from "../../shared/dom.js";
+import { field } from "../../shared/fields.js";
 import { Loading } from "../../shared/loading.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
-import { field } from "./fields.js";
 import { say } from "./words.js";
 
 export class PairChip {

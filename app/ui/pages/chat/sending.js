@@ -2,10 +2,10 @@
 // over a reload too, and given back where it was refused.
 
 import { address } from "../../shared/addresses.js";
+import { drafts } from "../../shared/drafts.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { words } from "../../shared/words.js";
-import { drafts } from "./drafts.js";
 import { say } from "./words.js";
 
 export class Sending {

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from app.measuring import CHATS, behind, last_prompts
 from app.runtime import Runtime
 from app.store import Store
-from app.ui import view
-from app.ui.feed import Feed
 from app.ui.measurements import Measurements
+from app.ui.names import title
+from app.ui.pages.race.course import USUAL, Course
+from app.ui.pages.race.racing import Racing
 from app.ui.settings import Settings, whole
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Capabilities, Loaded, keeps_words
-from engine.bench import divergence, prompts, race_report
-from engine.bench.answering import Configuration
-from engine.bench.paired import PAIRS, Estimate
+from engine.api import Capabilities, Loaded, LoadRequest
+from engine.bench import prompts, race_report
+from engine.bench.paired import PAIRS
 from engine.bench.prompts import Prompt, first_of_each
-from engine.bench.race import Contest, Pair, Race, Run, Side
-from engine.errors import ForetokenError, InvalidRequest, NotLoaded
-from engine.events import Event
+from engine.errors import InvalidRequest, NotLoaded
+from engine.loading.drafts import offered
 from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
-from engine.stats import Tally
 
 PAGE = "race"
 ONE, SET = "prompt", "set"
@@ -48,7 +47,7 @@ class RaceBackend:
         """``chat_settings``: what the chat answers with just now."""
         self.runtime, self.store = runtime, store
         self.measurements, self.chat_settings = measurements, chat_settings
-        self._race: Race | None = None
+        self._course: Course | None = None
 
     def offer(self, data: View | None = None) -> View:
         """What can be raced with what is loaded, and the race to follow, if there is one."""
@@ -59,6 +58,7 @@ class RaceBackend:
             "rules": _rules(loaded.capabilities) if loaded else [],
             "deepest": MAX_DEPTH,
             "own": side_of(own),
+            "places": places(self.runtime, loaded) if loaded else [],
             "seed": own.seed,
             "max_tokens": min(own.max_tokens or MAX_TOKENS, MAX_TOKENS),
             "chats": len(self._own_prompts()),
@@ -66,22 +66,39 @@ class RaceBackend:
             "number": self.measurements.last(PAGE),
         }
 
+    def look(self, data: View) -> View:
+        """What the base can do at another ``place``: a pair of this machine, which is loaded for the race
+        alone, or a server, which is asked. Raises ForetokenError."""
+        request = self._place(data, self._loaded())
+        pairing = self.runtime.known().named(request)
+        usual = {"name": USUAL}
+        if not pairing.target.address:
+            methods = [{"name": name} for name in offered(pairing)]
+            rules = list(map(str, AcceptanceRule))
+            return {"methods": [usual, *methods], "rules": rules, "unknown": ""}
+        with closing(self.runtime.another_engine()) as engine:
+            found = engine.load(request)
+        methods = _methods(found.capabilities)
+        return {
+            "methods": [usual, *methods] if len(methods) > 1 else methods,
+            "rules": _rules(found.capabilities),
+            "unknown": " ".join(race_report.unknown(found)),
+        }
+
     def start(self, data: View) -> View:
         """A new race; the number to follow it by. Raises ForetokenError."""
-        loaded = self.runtime.engine.loaded
-        if loaded is None:
-            raise NotLoaded(Words.NOT_LOADED)
-        race = Race(self.runtime.engine, self._contest(data))
-        number = self.measurements.start(PAGE, Racing(race, loaded, race.contest.pairs))
-        self._race = race
+        course = self._asked(data, self._loaded())
+        count = max(PAIRS, len(course.prompts))
+        number = self.measurements.start(PAGE, Racing(course, count))
+        self._course = course
         return {"number": number}
 
     def more(self, data: View) -> View:
         """Five more pairs of the last race. Raises ForetokenError."""
-        loaded = self.runtime.engine.loaded
-        if self._race is None or loaded is None:
+        course = self._course
+        if course is None or self.runtime.engine.loaded is not course.loaded:
             raise InvalidRequest("race", Words.RACE_GONE)
-        return {"number": self.measurements.start(PAGE, Racing(self._race, loaded, PAIRS))}
+        return {"number": self.measurements.start(PAGE, Racing(course, PAIRS))}
 
     def stop(self, data: View | None = None) -> bool:
         self.measurements.stop(PAGE)
@@ -91,7 +108,13 @@ class RaceBackend:
         """What came since the page asked last."""
         return await self.measurements.follow(PAGE, data)
 
-    def _contest(self, data: View) -> Contest:
+    def _loaded(self) -> Loaded:
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise NotLoaded(Words.NOT_LOADED)
+        return loaded
+
+    def _asked(self, data: View, loaded: Loaded) -> Course:
         own = self.chat_settings()
         seed = whole("seed", data.get("seed"))
         own = replace(
@@ -99,10 +122,25 @@ class RaceBackend:
             seed=secrets.randbits(31) if seed is None else seed,
             max_tokens=whole("max_tokens", data.get("max_tokens")),
         )
-        base, rival = (configuration(own, each) for each in data["sides"])
-        prompts = tuple(behind(own.system, one) for one in self._prompts(data))
-        loaded = self.runtime.engine.loaded
-        return Contest(base, rival, prompts, keeps_words=bool(loaded and keeps_words(loaded)))
+        base, rival = (settings_of(own, each) for each in data["sides"])
+        return Course(
+            self.runtime,
+            loaded,
+            base,
+            rival,
+            tuple(behind(own.system, one) for one in self._prompts(data)),
+            self._place(data, loaded) if data.get("place") is not None else None,
+        )
+
+    def _place(self, data: View, loaded: Loaded) -> LoadRequest:
+        """What the base runs on, computed as what is loaded. Raises ForetokenError for what is no pair
+        and no address."""
+        text = str(data["place"]).strip()
+        if not text:
+            raise InvalidRequest("place", Words.ADDRESS_EMPTY)
+        request = loaded.request.alike(text)
+        self.runtime.known().named(request)
+        return request
 
     def _prompts(self, data: View) -> list[Prompt]:
         if data["source"] == CHATS:
@@ -121,107 +159,6 @@ class RaceBackend:
             return []
 
 
-class Racing:
-    """So many more pairs of a race. Its feed tells::
-
-        begun     names, promised, prompts, pairs (as below, those before)
-        run       side, pair (null: to warm up), prompt, done and total of runs
-        pair      ratio, the sides' speeds, words equal or not
-        standing  median, low, high, favours, and what they mean in words
-        words     what is said of them; ``different``: in how many pairs they differ
-        rest      complete: whether it was not cancelled
-
-    and, with a ``side``, the events of its replies as in ``app.ui.view``.
-    """
-
-    def __init__(self, race: Race, loaded: Loaded, count: int) -> None:
-        """``loaded``: what must stay loaded."""
-        self.feed = Feed()
-        self._race, self._loaded, self._count = race, loaded, count
-        self._runs = 0
-        self._tallies: dict[Side, Tally] = {}
-        self._total = 2 * count + (0 if race.pairs else 2)
-
-    def stop(self) -> None:
-        self._race.cancel()
-
-    def run(self) -> None:
-        """See ``app.ui.measurements.Measurement``."""
-        race, contest = self._race, self._race.contest
-        asked = [prompt.turns[-1] for prompt in contest.prompts if prompt.turns]
-        self.feed.append(
-            {
-                "t": "begun",
-                "names": race_report.names(contest),
-                "promised": contest.promises_words,
-                "prompts": asked,
-                "pairs": [race_report.pair_json(pair) for pair in race.pairs],
-            }
-        )
-        complete = False
-        try:
-            complete = race.run(
-                self._count, on_run=self._began, on_event=self._told, on_pair=self._measured
-            )
-        finally:
-            self._stand()
-            self.feed.append({"t": "rest", "complete": complete})
-        self._words()
-
-    def _began(self, run: Run) -> None:
-        if self._race.engine.loaded is not self._loaded:
-            raise ForetokenError(Words.MEASURED_PAIR_GONE)
-        told = {"pair": run.pair, "prompt": run.prompt, "done": self._runs, "total": self._total}
-        self._runs += 1
-        self._tallies[run.side] = Tally()
-        self._tell(run.side, {"t": "run", **told})
-
-    def _told(self, run: Run, event: Event) -> None:
-        self._tallies[run.side].add(event)
-        self._tell(run.side, view.show(event))
-
-    def _tell(self, side: Side, shown: View) -> None:
-        totals = {str(one): view.totals(tally.statistics()) for one, tally in self._tallies.items()}
-        self.feed.append({**shown, "side": side}, totals)
-
-    def _measured(self, pair: Pair) -> None:
-        self.feed.append({"t": "pair", **race_report.pair_json(pair)})
-        self._stand()
-
-    def _stand(self) -> None:
-        self.feed.append(standing(self._race.estimate, self._race.contest))
-
-    def _words(self) -> None:
-        """Whether both said the same; where they did not and must, what the target says of it."""
-        race = self._race
-        if not race.pairs:
-            return
-        different = sum(not pair.same_words for pair in race.pairs)
-        found = divergence.of_race(self._race.engine, race) if different else None
-        self.feed.append(
-            {
-                "t": "words",
-                "different": different,
-                "promised": race.contest.promises_words,
-                "told": race_report.words(race.contest, different, found),
-                "divergence": found and asdict(found),
-            }
-        )
-
-
-def standing(found: Estimate | None, contest: Contest) -> View:
-    """What the pairs tell so far."""
-    return {
-        "t": "standing",
-        "median": found and found.median,
-        "low": found and found.low,
-        "high": found and found.high,
-        "favours": found.favours if found else 0,
-        "verdict": race_report.verdict(found, contest),
-        "certainty": race_report.certainty(found) if found else "",
-    }
-
-
 def side_of(settings: Settings) -> View:
     """How the chat answers, as one side of a race."""
     auto = settings.controller == Control.AUTO
@@ -233,10 +170,10 @@ def side_of(settings: Settings) -> View:
     }
 
 
-def configuration(own: Settings, side: View) -> Configuration:
+def settings_of(own: Settings, side: View) -> Settings:
     """One side: what was chosen for it, and all else as the chat has it. Raises InvalidRequest."""
     depth = str(side["depth"])
-    chosen = replace(
+    return replace(
         own,
         proposer=str(side["method"]),
         controller=Control.AUTO if depth == Control.AUTO else Control.FIXED,
@@ -244,7 +181,31 @@ def configuration(own: Settings, side: View) -> Configuration:
         acceptance=str(side["rule"]),
         temperature=_temperature(side["temperature"]),
     )
-    return Configuration(chosen.speculation(), chosen.sampling(), own.max_tokens)
+
+
+def places(runtime: Runtime, loaded: Loaded) -> list[View]:
+    """What else a base could run on: pairs and models that lie here, and servers in the catalog."""
+    catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
+    pairs = [
+        (each.id, each.name)
+        for each in catalog.pairs
+        if (each.target.id, each.draft and each.draft.id) != shown
+        and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
+    ]
+    models = [
+        (each.id, each.name)
+        for each in (*catalog.models, *runtime.beside_catalog())
+        if each.id not in {one.id for one in catalog.pairs}
+        and (each.id, None) != shown
+        and runtime.locate(each)
+    ]
+    servers = [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
+    kinds = {"pair": pairs, "model": models, "server": servers}
+    return [
+        {"kind": kind, "id": identity, "name": title(name)}
+        for kind, found in kinds.items()
+        for identity, name in found
+    ]
 
 
 def _temperature(value: Any) -> float:

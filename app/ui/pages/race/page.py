@@ -21,6 +21,7 @@ def race_page(backend: RaceBackend, *shared: Callable[[View], Any]) -> None:
             functions=(
                 *shared,
                 backend.offer,
+                backend.look,
                 backend.start,
                 backend.more,
                 backend.stop,

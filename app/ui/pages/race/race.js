@@ -7,10 +7,12 @@ import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
 import { chart } from "./chart.js";
 import { Lane } from "./lane.js";
+import { Opponent } from "./opponent.js";
 import { replay } from "./replay.js";
 import { say } from "./words.js";
 
 const SIDES = ["base", "rival"];
+const named = ({ name }) => [name, { "": say.usual, none: say.plain, server: say.server }[name] ?? name];
 
 class RacePage {
   constructor({ element, server }) {
@@ -22,6 +24,7 @@ class RacePage {
     this.bar = h("progress", { max: 1, "aria-label": say.start });
     this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
     this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+    this.notes = h("ul", { class: "race-notes hint", hidden: true, "aria-label": say.notes });
     this.verdict = h("p", { class: "verdict" });
     this.spoken = h("p", { class: "sr-only", role: "status" }); // once a race, where the verdict changes with each pair
     this.certainty = h("p", { class: "hint" });
@@ -36,7 +39,7 @@ class RacePage {
     this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
     this.replay = h("div", { hidden: true });
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
-      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.result, this.replies, this.replay));
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.notes, this.result, this.replies, this.replay));
     followOffers(this, server);
   }
 
@@ -52,6 +55,7 @@ class RacePage {
     const kept = this.form.elements.prompt?.value;
     const plain = { method: "none", depth: "auto", rule: offer.own.rule, temperature: offer.own.temperature };
     const few = !offer.chats;
+    this.opponent = new Opponent(this.server, offer, (found) => this.offerBase(found ?? offer, found ? "" : plain.method));
     this.form.replaceChildren(
       h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" },
         choice("radio", "source", "prompt", say.one, say.oneHint, { checked: true }),
@@ -59,7 +63,7 @@ class RacePage {
         choice("radio", "source", "set", say.set, say.setHint(offer.set))),
         h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, kept ?? say.example)),
       ...(offer.methods.length > 1 ? [] : [h("p", { class: "hint" }, say.oneMethod)]),
-      h("div", { class: "race-sides" }, this.side("base", plain, offer.methods.some((each) => each.name === "none") ? say.plainHint : say.serverHint), this.side("rival", offer.own, say.ownHint)),
+      h("div", { class: "race-sides" }, this.side("base", plain, this.baseHint()), this.side("rival", offer.own, say.ownHint)),
       h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
         field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(offer.max_tokens) })),
         field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: offer.seed === null ? "" : String(offer.seed) })))),
@@ -75,25 +79,42 @@ class RacePage {
     const known = methods.some((each) => each.name === chosen.method) ? chosen.method : methods.at(-1).name;
     const heat = h("input", { type: "number", name: name("temperature"), min: "0", max: "5", step: "any", value: String(chosen.temperature) });
     return h("fieldset", { class: "race-side", dataset: { side }, on: { change: () => this.rest(side) } },
-      h("legend", {}, say.sides[side]), h("p", { class: "hint" }, hint),
+      h("legend", {}, say.sides[side]), side === "base" ? this.opponent.node : null, h("p", { class: "hint side-hint" }, hint),
       h("div", { class: "fields" },
-        field(say.method, select(name("method"), methods.map((each) => [each.name, each.name === "none" ? say.plain : each.name]), known)),
+        field(say.method, select(name("method"), methods.map(named), known)),
         field(say.depth, select(name("depth"), depths.map((each) => [each, each === "auto" ? say.auto : each]), chosen.depth)),
         field(say.rule, select(name("rule"), rules.map((each) => [each, each]), chosen.rule)),
         field(say.temperature, heat)));
   }
 
-  // Plain decoding has no depth, and a server chooses its own.
+  // What the base can do where it runs; `usual` is chosen, if it is there.
+  offerBase({ methods, rules }, usual) {
+    const { elements } = this.form;
+    const fill = (name, options, chosen) => {
+      elements[name].replaceChildren(...options.map(([each, text]) => h("option", { value: each }, text)));
+      elements[name].value = chosen;
+    };
+    fill("base-method", methods.map(named), methods.some((each) => each.name === usual) ? usual : methods.at(-1).name);
+    fill("base-rule", rules.map((each) => [each, each]), rules.includes(elements["base-rule"].value) ? elements["base-rule"].value : rules[0]);
+    this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : say.elsewhereHint;
+    this.rest("base");
+  }
+
+  baseHint() {
+    return this.offer.methods.some((each) => each.name === "none") ? say.plainHint : say.serverHint;
+  }
+
+  // Plain decoding has no depth; a server, and what drafts where nobody chose, choose their own.
   rest(side) {
     const { elements } = this.form;
-    elements[`${side}-depth`].disabled = ["none", "server"].includes(elements[`${side}-method`].value);
+    elements[`${side}-depth`].disabled = ["", "none", "server"].includes(elements[`${side}-method`].value);
   }
 
   asked() {
     const value = (name) => this.form.elements[name].value;
     const sides = SIDES.map((side) => Object.fromEntries(["method", "depth", "rule", "temperature"].map((part) => [part, value(`${side}-${part}`)])));
     const number = (name) => (value(name) === "" ? null : Number(value(name)));
-    return { source: value("source"), prompt: value("prompt"), sides, seed: number("seed"), max_tokens: number("max_tokens") };
+    return { source: value("source"), prompt: value("prompt"), place: this.opponent.place, sides, seed: number("seed"), max_tokens: number("max_tokens") };
   }
 
   start() {
@@ -114,6 +135,8 @@ class RacePage {
     this.replies.hidden = false;
     this.replay.hidden = true;
     this.played = null;
+    this.notes.hidden = true;
+    this.verdict.textContent = "";
     this.now.textContent = "";
     this.spoken.textContent = "";
     this.bar.removeAttribute("value");
@@ -136,6 +159,7 @@ class RacePage {
 
   take(event) {
     const kinds = {
+      opening: () => this.open(event),
       begun: () => this.begun(event),
       run: () => this.run(event),
       pair: () => this.paired(event),
@@ -148,18 +172,22 @@ class RacePage {
     else this.lanes[event.side].event(event);
   }
 
-  begun({ names, pairs }) {
+  open({ said, done }) {
+    this.now.textContent = say.opening(said);
+    if (done === null) this.bar.removeAttribute("value");
+    else this.bar.value = done;
+  }
+
+  begun({ names, pairs, notes }) {
+    this.notes.replaceChildren(...notes.map((text) => h("li", {}, text)));
+    this.notes.hidden = !notes.length;
     this.names = Object.fromEntries(SIDES.map((side, i) => [side, names[i]]));
     for (const side of SIDES) this.lanes[side].name(this.names[side]);
     [...this.table_heads].forEach((cell, i) => (cell.textContent = `${names[i]}, ${say.speed}`));
     this.pairs = [...pairs];
-    this.before = pairs.length;
-    this.total = null;
   }
 
-  run({ side, pair, done, total }) {
-    this.total ??= total;
-    const of = this.before + Math.floor((total - (this.before ? 0 : 2)) / 2);
+  run({ side, pair, of, done, total }) {
     this.now.textContent = pair === null ? say.warming(this.names[side]) : say.running(pair + 1, of, this.names[side]);
     this.bar.value = done / total;
     this.lanes[side].begin(pair === null ? say.warm : say.writes);
@@ -194,8 +222,8 @@ class RacePage {
     this.running = false;
     for (const side of SIDES) this.lanes[side].done();
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
-    this.result.hidden = false;
-    this.spoken.textContent = this.verdict.textContent;
+    this.result.hidden = !this.verdict.textContent; // it was stopped before anything ran
+    this.spoken.textContent = this.verdict.textContent || say.stopped;
     const played = this.played && replay(this.played);
     this.replay.hidden = !played;
     this.replay.replaceChildren(played ?? "");

@@ -4,7 +4,16 @@ const times = (x) => `${x.toFixed(2)}×`;
 
 export const say = {
   serverHint: "The server, in another way",
-  oneMethod: "This server drafts as it was started, so both sides here are alike but for how words are chosen. To race it against another server, or against this machine: foretoken race \"PROMPT\" --pair ADDRESS --base-pair PAIR.",
+  oneMethod: "This server drafts as it was started. Let the other side run on another server, or on this machine; else both are alike but for how words are chosen.",
+  runsOn: "Runs on",
+  onLoaded: (name) => `what is loaded: ${name}`,
+  placeKinds: { pair: "Pairs on this machine", model: "Models on this machine, without a draft model", server: "Servers" },
+  address: "Another server …", addressOf: "Its address", addressHint: "http://HOST:PORT#MODEL",
+  asking: "Asking what it can do …",
+  usual: "as it drafts by itself", server: "as the server drafts",
+  elsewhereHint: "Opened beside what is loaded, for this race alone, on the same device and threads",
+  opening: (said) => `Opening what it is measured against: ${said}`,
+  notes: "What to know of this race",
   intro: "Two ways of answering on the same prompts, in pairs: first one, then the other, then the other way round. It says who is faster only when the pairs do.",
   none: "Load a model first: then its methods can be raced.",
   on: "On which prompts",

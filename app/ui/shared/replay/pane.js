@@ -26,6 +26,7 @@ export class ReplayPane {
     this.charts = charts ? h("div", { class: "replay-charts" }) : null;
     this.node = h("div", { class: "replay-pane" }, this.text, this.figures, this.why, this.parts, this.charts);
     new Probe(this.text);
+    this.text.addEventListener("keydown", (event) => this.walk(event));
     clock.watch(() => this.draw());
   }
 
@@ -51,6 +52,14 @@ export class ReplayPane {
     this.said.textContent = this.timeline.text(Math.max(0, n - 1), SHOWN);
     this.round.replaceChildren(...(n ? [chips(this.timeline.rounds[n - 1])] : []));
     this.text.scrollTop = this.text.scrollHeight;
+  }
+
+  // Right and left go through the round's words, which are no stops for Tab.
+  walk({ key }) {
+    const words = [...this.round.querySelectorAll(".chip")];
+    const at = words.indexOf(document.activeElement);
+    if (key === "ArrowRight") words[at + 1]?.focus();
+    else if (key === "ArrowLeft" && at >= 0) (words[at - 1] ?? this.text).focus();
   }
 
   drawFigures(n) {

@@ -1,4 +1,4 @@
-// What became of a token, as a sentence: shown for the chip under the pointer or the focus.
+// What became of a token, as a sentence: shown for the chip under the mouse or the focus, or that was tapped.
 
 import { h, percent, showToken } from "../dom.js";
 import { say } from "./words.js";
@@ -33,14 +33,20 @@ function ranking(likeliest) {
   return [h("div", { class: "probe-head" }, say.likeliest), h("ol", { class: "ranking" }, ...rows)];
 }
 
+let made = 0;
+
 export class Probe {
   // Of the chips in `root`, now and later.
   constructor(root) {
-    this.node = h("div", { class: "probe", role: "tooltip", hidden: true });
-    const show = (event) => this.show(event.target.closest?.(".chip"));
-    root.addEventListener("mouseover", show);
-    root.addEventListener("focusin", show);
-    root.addEventListener("mouseleave", () => this.hide());
+    this.node = h("div", { class: "probe", role: "tooltip", id: `probe-${(made += 1)}`, hidden: true });
+    const chip = (event) => event.target.closest?.(".chip");
+    const ofMouse = (event) => event.pointerType === "mouse";
+    let tapped = false; // a finger does not point before it presses: its taps show and hide
+    root.addEventListener("pointerover", (event) => ofMouse(event) && this.show(chip(event)));
+    root.addEventListener("pointerleave", (event) => ofMouse(event) && this.hide());
+    root.addEventListener("pointerdown", (event) => (tapped = !ofMouse(event)));
+    root.addEventListener("click", (event) => tapped && this.show(chip(event) === this.target ? null : chip(event)));
+    root.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && this.show(chip(event)));
     root.addEventListener("focusout", () => this.hide());
     // A chip that is still under the pointer or the focus keeps its probe, moved along.
     root.addEventListener("scroll", () => {
@@ -50,13 +56,16 @@ export class Probe {
   }
 
   hide() {
+    this.target?.removeAttribute("aria-describedby");
     this.target = null;
     this.node.hidden = true;
   }
 
   show(target) {
-    if (!target?.told) return this.hide();
+    this.hide();
+    if (!target?.told) return;
     this.target = target;
+    target.setAttribute("aria-describedby", this.node.id);
     if (!this.node.isConnected) (target.closest(".gradio-container") ?? document.body).append(this.node);
     const likeliest = target.told.likeliest ?? target.told.chosen?.likeliest ?? [];
     this.node.replaceChildren(h("p", {}, ...sentence(target.told)), ...(likeliest.length ? ranking(likeliest) : []));

@@ -14,14 +14,17 @@ from app.paths import catalog_file
 from app.runtime import Runtime
 from app.store import Store
 from app.ui.measurements import Measurements
-from app.ui.pages.race.backend import RaceBackend, configuration, side_of
+from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
+from app.ui.pages.race.course import way
 from app.ui.settings import Settings
+from engine.api import LoadRequest
 from engine.bench.race import Side
-from engine.errors import InvalidRequest, NotLoaded
+from engine.errors import CatalogError, InvalidRequest, NotLoaded
 from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.request import PLAIN, AcceptanceRule, Control
 from tests.app.ui.following import followed
+from tests.support.model_server import Played, playing, said, sse
 from tests.support.recital import reciting_engine
 
 OWN = Settings(
@@ -82,14 +85,14 @@ def test_the_chats_own_settings_against_plain_are_offered(made: Made) -> None:
 
 def test_a_side_is_what_was_chosen_and_else_as_the_chat_answers() -> None:
     side = {"method": "ngram", "depth": "7", "rule": "block", "temperature": "0.8"}
-    way = configuration(replace(OWN, seed=3, max_tokens=20), side)
-    assert (way.speculation.proposer, way.speculation.depth) == ("ngram", 7)
-    assert way.speculation.control is Control.FIXED
-    assert way.speculation.acceptance is AcceptanceRule.BLOCK
-    assert way.speculation.options == {"remember": True}
-    assert (way.sampling.temperature, way.sampling.top_p, way.sampling.seed) == (0.8, 0.9, 3)
-    assert way.max_tokens == 20
-    plain = configuration(OWN, PLAIN_SIDE).speculation
+    made = way(settings_of(replace(OWN, seed=3, max_tokens=20), side))
+    assert (made.speculation.proposer, made.speculation.depth) == ("ngram", 7)
+    assert made.speculation.control is Control.FIXED
+    assert made.speculation.acceptance is AcceptanceRule.BLOCK
+    assert made.speculation.options == {"remember": True}
+    assert (made.sampling.temperature, made.sampling.top_p, made.sampling.seed) == (0.8, 0.9, 3)
+    assert made.max_tokens == 20
+    plain = way(settings_of(OWN, PLAIN_SIDE)).speculation
     assert (plain.proposer, plain.control) == (PLAIN, Control.OFF)
 
 
@@ -202,3 +205,84 @@ def test_only_one_is_measured_at_a_time_and_it_can_be_stopped(made: Made) -> Non
     assert not next(event for event in events if event["t"] == "rest")["complete"]
     made.engine.seconds_a_round = 1e-4
     assert made.events(question="more")[-2]["complete"]
+
+
+@pytest.fixture
+def llama(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
+    timings = {"predicted_n": 3, "predicted_ms": 30.0, "draft_n": 8, "draft_n_accepted": 3}
+    stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
+    models = ({"id": "qwen", "owned_by": "llamacpp"},)
+    with playing(Played(models=models, stream=stream)) as played:
+        yield played
+
+
+def elsewhere(place: str, **more: Any) -> dict[str, Any]:
+    return asked(place=place, sides=[{**PLAIN_SIDE, "method": ""}, side_of(OWN)], **more)
+
+
+def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_said(
+    made: Made, llama: Played
+) -> None:
+    """The page raced on the loaded pair alone; only the command line knew another place."""
+    found = made.backend.look({"place": llama.url})
+    assert [each["name"] for each in found["methods"]] == ["server"]
+    assert "does not tell its rounds" in found["unknown"]
+    events = made.events(elsewhere(llama.url))
+    kinds = [event["t"] for event in events]
+    begun = events[kinds.index("begun")]
+    assert set(kinds[: kinds.index("begun")]) == {"opening"}
+    place = llama.url.removeprefix("http://")
+    assert begun["names"] == (
+        f"as the server drafts, qwen on {place}",
+        "draft, auto, Pip",
+    )
+    assert not begun["promised"]
+    assert found["unknown"] in begun["notes"]
+    pairs = [event for event in events if event["t"] == "pair"]
+    assert [each["base_tokens_per_s"] for each in pairs] == [pytest.approx(100)] * 5
+    assert events[-1]["t"] == "words" and "as they may" in events[-1]["told"]
+    again = made.events(question="more")
+    runs = [event["pair"] for event in again if event["t"] == "run"]
+    assert runs[:4] == [None, None, 5, 5], "it was connected to anew"
+    assert "of 10 pairs" in [event for event in again if event["t"] == "standing"][-1]["verdict"]
+
+
+def test_another_pair_of_this_machine_is_raced_with_any_method_that_it_has(
+    made: Made, pair: tuple[Path, Path]
+) -> None:
+    load = LoadRequest(target="pip", quantization="fp32", native=False, device="cpu")
+    assert made.engine.loaded is not None
+    made.engine.loaded = replace(made.engine.loaded, request=load)
+    place = "::".join(map(str, pair))
+    names = [each["name"] for each in made.backend.look({"place": place})["methods"]]
+    assert {"", PLAIN, "ngram", "draft"} <= set(names) and "eagle3" not in names
+    sides = [{**PLAIN_SIDE, "method": "draft", "depth": "2"}, side_of(OWN)]
+    events = made.events(asked(place=place, sides=sides, max_tokens=8))
+    begun = next(event for event in events if event["t"] == "begun")
+    assert begun["names"][0].startswith("draft, depth 2, ")
+    assert len([event for event in events if event["t"] == "pair"]) == 5
+    assert any(event["t"] == "round" and event["side"] == Side.BASE for event in events)
+
+
+def test_a_place_that_is_none_is_told_at_once_and_a_server_that_is_away_when_it_is_asked(
+    made: Made,
+) -> None:
+    with pytest.raises(CatalogError, match="nowhere"):
+        made.backend.start(elsewhere("nowhere"))
+    with pytest.raises(InvalidRequest, match="address of a server"):
+        made.backend.start(elsewhere(" "))
+    with pytest.raises(InvalidRequest, match="temperature is 9"):
+        made.backend.start({**elsewhere("pip"), "sides": [{**PLAIN_SIDE, "temperature": 9}] * 2})
+    events = made.events(elsewhere("http://127.0.0.1:9"))
+    assert events[-1]["t"] == "broken" and "127.0.0.1:9" in events[-1]["message"]
+
+
+def test_a_race_of_another_pair_does_not_go_on(made: Made) -> None:
+    """Its pairs would have stood beside the new one's, under one verdict."""
+    made.events(asked())
+    assert made.engine.loaded is not None
+    made.engine.loaded = replace(made.engine.loaded, name="another")
+    with pytest.raises(InvalidRequest, match="Start a new one"):
+        made.backend.more({})

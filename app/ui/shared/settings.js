@@ -1,9 +1,9 @@
 // The settings: presets, the system prompt, and all the rest folded below. What is changed is kept at once, and a
 // message takes along what stands here when it is sent.
 
-import { h } from "../../shared/dom.js";
+import { h } from "./dom.js";
 import { field } from "./fields.js";
-import { say } from "./words.js";
+import { words } from "./words.js";
 
 const drafting = ["proposer", "controller", "depth"];
 const folded = "foretoken.advanced";
@@ -26,19 +26,19 @@ export class Settings {
     this.first = h("div", { class: "fields" });
     this.rest = h("div", { class: "fields" });
     this.options = h("div", { class: "fields options" });
-    this.advanced = h("details", { class: "advanced" }, h("summary", {}, say.advanced), this.rest);
+    this.advanced = h("details", { class: "advanced" }, h("summary", {}, words.advanced), this.rest);
     this.advanced.open = localStorage.getItem(folded) === "open";
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
     this.node = h("div", { id: `${prefix}settings`, class: "settings" },
-      h("h3", { id: `${prefix}presets-head` }, say.presets), this.presets, ...ofChat, this.first, this.advanced,
-      h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell("forget_settings", {}) } }, say.defaults));
+      h("h3", { id: `${prefix}presets-head` }, words.presets), this.presets, ...ofChat, this.first, this.advanced,
+      h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell("forget_settings", {}) } }, words.defaults));
     this.presets.setAttribute("role", "group");
     this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
   }
 
-  // What Python has, for the pair that is loaded now.
-  async refresh() {
-    await this.tell("panel", { first: !Object.keys(this.fields).length });
+  // What Python has, for the pair that is loaded now; `other`: which was loaded just now.
+  async refresh(other = false) {
+    await this.tell("panel", { first: !Object.keys(this.fields).length, other });
   }
 
   async tell(name, data) {
@@ -62,8 +62,8 @@ export class Settings {
     const enabled = new Set(view.sampling);
     for (const [name, each] of Object.entries(this.fields)) {
       if (!own) each.set(this.values[name], { acceptance: view.rules, controller: view.controllers }[name]);
-      if (name === "depth") each.enable(view.controllers.includes("fixed"), say.notHere);
-      if (each.sampling) each.enable(enabled.has(name), say.notHere);
+      if (name === "depth") each.enable(view.controllers.includes("fixed"), words.notHere);
+      if (each.sampling) each.enable(enabled.has(name), words.notHere);
     }
     if (!own) this.drawOptions();
     this.drawPresets();

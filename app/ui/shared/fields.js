@@ -1,6 +1,6 @@
 // One setting as a labelled control: a scale, a number, a text, a choice or a box to tick.
 
-import { h } from "../../shared/dom.js";
+import { h } from "./dom.js";
 
 // `changed(value, done)`: with each key or move, and with done true once it is settled.
 export function field(spec, value, changed) {

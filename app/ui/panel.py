@@ -10,9 +10,9 @@ from typing import Any
 
 from app.ui import pair_words
 from app.ui.kept import KeptSettings
-from app.ui.pages.chat.speeds import Speeds
 from app.ui.resolver import Pair, usable_default
 from app.ui.settings import DRAFTING, Settings, kind_of, typed, whole
+from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Capabilities, OptionInfo
@@ -87,13 +87,16 @@ class PanelBackend:
         self.kept, self._speeds = kept, speeds
 
     def panel(self, data: View | None = None) -> View:
-        """All of it, for what is loaded now; ``fields`` where the page has none yet."""
+        """All of it, for what is loaded now; ``fields`` where the page has none yet, ``news`` where
+        ``other`` says that another pair was loaded."""
+        news = self.kept.tell() if (data or {}).get("other") else ()
         pair, resolved = self.kept.pair(), self.kept.now()
         shown = {
             "version": self.kept.version,
             "pair": pair and pair.key,
             "settings": resolved.settings.to_json(),
             "changes": list(resolved.changes),
+            "news": list(news),
             "method": pair_words.method(resolved.settings, _is_default(resolved.settings, pair)),
             "methods": self._methods(pair),
             "controllers": _controllers(pair.capabilities if pair else None),

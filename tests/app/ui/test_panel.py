@@ -11,9 +11,9 @@ import pytest
 from app.defaults import Defaults, Winner
 from app.store import Store
 from app.ui.kept import KeptSettings
-from app.ui.pages.chat.panel import NAMES, SAMPLING, PanelBackend, settings_of
-from app.ui.pages.chat.speeds import Speeds
+from app.ui.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.settings import Settings
+from app.ui.speeds import Speeds
 from engine.api import LoadRequest, ProposerInfo
 from engine.fake import CAPABILITIES, FakeEngine
 from engine.request import AcceptanceRule, Sampling
@@ -73,6 +73,22 @@ def test_only_what_the_pair_offers_can_be_chosen(panel: PanelBackend, engine: Fa
     told = panel.kept.asked(settings_of(sent, ELSEWHERE), shown["pair"])
     assert told.settings == Settings(proposer="eagle", temperature=0.4)
     assert len(told.changes) == 3
+
+
+def test_a_choice_that_is_not_taken_over_is_told_to_one_page_once(
+    panel: PanelBackend, engine: FakeEngine
+) -> None:
+    """Each pair that had no choice of its own brought the notice back."""
+    shown = panel.panel()
+    chosen = {**shown["settings"], "proposer": "ngram"}
+    panel.keep_settings({"settings": chosen, "pair": shown["pair"], "chosen": True})
+    engine.load(LoadRequest(target="pip", draft=""))
+    assert panel.panel()["news"] == [], "who asks again of the same pair is told nothing"
+    engine.load(LoadRequest(target="smollm2-360m"))
+    told = panel.panel({"other": True})
+    assert "ngram was chosen last" in told["news"][0] and told["news"] == told["changes"]
+    again = panel.panel({"other": True})
+    assert again["news"] == [] and again["changes"]
 
 
 def test_a_preset_says_what_it_sets_and_can_be_served(panel: PanelBackend) -> None:

@@ -1,0 +1,107 @@
+"""What is raced, and what both sides run on: what is loaded, and for the base perhaps something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+
+from app.defaults import Defaults
+from app.loading import DOWNLOADING, STAGES
+from app.runtime import Runtime
+from app.ui.resolver import Pair, resolve
+from app.ui.settings import Settings
+from app.ui.view import View
+from engine.api import Engine, Loaded, LoadRequest, keeps_words
+from engine.bench import race_report
+from engine.bench.answering import Configuration
+from engine.bench.prompts import Prompt
+from engine.bench.race import Contest, Race
+from engine.errors import LoadCancelled
+from engine.loading.hub import Progress
+from engine.loading.watching import LoadProgress
+from engine.request import PLAIN
+
+USUAL = ""
+"""The method of a base elsewhere that drafts as it does where nobody chose."""
+
+
+@dataclass(slots=True)
+class Course:
+    """One race, which may go on. ``loaded`` is what it began with; ``place`` is what the base runs on
+    where that is not the same, opened beside it while pairs are measured and closed behind them.
+
+    ``notes``: sentences on what was changed for the base, and on what is not known of a server.
+    Raises InvalidRequest where it is made for settings that nothing can have.
+    """
+
+    runtime: Runtime
+    loaded: Loaded
+    base: Settings
+    rival: Settings
+    prompts: tuple[Prompt, ...]
+    place: LoadRequest | None = None
+    race: Race | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        way(self.rival)
+        way(replace(self.base, proposer=self.base.proposer or PLAIN))
+
+    @contextmanager
+    def opened(self, opening: Opening) -> Iterator[Race]:
+        """The race, with both sides to run on. Raises as ``Engine.load``."""
+        if self.place is None:
+            if self.race is None:
+                self.notes = race_report.unknown(self.loaded)
+                contest = self._contest(way(self.base), keeps_words(self.loaded))
+                self.race = Race(self.runtime.engine, contest)
+            yield self.race
+            return
+        with closing(self.runtime.another_engine()) as engine:
+            elsewhere = engine.load(self.place, opening)
+            if self.race is None:
+                self.race = self._race_with(engine, elsewhere)
+            else:
+                self.race.base_on(engine)
+            if opening.cancelled:  # just now
+                raise LoadCancelled("The race was stopped.")
+            yield self.race
+
+    def _race_with(self, engine: Engine, elsewhere: Loaded) -> Race:
+        usual = Defaults(self.runtime.data_dir).speculation(elsewhere)
+        pair = Pair("", elsewhere.name, elsewhere.capabilities, usual)
+        base = resolve(self.base, pair)
+        self.notes = (
+            *(f"{elsewhere.name}: {change}" for change in base.changes),
+            *elsewhere.notes,
+            *race_report.unknown(elsewhere, self.loaded),
+        )
+        kept = keeps_words(self.loaded) and keeps_words(elsewhere)
+        places = (elsewhere.name, self.loaded.name)
+        return Race(self.runtime.engine, self._contest(way(base.settings), kept, places), engine)
+
+    def _contest(
+        self, base: Configuration, keeps_words: bool, places: tuple[str, str] | None = None
+    ) -> Contest:
+        return Contest(base, way(self.rival), self.prompts, places, keeps_words)
+
+
+class Opening:
+    """Looks on while the base's place is opened, and may end it; see ``engine.api.Watcher``."""
+
+    def __init__(self, tell: Callable[[View], None]) -> None:
+        self.cancelled = False
+        self._tell = tell
+
+    def on_progress(self, progress: Progress) -> None:
+        done = progress.bytes / progress.total if progress.total else None
+        self._tell({"t": "opening", "said": DOWNLOADING, "done": done})
+
+    def on_loading(self, progress: LoadProgress) -> None:
+        self._tell({"t": "opening", "said": STAGES[progress.stage], "done": progress.fraction})
+
+
+def way(settings: Settings) -> Configuration:
+    """A side as it answers. Raises InvalidRequest."""
+    return Configuration(settings.speculation(), settings.sampling(), settings.max_tokens)

@@ -1,0 +1,62 @@
+// What the base of a race runs on: what is loaded, another pair of this machine, or a server.
+
+import { h } from "../../shared/dom.js";
+import { field } from "../../shared/measuring.js";
+import { answered, reason } from "../../shared/server.js";
+import { say } from "./words.js";
+
+const ADDRESS = "address";
+const USUAL = { methods: [{ name: "" }], rules: ["auto"] };
+
+export class Opponent {
+  // `places` as Python offers them; `loaded` names what is loaded. `onMethods({methods, rules})` is called with what can
+  // be raced there, and with null for what is loaded.
+  constructor(server, { places, loaded }, onMethods) {
+    this.server = server;
+    this.onMethods = onMethods;
+    const of = (kind) => places.filter((each) => each.kind === kind).map(({ id, name }) => h("option", { value: id }, name));
+    const groups = ["pair", "model", "server"].map((kind) => [kind, of(kind)]).filter(([, options]) => options.length);
+    this.select = h("select", { name: "place", on: { change: () => this.chosen() } }, h("option", { value: "" }, say.onLoaded(loaded)),
+      ...groups.map(([kind, options]) => h("optgroup", { label: say.placeKinds[kind] }, ...options)), h("option", { value: ADDRESS }, say.address));
+    this.address = h("input", { type: "text", name: "address", placeholder: say.addressHint, spellcheck: "false", autocapitalize: "off", on: { change: () => this.look() } });
+    this.addressField = field(say.addressOf, this.address, "wide");
+    this.addressField.hidden = true;
+    this.told = h("p", { class: "hint", role: "status", hidden: true });
+    this.node = h("div", { class: "race-place" }, field(say.runsOn, this.select, "wide"), this.addressField, this.told);
+  }
+
+  // null: what is loaded.
+  get place() {
+    if (!this.select.value) return null;
+    return this.select.value === ADDRESS ? this.address.value : this.select.value;
+  }
+
+  chosen() {
+    this.addressField.hidden = this.select.value !== ADDRESS;
+    this.say("");
+    this.onMethods(this.place === null ? null : USUAL);
+    if (this.select.value === ADDRESS && !this.address.value) this.address.focus();
+    else if (this.place !== null) this.look();
+  }
+
+  // What is raced there is offered once it is known; a race may begin before.
+  async look() {
+    const { place } = this;
+    if (place === null || !place.trim()) return;
+    this.say(say.asking);
+    try {
+      const found = await answered(this.server.look({ place }));
+      if (place !== this.place) return;
+      this.onMethods(found);
+      this.say(found.unknown);
+    } catch (error) {
+      if (place === this.place) this.say(reason(error), true);
+    }
+  }
+
+  say(text, wrong = false) {
+    this.told.textContent = text;
+    this.told.className = wrong ? "ft-error" : "hint";
+    this.told.hidden = !text;
+  }
+}

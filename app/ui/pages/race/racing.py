@@ -1,0 +1,134 @@
+"""Some pairs of a race, as pages follow them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from app.ui import view
+from app.ui.feed import Feed
+from app.ui.pages.race.course import Course, Opening
+from app.ui.view import View
+from app.ui.words import Words
+from engine.bench import divergence, race_report
+from engine.bench.paired import Estimate
+from engine.bench.race import Contest, Pair, Race, Run, Side
+from engine.errors import ForetokenError, LoadCancelled
+from engine.events import Event
+from engine.loading.hub import DownloadCancelled
+from engine.stats import Tally
+
+
+class Racing:
+    """So many more pairs of a race. Its feed tells::
+
+        opening   said, done: a share, or null; what the base runs on is opened
+        begun     names, promised, prompts, pairs (as below, those before), notes: sentences
+        run       side, pair (null: to warm up) of how many, prompt, done and total of runs
+        pair      ratio, the sides' speeds, words equal or not
+        standing  median, low, high, favours, and what they mean in words
+        words     what is said of them; ``different``: in how many pairs they differ
+        rest      complete: whether it was not cancelled
+
+    and, with a ``side``, the events of its replies as in ``app.ui.view``.
+    """
+
+    def __init__(self, course: Course, count: int) -> None:
+        self.feed = Feed()
+        self._course, self._count = course, count
+        self._opening = Opening(self.feed.append)
+        self._runs = self._total = 0
+        self._tallies: dict[Side, Tally] = {}
+
+    def stop(self) -> None:
+        self._opening.cancelled = True
+        if self._course.race is not None:
+            self._course.race.cancel()
+
+    def run(self) -> None:
+        """See ``app.ui.measurements.Measurement``."""
+        try:
+            with self._course.opened(self._opening) as race:
+                self._measure(race)
+        except (LoadCancelled, DownloadCancelled):
+            self.feed.append({"t": "rest", "complete": False})
+        else:
+            self._words(race)
+
+    def _measure(self, race: Race) -> None:
+        contest = race.contest
+        self._total = 2 * self._count + (0 if race.warm else 2)
+        self.feed.append(
+            {
+                "t": "begun",
+                "names": race_report.names(contest),
+                "promised": contest.promises_words,
+                "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
+                "pairs": [race_report.pair_json(pair) for pair in race.pairs],
+                "notes": self._course.notes,
+            }
+        )
+        of, complete = len(race.pairs) + self._count, False
+        try:
+            complete = race.run(
+                self._count,
+                on_run=lambda run: self._began(run, of),
+                on_event=self._told,
+                on_pair=lambda pair: self._measured(race, pair),
+            )
+        finally:
+            self._stand(race)
+            self.feed.append({"t": "rest", "complete": complete})
+
+    def _began(self, run: Run, of: int) -> None:
+        course = self._course
+        if course.runtime.engine.loaded is not course.loaded:
+            raise ForetokenError(Words.MEASURED_PAIR_GONE)
+        done, total = self._runs, self._total
+        told = {"pair": run.pair, "of": of, "prompt": run.prompt, "done": done, "total": total}
+        self._runs += 1
+        self._tallies[run.side] = Tally()
+        self._tell(run.side, {"t": "run", **told})
+
+    def _told(self, run: Run, event: Event) -> None:
+        self._tallies[run.side].add(event)
+        self._tell(run.side, view.show(event))
+
+    def _tell(self, side: Side, shown: View) -> None:
+        totals = {str(one): view.totals(tally.statistics()) for one, tally in self._tallies.items()}
+        self.feed.append({**shown, "side": side}, totals)
+
+    def _measured(self, race: Race, pair: Pair) -> None:
+        self.feed.append({"t": "pair", **race_report.pair_json(pair)})
+        self._stand(race)
+
+    def _stand(self, race: Race) -> None:
+        self.feed.append(standing(race.estimate, race.contest))
+
+    def _words(self, race: Race) -> None:
+        """Whether both said the same; where they did not and must, what the target says of it."""
+        if not race.pairs:
+            return
+        different = sum(not pair.same_words for pair in race.pairs)
+        found = divergence.of_race(race.engine, race) if different else None
+        self.feed.append(
+            {
+                "t": "words",
+                "different": different,
+                "promised": race.contest.promises_words,
+                "told": race_report.words(race.contest, different, found),
+                "divergence": found and asdict(found),
+            }
+        )
+
+
+def standing(found: Estimate | None, contest: Contest) -> View:
+    """What the pairs tell so far."""
+    return {
+        "t": "standing",
+        "median": found and found.median,
+        "low": found and found.low,
+        "high": found and found.high,
+        "favours": found.favours if found else 0,
+        "verdict": race_report.verdict(found, contest),
+        "certainty": race_report.certainty(found) if found else "",
+    }
