@@ -100,7 +100,9 @@ def race(
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else computed_alike(base_pair, load)
     drafts, rivals = (way.proposer if way else None for way in ways)
-    check_loads(folder, (load, rivals), (base_load, drafts))  # or the second is told after the first
+    check_loads(
+        folder, (load, rivals), (base_load, drafts)
+    )  # or the second is told after the first
     with contextlib.ExitStack() as stack:
 
         def opened(request: LoadRequest, *proposers: str | None) -> Engine:

@@ -43,6 +43,7 @@ from engine.request import Speculation
 
 if TYPE_CHECKING:
     from engine.api import Engine, Loaded
+    from engine.local.engine import LocalEngine
 
 COMPONENT = "foretoken"
 
@@ -74,7 +75,7 @@ class Offer:
 
 
 class ForetokenEngine(LLMEngine):
-    """A loaded engine behind Dynamo's own interface. Answers one request at a time; others wait."""
+    """A loaded engine behind Dynamo's own interface. Answers as many at once as it can; others wait."""
 
     def __init__(self, engine: Engine, offer: Offer) -> None:
         loaded = engine.loaded
@@ -82,9 +83,7 @@ class ForetokenEngine(LLMEngine):
         self._loaded: Loaded = loaded
         self._offer = offer
         self._counter = Counter(engine)
-        self._held = Held(self._tell)
         self._tickets: dict[str, Ticket] = {}
-        self._admitting = asyncio.Lock()
         self._kv: Any = None
 
     @classmethod
@@ -98,15 +97,15 @@ class ForetokenEngine(LLMEngine):
 
     async def start(self, worker_id: int) -> EngineConfig:
         """What is registered. Everything is loaded by now."""
-        context = self._loaded.context
+        context, at_once = self._loaded.context, self._loaded.capabilities.parallel
         return EngineConfig(
             model=str(self._offer.card.folder),
             served_model_name=self._offer.name,
             llm=LlmRegistration(
                 context_length=context,
                 kv_cache_block_size=BLOCK,
-                total_kv_blocks=-(-context // BLOCK),
-                max_num_seqs=1,
+                total_kv_blocks=at_once * -(-context // BLOCK),
+                max_num_seqs=at_once,
                 max_num_batched_tokens=context,
             ),
         )
@@ -117,10 +116,8 @@ class ForetokenEngine(LLMEngine):
             asked = asked_of(
                 normalize_request_token_ids(request), self._offer.speculation, self._offer.card.eos
             )
-            async with self._admitting:  # replies are heard in the order in which they were queued
-                ticket = await self._counter.admit((asked.request,), self._offer.name)
-                (generation,) = ticket.generations
-                generation.listen(self._held.hear)
+            ticket = await self._counter.admit((asked.request,), self._offer.name)
+            (generation,) = ticket.generations
             self._tickets[context.id()] = ticket
             chunks = Chunks(asked)
             try:
@@ -164,8 +161,8 @@ class ForetokenEngine(LLMEngine):
     def _publish_by(self, publisher: Any) -> None:
         self._kv = publisher
 
-    def _tell(self, change: Change) -> None:
-        """In the engine's thread."""
+    def tell(self, change: Change) -> None:
+        """Tells routers what the caches hold; in the engine's thread."""
         publisher = self._kv
         if publisher is None:
             return
@@ -222,7 +219,7 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
     return config
 
 
-def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+def serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
     """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns.
 
     Raises ForetokenError with Dynamo's words where it cannot be registered, or its services are gone.
@@ -236,8 +233,9 @@ def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
         ) from error
 
 
-async def _serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+async def _serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
     worker = ForetokenEngine(engine, offer)
+    engine.follow_caches(Held(worker.tell))
     # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
     os.chdir(offer.card.folder.parent)
     await Worker(worker, _configuration(engine, offer, config)).run()
