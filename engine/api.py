@@ -32,6 +32,7 @@ from engine.request import (
 from engine.tool_calls.styles import CallStyle
 
 __all__ = [
+    "CacheListener",
     "Candidate",
     "Capabilities",
     "Engine",
@@ -54,6 +55,10 @@ log = logging.getLogger(__name__)
 Listener = Callable[[Event], None]
 """Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
 engine nor the generation. One that raises there is called no more."""
+
+CacheListener = Callable[[int, Sequence[int]], None]
+"""Called with the number of a cache and the tokens, from a text's first on, that it holds for certain,
+whenever that has changed; as a ``Listener`` otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,7 @@ BEHIND_THE_DOOR = {
         "engine.models.checkpoints.checkpoint",
         "engine.models.checkpoints.tokenizer",
     ),
+    "app.worker.dynamo": ("engine.local.engine",),  # tells routers what its caches hold
 }
 """Modules of the app that look behind the door, what at, and why. None of them is a page or the API."""
 

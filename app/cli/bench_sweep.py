@@ -81,11 +81,12 @@ def sweep(
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
         check_writable(out)
-    with open_here(load, folder) as engine:
+    with open_here(load, folder, *(wanted or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None
+        every = tuple(name for name in loaded.capabilities.names if name != PLAIN)
         plan = bench.Plan(
-            tuple(bench.settings(_offered(wanted, loaded), deep, auto)),
+            tuple(bench.settings(wanted or every, deep, auto)),
             temperatures,
             rule,
             max_tokens,
@@ -137,19 +138,6 @@ def _depths(text: str) -> tuple[int, ...]:
     for depth in found:
         Speculation(depth=depth)
     return found
-
-
-def _offered(wanted: tuple[str, ...] | None, loaded: Loaded) -> tuple[str, ...]:
-    if wanted is None:
-        return tuple(name for name in loaded.capabilities.names if name != PLAIN)
-    missing = [name for name in wanted if name not in loaded.capabilities.names]
-    if missing:
-        raise InvalidRequest(
-            "methods",
-            f"{loaded.name} cannot use {', '.join(missing)}: it is loaded without what that drafts "
-            f"with. It has {', '.join(loaded.capabilities.names)}.",
-        )
-    return wanted
 
 
 def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:

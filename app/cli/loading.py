@@ -85,6 +85,30 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
     return fetch_pair(request, read_catalog(data_dir), models, status.on_progress)
 
 
+def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bool = False) -> None:
+    """What is wrong with loads and the proposers they are for, as far as that can be known before
+    anything is downloaded or loaded. ``here``: only a model on this machine will do.
+
+    Raises CatalogError, ModelError, IncompatiblePair or InvalidRequest.
+    """
+    from app.runtime import read_catalog
+
+    catalog = read_catalog(data_dir)
+    for request, proposer in asked:
+        check_needs((proposer,), catalog.named(request))
+        if here:
+            _check_here(request, catalog)
+
+
+def _check_here(request: LoadRequest, catalog: Catalog) -> None:
+    if catalog.named(request).target.address:
+        raise InvalidRequest(
+            "pair",
+            f"{request.text} is a server, and this needs a model on this machine. `foretoken race` "
+            "and `foretoken chat` work with servers.",
+        )
+
+
 @contextlib.contextmanager
 def open_for_command(
     request: LoadRequest, data_dir: Path, *proposers: str | None
@@ -111,12 +135,7 @@ def open_here(
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
-    if catalog.named(request).target.address:
-        raise InvalidRequest(
-            "pair",
-            f"{request.text} is a server, and this measures what runs on this machine. `foretoken "
-            "race` and `foretoken chat` work with servers.",
-        )
+    _check_here(request, catalog)
     with _opened(LocalEngine, request, catalog, data_dir, proposers) as engine:
         yield engine
 

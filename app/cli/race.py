@@ -12,7 +12,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_for_command
+from app.cli.loading import check_loads, open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
 from app.defaults import Defaults
@@ -100,6 +100,9 @@ def race(
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
     drafts, rivals = (way.proposer if way else None for way in ways)
+    check_loads(
+        folder, (load, rivals), (base_load, drafts)
+    )  # or the second is told after the first
     with contextlib.ExitStack() as stack:
 
         def opened(request: LoadRequest, *proposers: str | None) -> Engine:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from types import ModuleType
 from typing import Annotated
 
@@ -13,7 +12,7 @@ import typer
 from app import main, paths
 from app.cli import options
 from app.cli.drafting import Drafting
-from app.cli.loading import Status, fetched, open_for_command
+from app.cli.loading import Status, check_loads, fetched, open_here
 from app.defaults import Defaults
 from engine.errors import InvalidRequest, NotInstalled
 from engine.loading.request import LoadRequest
@@ -59,20 +58,14 @@ def worker(
     """Answer for a frontend that several machines share, until Ctrl-C or SIGTERM."""
     if not dynamo:
         raise InvalidRequest("dynamo", "Say whose worker this is to be: --dynamo.")
-    if load.parallel not in (None, 1):
-        raise InvalidRequest(
-            "parallel",
-            f"parallel is {load.parallel}, but a worker answers one request at a time: so it knows what "
-            "its cache holds, which it tells the router. Leave it out; more machines answer more.",
-        )
-    load = replace(load, parallel=1)
     drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
+    folder = paths.data_folder(data_dir)
+    check_loads(folder, (load, proposer), here=True)
     with_dynamo = _dynamo()
     config = with_dynamo.read_options(theirs or ())
-    folder = paths.data_folder(data_dir)
     with Status() as status:
         files = fetched(load, folder, status)
-    with open_for_command(load, folder, proposer) as engine:
+    with open_here(load, folder, proposer) as engine:
         loaded = engine.loaded
         assert loaded is not None
         from app.worker.card import write_card

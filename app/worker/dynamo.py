@@ -14,9 +14,9 @@ import argparse
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dynamo._core import get_tool_parser_names
@@ -29,10 +29,11 @@ from dynamo.common.configuration.groups.runtime_args import (
 )
 from dynamo.common.utils.token_ids import normalize_request_token_ids
 from dynamo.llm import ModelInput
-from dynamo.llm.exceptions import DynamoException, EngineShutdown, InvalidArgument, Unknown
+from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
 
 from app.server.counter import Counter, Ticket
 from app.server.errors import ApiError, closing
+from app.worker import discovery
 from app.worker.asked import asked_of
 from app.worker.card import Card
 from app.worker.chunks import Chunk, Chunks
@@ -43,6 +44,7 @@ from engine.request import Speculation
 
 if TYPE_CHECKING:
     from engine.api import Engine, Loaded
+    from engine.local.engine import LocalEngine
 
 COMPONENT = "foretoken"
 
@@ -50,18 +52,6 @@ DRAIN_S = 20
 """Seconds that replies have to end in when the worker is asked to; with Dynamo's own grace before it and
 what its runtime takes, within the 30 that Kubernetes gives."""
 LOOK_S = 0.05
-
-HERE = ("file", "mem")
-"""Discovery within one machine."""
-STAY_HERE = MappingProxyType(
-    {
-        "DYN_TCP_RPC_HOST": "127.0.0.1",
-        "DYN_EVENT_PLANE_HOST": "127.0.0.1",
-        "DYN_SELF_HOST_METADATA": "0",
-    }
-)
-"""Where a worker takes requests and is looked for with events (Dynamo's default is the network), and that
-a frontend reads the card from the disk; for whoever sets nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,7 @@ class Offer:
 
 
 class ForetokenEngine(LLMEngine):
-    """A loaded engine behind Dynamo's own interface. Answers one request at a time; others wait."""
+    """A loaded engine behind Dynamo's own interface. Answers as many at once as it can; others wait."""
 
     def __init__(self, engine: Engine, offer: Offer) -> None:
         loaded = engine.loaded
@@ -82,9 +72,7 @@ class ForetokenEngine(LLMEngine):
         self._loaded: Loaded = loaded
         self._offer = offer
         self._counter = Counter(engine)
-        self._held = Held(self._tell)
         self._tickets: dict[str, Ticket] = {}
-        self._admitting = asyncio.Lock()
         self._kv: Any = None
 
     @classmethod
@@ -98,15 +86,15 @@ class ForetokenEngine(LLMEngine):
 
     async def start(self, worker_id: int) -> EngineConfig:
         """What is registered. Everything is loaded by now."""
-        context = self._loaded.context
+        context, at_once = self._loaded.context, self._loaded.capabilities.parallel
         return EngineConfig(
             model=str(self._offer.card.folder),
             served_model_name=self._offer.name,
             llm=LlmRegistration(
                 context_length=context,
                 kv_cache_block_size=BLOCK,
-                total_kv_blocks=-(-context // BLOCK),
-                max_num_seqs=1,
+                total_kv_blocks=at_once * -(-context // BLOCK),
+                max_num_seqs=at_once,
                 max_num_batched_tokens=context,
             ),
         )
@@ -117,10 +105,8 @@ class ForetokenEngine(LLMEngine):
             asked = asked_of(
                 normalize_request_token_ids(request), self._offer.speculation, self._offer.card.eos
             )
-            async with self._admitting:  # replies are heard in the order in which they were queued
-                ticket = await self._counter.admit((asked.request,), self._offer.name)
-                (generation,) = ticket.generations
-                generation.listen(self._held.hear)
+            ticket = await self._counter.admit((asked.request,), self._offer.name)
+            (generation,) = ticket.generations
             self._tickets[context.id()] = ticket
             chunks = Chunks(asked)
             try:
@@ -164,8 +150,8 @@ class ForetokenEngine(LLMEngine):
     def _publish_by(self, publisher: Any) -> None:
         self._kv = publisher
 
-    def _tell(self, change: Change) -> None:
-        """In the engine's thread."""
+    def tell(self, change: Change) -> None:
+        """Tells routers what the caches hold; in the engine's thread."""
         publisher = self._kv
         if publisher is None:
             return
@@ -201,7 +187,7 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
     """Dynamo's own options of a worker, from ``words`` and its environment variables.
 
     Ends the process, as a command line does, where they are misspelt. Raises InvalidRequest where they
-    contradict each other.
+    contradict each other, and ForetokenError where there is no etcd to be found by.
     """
     parser = argparse.ArgumentParser(prog="foretoken worker --dynamo --", allow_abbrev=False)
     DynamoRuntimeArgGroup().add_arguments(parser)
@@ -216,28 +202,53 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
             "Dynamo's --dyn-structural-tag holds calls of tools to a grammar of xgrammar's, which this "
             "engine does not read. Leave it out: calls are written freely, and read by their style.",
         )
-    if config.discovery_backend in HERE:
-        for name, value in STAY_HERE.items():
-            os.environ.setdefault(name, value)
+    discovery.settle(config.discovery_backend)
     return config
 
 
-def serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+def serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
     """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns.
 
-    Raises ForetokenError with Dynamo's words where it cannot be registered, or its services are gone.
+    Raises ForetokenError where it cannot be registered, and where it ended though nobody asked it to:
+    Dynamo ends a worker that has not reached what workers are found by for some seconds. For the main
+    thread.
     """
+    with _noting_signals() as asked:
+        try:
+            asyncio.run(_serve(engine, offer, config))
+        except ForetokenError:
+            raise
+        except Exception as error:  # Dynamo's own, which have no kind but this
+            raise ForetokenError(f"Dynamo's worker ended: {error}. {_FOUND_BY}") from error
+    if not asked:
+        raise ForetokenError(f"Dynamo ended this worker, and nobody had asked it to. {_FOUND_BY}")
+
+
+_FOUND_BY = (
+    "Does what workers are found by run (etcd by default), and can this machine reach it? Then start "
+    "the worker again. With -- --discovery-backend file nothing but this machine's disk is needed."
+)
+
+
+@contextlib.contextmanager
+def _noting_signals() -> Iterator[list[int]]:
+    """Those of SIGINT and SIGTERM that come. Dynamo acts on both, beside Python: left as it is, Python's
+    own handler of Ctrl-C would cancel every reply that Dynamo lets end."""
+    noted: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: noted.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
-        asyncio.run(_serve(engine, offer, config))
-    except DynamoException as error:
-        raise ForetokenError(
-            f"Dynamo's worker ended: {error}. Does what workers are found by run (etcd by default)? "
-            "With -- --discovery-backend file nothing but this machine's disk is needed."
-        ) from error
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-async def _serve(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+async def _serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
     worker = ForetokenEngine(engine, offer)
+    engine.follow_caches(Held(worker.tell))
     # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
     os.chdir(offer.card.folder.parent)
     await Worker(worker, _configuration(engine, offer, config)).run()

@@ -1,8 +1,8 @@
-"""What the engine's cache holds, told as changes in blocks of tokens: by these a router knows its worker.
+"""What the engine's caches hold, told as changes in blocks of tokens: by these a router knows its worker.
 
-The engine keeps one text, the last it answered (``Session.run`` in ``engine/local/session.py``): while a
-prompt is brought in, what it has in common with that; in the end the prompt and the reply, but for the
-last token, which was never computed. Whole blocks are told, and only what is certain.
+The engine keeps a text in each cache (``engine/local/lanes.py``): while a prompt is brought in, what it
+has in common with that; in the end the prompt and the reply, but for the last token, which was never
+computed. Whole blocks are told, and only what is certain.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from engine.events import Emitted, Event, Failed, Finished, Prefilled, Started
 
 BLOCK = 16
 """Tokens of a block, as most engines have them."""
@@ -47,44 +45,24 @@ def block_hashes(tokens: Sequence[int]) -> list[int]:
 
 
 class Held:
-    """Follows the events of all replies, one after the other, as the engine tells them."""
+    """Which blocks are in any of the engine's caches: it is an ``engine.api.CacheListener``, and ``tell``
+    hears of each block that comes first or goes last."""
 
     def __init__(self, tell: Callable[[Change], None]) -> None:
         self._tell = tell
-        self._hashes: list[int] = []
-        self._tokens: list[int] = []
-        self._computed = False
+        self._hashes: dict[int, list[int]] = {}  # of each cache, in order
 
-    def hear(self, event: Event) -> None:
-        """Takes the next event, in the engine's thread."""
-        match event:
-            case Started():
-                self._tokens, self._computed = list(event.prompt_tokens or ()), False
-            case Prefilled():
-                self._hold(self._tokens[: event.reused])
-            case Emitted():
-                self._computed = True  # the whole prompt is there, or no round could have run
-                self._tokens += [token.id for token in event.tokens or ()]
-            case Finished() if self._computed:
-                self._hold(self._tokens[:-1])
-            case Failed():
-                self._hold([])
-            case _:
-                pass
-
-    def _hold(self, tokens: Sequence[int]) -> None:
-        hashes = block_hashes(tokens)
-        alike = 0
-        for ours, theirs in zip(self._hashes, hashes, strict=False):
-            if ours != theirs:
-                break
-            alike += 1
-        gone, new = self._hashes[alike:], hashes[alike:]
-        self._hashes = hashes
+    def __call__(self, cache: int, tokens: Sequence[int]) -> None:
+        before, now = self._hashes.pop(cache, []), block_hashes(tokens)
+        elsewhere = {one for hashes in self._hashes.values() for one in hashes}
+        self._hashes[cache] = now
+        kept, known = elsewhere.union(now), elsewhere.union(before)
+        gone = tuple(one for one in before if one not in kept)
+        # Whoever holds a block holds all before it: what is new to all stands at the end.
+        new = tuple(one for one in now if one not in known)
         if gone:
-            self._tell(Removed(tuple(gone)))
+            self._tell(Removed(gone))
         if new:
-            parent = hashes[alike - 1] if alike else None
-            self._tell(
-                Stored(tuple(tokens[alike * BLOCK : len(hashes) * BLOCK]), tuple(new), parent)
-            )
+            first = len(now) - len(new)
+            parent = now[first - 1] if first else None
+            self._tell(Stored(tuple(tokens[first * BLOCK : len(now) * BLOCK]), new, parent))

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.api import Candidate, Generation, Loaded, LoadRequest, Watcher, check_offered
+from engine.api import (
+    CacheListener,
+    Candidate,
+    Generation,
+    Loaded,
+    LoadRequest,
+    Watcher,
+    check_offered,
+)
 from engine.errors import ForetokenError, NotLoaded
 from engine.events import Event
 from engine.loading.catalog import Catalog
@@ -58,6 +66,7 @@ class LocalEngine:
         self._catalog, self._models = catalog, models
         self._remembered, self._measured = remembered, measured
         self._pair: LoadedPair | None = None
+        self._cache_listener: CacheListener | None = None
         self._turns = Turns("engine", self._room, self._serve)
 
     @property
@@ -134,6 +143,10 @@ class LocalEngine:
     def measure(self, work: Callable[[Model], T]) -> T:
         """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
         return self._turns.call(lambda: work(self._need_pair().session.target.model))
+
+    def follow_caches(self, listener: CacheListener) -> None:
+        """Has ``listener``, and nobody else, told what caches hold, of this pair and of later ones."""
+        self._turns.call(lambda: self._follow_caches(listener))
 
     def close(self) -> None:
         """Cancels everything and frees the models' memory."""
@@ -219,7 +232,15 @@ class LocalEngine:
             return self._replace(plan, request, watch, earlier)
         self._unload()
         self._pair = pair
+        if self._cache_listener is not None:
+            self._follow_caches(self._cache_listener)
         return pair.loaded
+
+    def _follow_caches(self, listener: CacheListener) -> None:
+        """On the thread."""
+        self._cache_listener = listener
+        if self._pair is not None:
+            self._pair.session.follow_caches(listener)
 
     def _compile_behind(self, plan: LoadPlan, loaded: Loaded) -> None:
         """Builds the compiled step, then loads the same pair once more.

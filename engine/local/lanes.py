@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from engine.api import CacheListener
 from engine.local.lane import Lane
 from engine.local.run import Run
+
+log = logging.getLogger(__name__)
 
 _WORTH = 8
 """Tokens from which on what another lane has of them is copied, which takes less than to compute one."""
@@ -18,6 +22,7 @@ class Lanes:
     def __init__(self, make: Callable[[], Lane], most: int) -> None:
         self.most, self._make = most, make
         self._lanes = [make()]
+        self.listener: CacheListener | None = None
 
     @property
     def first(self) -> Lane:
@@ -26,14 +31,17 @@ class Lanes:
     @contextmanager
     def taken(self, run: Run) -> Iterator[Lane]:
         """A lane for this run alone, while it lasts."""
+        known = list(run.prompt[:-1])
         # What starts from nothing is measured: always in the same place.
         empty = not run.reuse_cache and not self.first.busy
-        lane = self.first if empty else self._choose(list(run.prompt[:-1]))
+        lane = self.first if empty else self._choose(known)
         lane.take()
+        self._tell(lane, known[: lane.shares(known)] if run.reuse_cache else ())
         try:
             yield lane
         finally:
             lane.leave()
+            self.tell(lane)
 
     def lend(self, to: Lane, tokens: Sequence[int]) -> None:
         """Brings into the cache of ``to``, which holds nothing else, what another has of ``tokens``."""
@@ -41,10 +49,24 @@ class Lanes:
             if lane is not to and (shared := lane.shares(tokens)) >= to.target.length + _WORTH:
                 to.target.borrow(lane.target, shared)
 
+    def tell(self, lane: Lane) -> None:
+        """Tells the listener what the cache of ``lane`` holds now."""
+        self._tell(lane, lane.target.tokens)
+
     def close(self) -> None:
-        """Releases the proposers' memory."""
+        """Releases the proposers' memory; nothing is held any more."""
         for lane in self._lanes:
             lane.close()
+            self._tell(lane, ())
+
+    def _tell(self, lane: Lane, tokens: Sequence[int]) -> None:
+        if self.listener is None:
+            return
+        try:
+            self.listener(self._lanes.index(lane), tokens)
+        except Exception:  # replies go on whatever becomes of those who follow
+            log.exception("what the caches hold is told no more")
+            self.listener = None
 
     def _choose(self, tokens: Sequence[int]) -> Lane:
         """The free lane of which most is kept; where that is less than half of what it has, it may be

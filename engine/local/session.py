@@ -13,7 +13,7 @@ from typing import cast
 
 import torch
 
-from engine.api import Candidate
+from engine.api import CacheListener, Candidate
 from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
@@ -270,6 +270,7 @@ class Session:
         with device_errors(torch.device(info.device)):
             self.target.clear()
             found = likeliest(self.target, sampler, context, count)
+            self._lanes.tell(self._lanes.first)
         return tuple(
             Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
         )
@@ -290,6 +291,10 @@ class Session:
             native_step=self.native,
             mask=mask,
         )
+
+    def follow_caches(self, listener: CacheListener) -> None:
+        """Has ``listener`` told what each lane's cache holds, from the next change on."""
+        self._lanes.listener = listener
 
     def close(self) -> None:
         """Releases the proposers' memory."""

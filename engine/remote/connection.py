@@ -137,13 +137,16 @@ class Client:
             return None
         return answer if answer.status_code == httpx2.codes.OK else None
 
-    async def find_json(self, path: str) -> Any:
-        """The same of JSON; None for anything else."""
-        answer = await self.find(path)
-        try:
-            return None if answer is None else answer.json()
-        except ValueError:
-            return None
+    async def find_json(self, *paths: str) -> Any:
+        """The same of JSON, of the first of ``paths`` that answers; None for anything else."""
+        for path in paths:
+            answer = await self.find(path)
+            if answer is not None:
+                try:
+                    return answer.json()
+                except ValueError:
+                    return None
+        return None
 
     async def close(self) -> None:
         await self.http.aclose()

@@ -4,7 +4,7 @@ vLLM (0.32; v1/spec_decode/metrics.py): Prometheus' ``vllm:spec_decode_num_draft
 ``..._accepted_tokens`` and ``..._accepted_tokens_per_pos``. Where ``vllm:generation_tokens`` grew by
 just the reply's tokens, nobody else was answered, and the counts are its own.
 SGLang (0.5.16; ``meta_info`` is refused in streams): ``avg_spec_accept_length`` of
-``/get_server_info``, a mean since the server's start.
+``/server_info``, a mean since the server's start.
 TensorRT-LLM (1.3; its iteration statistics): ``specDecodingStats`` of ``/metrics``, which tells each
 iteration once, to whoever asks first.
 """
@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from engine.events import Counted
 from engine.remote.connection import Client
 from engine.remote.counting import whole
-from engine.remote.kinds import Kind
+from engine.remote.kinds import SGLANG_INFO, Kind
 
 _LOOKS, _LOOK_S = 10, 0.05
 """How often vLLM's counters are read behind a reply: they may be a step late."""
@@ -137,7 +137,7 @@ class SglangMean:
     async def before(self) -> None: ...
 
     async def behind(self, found: Counted) -> Counted:
-        told = await self._client.find_json("/get_server_info")
+        told = await self._client.find_json(*SGLANG_INFO)
         states: Any = told.get("internal_states") if isinstance(told, dict) else None
         means = [
             state["avg_spec_accept_length"]

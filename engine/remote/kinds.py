@@ -23,6 +23,9 @@ class Kind(StrEnum):
     OTHER = "an OpenAI-compatible server"
 
 
+SGLANG_INFO = ("/server_info", "/get_server_info")
+"""Where SGLang tells of itself: the second is what earlier versions had, and is said to go."""
+
 _OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed")
 _JSON = frozenset({GrammarKind.JSON_SCHEMA, GrammarKind.JSON_OBJECT})
 

@@ -4,7 +4,7 @@ Told apart by ``owned_by`` in ``/v1/models``, and by what only one of them answe
 
     Foretoken      "foretoken"
     vLLM           "vllm"; its version is at /version
-    SGLang         "sglang"; /get_server_info
+    SGLang         "sglang"; /server_info, which was /get_server_info
     TensorRT-LLM   "tensorrt_llm"; /version
     llama-server   "llamacpp"; /props has build_info
     Dynamo         "nvidia", or whatever a worker registers; /health has instances and endpoints
@@ -27,7 +27,7 @@ from engine.errors import ModelError
 from engine.loading.servers import Address
 from engine.remote.connection import QUESTION_S, Client
 from engine.remote.counting import whole
-from engine.remote.kinds import Kind
+from engine.remote.kinds import SGLANG_INFO, Kind
 from engine.remote.trouble import speaks_otherwise
 
 Json = Mapping[str, Any]
@@ -140,18 +140,19 @@ def _says_ollama(answer: httpx2.Response | None) -> bool:
 
 
 _VERSIONS = {
-    Kind.VLLM: ("/version", "version"),
-    Kind.TENSORRT_LLM: ("/version", "version"),
-    Kind.SGLANG: ("/get_server_info", "version"),
-    Kind.OLLAMA: ("/api/version", "version"),
-    Kind.FORETOKEN: ("/api/version", "version"),
-    Kind.LLAMA_SERVER: ("/props", "build_info"),
+    Kind.VLLM: ("version", "/version"),
+    Kind.TENSORRT_LLM: ("version", "/version"),
+    Kind.SGLANG: ("version", *SGLANG_INFO),
+    Kind.OLLAMA: ("version", "/api/version"),
+    Kind.FORETOKEN: ("version", "/api/version"),
+    Kind.LLAMA_SERVER: ("build_info", "/props"),
 }
+"""What a kind calls it, and where it tells it."""
 
 
 async def _version(client: Client, kind: Kind) -> str:
-    path, name = _VERSIONS[kind]
-    told = await client.find_json(path)
+    name, *paths = _VERSIONS[kind]
+    told = await client.find_json(*paths)
     return str(told.get(name) or "") if isinstance(told, dict) else ""
 
 

@@ -1,12 +1,13 @@
-"""Dynamo's programs on this machine: a frontend, and workers that it finds through files."""
+"""Dynamo's programs: a frontend and its workers, on this machine or on several hosts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import shutil
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.support.hosts import Host
 from tests.support.processes import Program, free_port, running
 
 VARIABLE = "FORETOKEN_DYNAMO"
@@ -27,24 +29,41 @@ def dynamo_python() -> str:
     return str(Path(place) / "bin" / "python")
 
 
+COMMON = {"DYN_LOG": "info", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+"""The environment of all programs here."""
+
+
 def discovery(folder: Path) -> dict[str, str]:
     """The environment in which programs find each other through files in ``folder``."""
-    return {
-        "DYN_FILE_KV": str(folder / "found"),
-        "DYN_DISCOVERY_BACKEND": "file",
-        "DYN_LOG": "info",
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
+    found = str(folder / "found")
+    return {**COMMON, "DYN_FILE_KV": found, "DYN_DISCOVERY_BACKEND": "file"}
+
+
+@contextlib.contextmanager
+def etcd(host: Host, folder: Path) -> Iterator[dict[str, str]]:
+    """The environment in which programs on several hosts find each other by an etcd on ``host``; skips,
+    visibly, where there is no etcd."""
+    program = shutil.which(
+        "etcd", path=f"{Path(dynamo_python()).parent}{os.pathsep}{os.environ['PATH']}"
+    )
+    if program is None:
+        pytest.skip("there is no etcd in PATH")
+    there = f"http://{host.address}:2379"
+    listens = ["--listen-client-urls", "http://0.0.0.0:2379", "--advertise-client-urls", there]
+    words = [program, "--data-dir", str(folder / "etcd"), *listens]
+    with running(host.words(words), folder / "etcd.log") as started:
+        started.until(lambda: urllib.request.urlopen(f"{there}/health").read())
+        yield {**COMMON, "ETCD_ENDPOINTS": there}
 
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """A frontend at ``url``, whose workers are started beside it."""
+    """A frontend at ``url``, whose workers are started beside it, in the same ``environment``."""
 
     program: Program
     url: str
     folder: Path
+    environment: Mapping[str, str]
 
     @property
     def client(self) -> openai.OpenAI:
@@ -67,26 +86,36 @@ class Frontend:
 
 
 @contextlib.contextmanager
-def frontend(folder: Path, *options: str) -> Iterator[Frontend]:
-    """Dynamo's frontend with ``options``, ready."""
+def frontend(
+    folder: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    host: Host | None = None,
+) -> Iterator[Frontend]:
+    """Dynamo's frontend with ``options``, ready, on ``host`` or this one; found through files, unless
+    ``environment`` says otherwise."""
+    environment = environment or discovery(folder)
     port = free_port()
     words = [dynamo_python(), "-m", "dynamo.frontend", "--http-port", str(port), *options]
-    with running(words, folder / "frontend.log", discovery(folder)) as program:
-        made = Frontend(program, f"http://127.0.0.1:{port}", folder)
+    words = words if host is None else host.words(words)
+    # A home of its own, or it would know the cards that it fetched in an earlier test.
+    homely = {**environment, "HOME": str(folder)}
+    with running(words, folder / "frontend.log", homely) as program:
+        where = "127.0.0.1" if host is None else host.address
+        made = Frontend(program, f"http://{where}:{port}", folder, environment)
         program.until(lambda: made.get("/health"))
         yield made
 
 
 @contextlib.contextmanager
-def worker(front: Frontend, name: str, options: Sequence[str] = ()) -> Iterator[Program]:
+def worker(
+    front: Frontend, name: str, options: Sequence[str] = (), host: Host | None = None
+) -> Iterator[Program]:
     """``foretoken worker --dynamo`` with Pip, ready: the frontend knows it."""
-    words = [dynamo_python(), "-m", "app", "worker", "--dynamo"]
     data = str(front.folder / name)
+    words = [dynamo_python(), "-m", "app", "worker", "--dynamo", "--data-dir", data, *options]
+    words = words if host is None else host.words(words)
     known = front.instances()
-    with running(
-        [*words, "--data-dir", data, *options],
-        front.folder / f"{name}.log",
-        discovery(front.folder),
-    ) as program:
-        program.until(lambda: len(front.instances()) > len(known))
+    with running(words, front.folder / f"{name}.log", front.environment) as program:
+        program.until(lambda: front.instances() - known)
         yield program

@@ -110,6 +110,7 @@ def test_a_draft_with_another_vocabulary_is_told_with_sizes(
         ("race", "Hello", "--base", "draft"),
         ("bench", "compare", "--proposer", "draft"),
         ("bench", "load", "--proposer", "draft"),
+        ("bench", "sweep", "--methods", "ngram,draft"),
     ],
 )
 def test_a_draft_is_needed_to_draft_with_one_and_missed_before_anything_is_loaded(

@@ -13,6 +13,7 @@ from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control
 from tests.app.cli.conftest import Foretoken
+from tests.support.places import PIP
 
 QUICK = ("--quantization", "fp32", "--no-native", "--device", "cpu", "--max-tokens", 8)
 
@@ -102,11 +103,20 @@ def test_what_was_measured_is_told_when_it_is_interrupted(
         (("Hi", "--temperature", 9), "temperature is 9"),
         (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
         (("--prompts", "chats"), "no prompt in your chats"),
+        (("Hi", "--base-pair", "qwem"), "no pair or model 'qwem'"),
+        (("Hi", "--base-pair", PIP / "target", "--base", "draft"), "needs a draft model"),
     ],
 )
-def test_mistakes_are_told(
-    foretoken: Foretoken, model: Path, tmp_path: Path, words: tuple[object, ...], message: str
+def test_mistakes_are_told_before_anything_is_loaded(
+    foretoken: Foretoken,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[object, ...],
+    message: str,
 ) -> None:
+    """A base that does not exist was told of when the rival was in memory."""
+    monkeypatch.delattr("app.cli.loading._load")
     result = foretoken("race", *words, "--pair", model, *QUICK, "--data-dir", tmp_path)
     assert result.status == 2
     assert message in result.err

@@ -85,7 +85,6 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
     [
         (("--methods", "oracle"), "no method 'oracle' to sweep; choose of draft, ngram"),
         (("--methods", ","), "methods is empty"),
-        (("--methods", "draft"), "cannot use draft"),
         (("--depths", "1,x"), "give numbers, as 1,2,3,4,8"),
         (("--depths", "1,16"), "depth is 16; it must be 1 to 15"),
         (("--temperature", 9), "temperature is 9"),

@@ -18,6 +18,7 @@ def test_whose_worker_has_to_be_said(foretoken: Foretoken) -> None:
 def test_without_dynamo_it_is_said_how_to_get_it(
     foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delattr("app.cli.worker.fetched")
     monkeypatch.setitem(sys.modules, "dynamo", None)
     monkeypatch.delitem(sys.modules, "app.worker.dynamo", raising=False)
     result = foretoken("worker", "--dynamo")
@@ -29,15 +30,21 @@ def test_without_dynamo_it_is_said_how_to_get_it(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--parallel", 2), "answers one request at a time"),
         (("--depth", 99), "depth is 99; it must be 1 to 15"),
         (("--controller", "lucky"), "it must be one of auto, fixed, off"),
         (("--proposer", "oracle"), "choose one of none, draft, ngram"),
+        (("--pair", "smollm2-360m", "--proposer", "eagle3"), "needs a head of kind eagle3"),
+        (("--pair", "http://127.0.0.1:9"), "is a server, and this needs a model on this machine"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_loaded(
-    foretoken: Foretoken, words: tuple[object, ...], message: str
+def test_mistakes_are_told_before_anything_is_fetched(
+    foretoken: Foretoken,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[object, ...],
+    message: str,
 ) -> None:
+    """A model of gigabytes was fetched, and then it had no draft."""
+    monkeypatch.delattr("app.cli.worker.fetched")
     result = foretoken("worker", "--dynamo", *words)
     assert result.status == 2
     assert message in result.err

@@ -10,7 +10,9 @@ import os
 import re
 import signal
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -21,7 +23,8 @@ from engine.api import LoadRequest
 from engine.local.engine import LocalEngine
 from engine.reply import ReplyState
 from engine.request import Message, Request, Sampling, Speculation
-from tests.support.dynamo import VARIABLE, Frontend, frontend, worker
+from tests.support.dynamo import VARIABLE, Frontend, etcd, frontend, worker
+from tests.support.hosts import Host, hosts
 from tests.support.places import PIP
 from tests.support.processes import Program
 
@@ -164,19 +167,46 @@ def test_clients_see_one_server(
     assert ask(front, text, 8, temperature=0).choices[0].message.content
 
 
+def told(front: Frontend, cut: Callable[[int], object]) -> tuple[str, int]:
+    """A long reply, and the worker that had begun it: once it has, that is ``cut`` off."""
+    said, begun = "", None
+    usage = {"include_usage": True}
+    for chunk in ask(front, LONG, TOKENS, temperature=0, stream=True, stream_options=usage):
+        if chunk.choices:
+            said += chunk.choices[0].delta.content or ""
+        if begun is None and said and (begun := who(chunk)) is not None:
+            cut(begun)
+    assert begun is not None
+    return said, begun
+
+
+def test_a_worker_answers_several_at_once(
+    front: Frontend, two: dict[int, Program], alone: LocalEngine
+) -> None:
+    """It had one at a time, though the engine shares each pass over the weights among several."""
+    began, ended = [], []
+
+    def reply(text: str) -> str:
+        said = ""
+        for chunk in ask(front, text, TOKENS, temperature=0, stream=True):
+            if chunk.choices and (new := chunk.choices[0].delta.content):
+                if not said:
+                    began.append(len(ended))
+                said += new
+        ended.append(text)
+        return said
+
+    texts = [f"{LONG} Its name is {name}." for name in ("Ada", "Bo", "Cleo", "Dan", "Eve", "Fay")]
+    with ThreadPoolExecutor(len(texts)) as clients:
+        said = list(clients.map(reply, texts))
+    assert began == [0] * len(texts)  # nobody had to wait for somebody else's end
+    assert said == [expected(alone, text, TOKENS) for text in texts]
+
+
 def test_a_worker_that_dies_in_mid_reply_is_not_noticed(
     front: Frontend, two: dict[int, Program], alone: LocalEngine
 ) -> None:
-    said, killed = "", None
-    stream = ask(
-        front, LONG, TOKENS, temperature=0, stream=True, stream_options={"include_usage": True}
-    )
-    for chunk in stream:
-        if chunk.choices:
-            said += chunk.choices[0].delta.content or ""
-        if killed is None and said and (killed := who(chunk)) is not None:
-            two[killed].process.kill()
-    assert killed is not None
+    said, killed = told(front, lambda begun: two[begun].process.kill())
     assert said == expected(alone, LONG, TOKENS)
     with urllib.request.urlopen(f"{front.url}/metrics") as answer:
         page = answer.read().decode()
@@ -187,17 +217,52 @@ def test_a_worker_that_dies_in_mid_reply_is_not_noticed(
     assert ask(front, "Who are you?", 8, temperature=0).choices[0].message.content
 
 
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
 def test_a_worker_that_is_asked_to_end_ends_its_reply_first(
-    front: Frontend, two: dict[int, Program], alone: LocalEngine
+    front: Frontend, two: dict[int, Program], alone: LocalEngine, by: signal.Signals
 ) -> None:
-    said, ending = "", None
-    for chunk in ask(front, LONG, TOKENS, temperature=0, stream=True):
-        if chunk.choices:
-            said += chunk.choices[0].delta.content or ""
-        if ending is None and said and (ending := who(chunk)) is not None:
-            two[ending].send(signal.SIGTERM)
+    """Ctrl-C cut its replies off."""
+    said, ending = told(front, lambda begun: two[begun].send(by))
     assert said == expected(alone, LONG, TOKENS)
-    assert ending is not None
     assert two[ending].ended() == 0
     assert "Traceback" not in two[ending].said
     assert two[ending].said.rstrip().endswith("Stopped.")
+
+
+def test_several_machines_are_one_address_and_one_may_die_or_be_cut_off(
+    tmp_path: Path, alone: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each on a host of its own, found by etcd. Of a host that is cut off no connection ends: its worker
+    is given up where it was silent for too long, and ends by itself, as nobody finds it any more."""
+    monkeypatch.setenv("DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS", "20")
+    with contextlib.ExitStack() as stack:
+        first, *others = stack.enter_context(hosts(3))
+        environment = stack.enter_context(etcd(first, tmp_path))
+        options = ("--router-mode", "kv", "--migration-limit", "3")
+        front = stack.enter_context(
+            frontend(tmp_path, *options, environment=environment, host=first)
+        )
+        found: dict[int, tuple[Host, Program]] = {}
+
+        def start(name: str, host: Host) -> None:
+            known = front.instances()
+            program = stack.enter_context(worker(front, name, ("--name", MODEL), host))
+            (new,) = front.instances() - known
+            found[new] = host, program
+
+        for number, host in enumerate(others):
+            start(f"worker{number}", host)
+        front.program.until(lambda: (front.get("/v1/models") or {}).get("data"))
+
+        whole = expected(alone, LONG, TOKENS)
+        said, cut = told(front, lambda begun: found[begun][0].unplug())
+        assert said == whole
+        host, program = found[cut]
+        assert program.ended() == 2
+        assert "nobody had asked it to" in program.said
+        front.program.until(lambda: cut not in front.instances())
+
+        host.plug()
+        start("again", host)
+        said, _ = told(front, lambda begun: found[begun][1].process.kill())
+        assert said == whole

@@ -55,7 +55,7 @@ def test_a_plan_starts_a_frontend_and_its_workers_and_ends_them(tmp_path: Path) 
     (tmp_path / "python3").chmod(0o755)
     environment = {**discovery(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with running(["bash", str(script)], tmp_path / "log", environment) as program:
-        front = Frontend(program, f"http://127.0.0.1:{port}", tmp_path)
+        front = Frontend(program, f"http://127.0.0.1:{port}", tmp_path, environment)
         program.until(lambda: len(front.instances()) == plan.layout.replicas)
         program.until(lambda: (front.get("/v1/models") or {}).get("data"))
         reply = front.client.chat.completions.create(

@@ -95,20 +95,23 @@ KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
         {},
         {"drafted": 8, "accepted": 3, "rounds": 2, "accepted_at": (2, 1), "shared": False},
     ),
-    "SGLang": (
-        Played(
-            owned("sglang", max_model_len=2048),
-            {
-                "/get_server_info": {
-                    "version": "0.5.16",
-                    "internal_states": [{"avg_spec_accept_length": 2.5}],
-                }
-            },
-            sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
-        ),
-        {"context": 2048},
-        {"drafted": 0, "told_acceptance_length": 2.5, "shared": True},
-    ),
+    **{
+        name: (
+            Played(
+                owned("sglang", max_model_len=2048),
+                {
+                    path: {
+                        "version": "0.5.16",
+                        "internal_states": [{"avg_spec_accept_length": 2.5}],
+                    }
+                },
+                sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
+            ),
+            {"context": 2048},
+            {"drafted": 0, "told_acceptance_length": 2.5, "shared": True},
+        )
+        for name, path in (("SGLang", "/server_info"), ("SGLang of old", "/get_server_info"))
+    },
     "TensorRT-LLM": (
         Played(
             owned("tensorrt_llm"),
@@ -233,7 +236,7 @@ def test_it_is_found_out_by_asking_and_tells_what_it_counts(name: str, connect: 
     engine = connect(played)
     loaded = engine.loaded
     assert loaded is not None
-    kind = "vLLM" if name.startswith("vLLM") else name
+    kind = next((each for each in ("vLLM", "SGLang") if name.startswith(each)), name)
     assert loaded.server.startswith(kind) and loaded.server.endswith(f"at {played.url}")
     assert {each: getattr(loaded, each) for each in known} == known
     tells = loaded.capabilities
