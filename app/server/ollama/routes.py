@@ -36,7 +36,6 @@ from app.server.requests import chat_requests, completion_requests
 from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Service
 from app.server.streaming import EventStream
-from app.server.unsupported import refuse_fields
 from engine.tool_calls.reading import Said
 
 Json = dict[str, Any]
@@ -49,8 +48,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
         job = _Job("message", _spoken)
-        body, raw = await read(http, OllamaChatBody)
-        refuse_fields(raw, REFUSED_IN_CHAT)
+        body = await read(http, OllamaChatBody, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
         return await _answer(service, http, body, job, chat_of(body))
@@ -58,8 +56,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
         job = _Job("response", lambda text, calls: text)
-        body, raw = await read(http, OllamaGenerateBody)
-        refuse_fields(raw, REFUSED_IN_TEXT)
+        body = await read(http, OllamaGenerateBody, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
         return await _answer(service, http, body, job, text_of(body))
@@ -76,7 +73,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
-        body, _ = await read(http, OllamaShowBody)
+        body = await read(http, OllamaShowBody, {})
         name = untagged(body.model or body.name)
         found = await to_thread.run_sync(models.describe, name)
         info = {
