@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter_ns
 from typing import Any
@@ -170,7 +171,8 @@ async def _answer(
     asked: ChatBody | CompletionBody,
 ) -> Response:
     if isinstance(asked, ChatBody):
-        loaded, ticket = await service.admit(asked, chat_requests)
+        ask = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
+        loaded, ticket = await service.admit(asked, ask)
     else:
         loaded, ticket = await service.admit(asked, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
