@@ -182,8 +182,9 @@ class Session:
             prompt = self.prepare(request)
         info = self.target.model.info
         run = Run.resolve(request, prompt, info, self.grammar_of(request))
-        shown = self._special(self.codec.calls.control) if request.tools else {}
-        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown)
+        calls = self.codec.calls if request.tools else None
+        shown = {} if calls is None else self._special(calls.control)
+        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls)
         beside = beside and self.parallel > 1
         joined = self.learning.together.joined() if beside else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
