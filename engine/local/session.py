@@ -79,7 +79,7 @@ class Session:
         self.learning = Learning(stops_early=not self.target.runs_rounds)
         self._passes = None
         if isinstance(model, SharedModel):
-            self._passes = Passes(model, self.learning.together.passed)
+            self._passes = Passes(model, self.learning.together)
 
     @property
     def parallel(self) -> int:
