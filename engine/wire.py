@@ -6,13 +6,14 @@ Events go over the wire as ``engine.trace`` has them.
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.api import Capabilities, OptionInfo, ProposerInfo, Withheld
 from engine.request import AcceptanceRule, Control, Sampling
 from engine.tool_calls.styles import CallStyle
 
 Json = dict[str, Any]
+Value = TypeVar("Value", CallStyle, Withheld)
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 _FLAGS = (
@@ -36,8 +37,8 @@ def capabilities_to_json(found: Capabilities) -> Json:
 
 
 def capabilities_from_json(told: Json) -> Capabilities:
-    """What ``capabilities_to_json`` told, of a version that may know more: rules, controllers, fields of
-    sampling and kinds of options that are not known here are left out. Raises KeyError, TypeError,
+    """What ``capabilities_to_json`` told, of a version that may know more: rules, controllers, kinds of
+    options, and fields of anything, that are not known here are left out. Raises KeyError, TypeError,
     ValueError or AttributeError for what it cannot have told."""
     rules, controls = set(AcceptanceRule), set(Control)
     sampling = {each.name for each in fields(Sampling)}
@@ -48,11 +49,18 @@ def capabilities_from_json(told: Json) -> Capabilities:
         rules=tuple(AcceptanceRule(each) for each in told["rules"] if each in rules),
         controllers=tuple(Control(each) for each in told["controllers"] if each in controls),
         sampling=frozenset(told["sampling"]) & sampling,
-        calls=None if calls is None else CallStyle(**{**calls, "control": tuple(calls["control"])}),
-        withheld=tuple(Withheld(**each) for each in told["withheld"]),
+        calls=None
+        if calls is None
+        else _known(CallStyle, {**calls, "control": tuple(calls["control"])}),
+        withheld=tuple(_known(Withheld, each) for each in told["withheld"]),
         parallel=int(told["parallel"]),
         **{flag: bool(told[flag]) for flag in _FLAGS},
     )
+
+
+def _known(kind: type[Value], told: Json) -> Value:
+    """One ``kind``, of those of its fields that it has here."""
+    return kind(**{each.name: told[each.name] for each in fields(kind) if each.name in told})
 
 
 def _proposer_to_json(found: ProposerInfo) -> Json:

@@ -26,7 +26,7 @@ from app.server.requests import chat_requests, completion_requests
 from app.server.responses import routes as responses
 from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Ask, Service
-from app.server.unsupported import NO_CHAT, refuse, refuse_fields
+from app.server.unsupported import REFUSED, REFUSED_IN_COMPLETIONS
 from app.switch import ApiSwitch
 from engine.errors import InvalidRequest
 
@@ -49,15 +49,13 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
 
     @router.post("/v1/chat/completions")
     async def chat_completions(http: HttpRequest) -> Response:
-        body, raw = await read(http, ChatBody)
-        refuse(raw)
+        body = await read(http, ChatBody, REFUSED)
         dialect = ChatDialect(bool(body.logprobs))
         return await _generate(service, http, body, chat_requests, dialect, bool(body.logprobs))
 
     @router.post("/v1/completions")
     async def completions(http: HttpRequest) -> Response:
-        body, raw = await read(http, CompletionBody)
-        refuse_fields(raw, NO_CHAT)
+        body = await read(http, CompletionBody, REFUSED_IN_COMPLETIONS)
         dialect, told = TextDialect(body.logprobs), body.logprobs is not None
         return await _generate(service, http, body, completion_requests, dialect, told)
 

@@ -11,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 
 from app.server.errors import ApiError
 from app.server.schemas import MAX_IDS, parse
+from app.server.unsupported import Refused, refuse
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
@@ -26,8 +27,10 @@ _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
 Body = TypeVar("Body", bound=BaseModel)
 
 
-async def read(http: HttpRequest, kind: type[Body]) -> tuple[Body, bytes]:
-    """The request's body, whatever content type it claims, and as it came. Raises a 400, 408 or 413."""
+async def read(http: HttpRequest, kind: type[Body], refused: Refused) -> Body:
+    """The request's body, whatever content type it claims. Raises a 400, 408 or 413.
+
+    ``refused``: fields that may ask for nothing."""
     try:
         async with asyncio.timeout(BODY_S):
             raw = await _whole(http)
@@ -39,7 +42,9 @@ async def read(http: HttpRequest, kind: type[Body]) -> tuple[Body, bytes]:
             hang_up=True,
         ) from None
     _check_shape(raw)
-    return parse(kind, raw), raw
+    body = parse(kind, raw, refused)
+    refuse(body, refused)
+    return body
 
 
 def _check_shape(raw: bytes) -> None:

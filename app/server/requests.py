@@ -49,8 +49,11 @@ _ANY = -1
 """What local servers' clients send for "a random seed", "no limit" and "no top-k"."""
 
 
-def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
-    """``n`` requests for the same messages."""
+def chat_requests(
+    body: ChatBody, pair: Drafting, *, answers_name_calls: bool = True
+) -> tuple[Request, ...]:
+    """``n`` requests for the same messages. ``answers_name_calls``: whether what a tool returned has to
+    say which call it answers."""
     if body.top_logprobs and not body.logprobs:
         raise InvalidRequest(
             "top_logprobs", "top_logprobs needs logprobs: send true with it, or leave it out."
@@ -61,7 +64,9 @@ def chat_requests(body: ChatBody, pair: Drafting) -> tuple[Request, ...]:
     common = _common(body, pair, limit, body.top_logprobs)
     if (format := format_of(body)) is not None:
         common["grammar"] = grammar_of(format, body.structured_outputs)
-    request = Request(messages=_messages(body.messages), **common, **tools_of(body))
+    request = Request(
+        messages=_messages(body.messages, answers_name_calls), **common, **tools_of(body)
+    )
     return _choices(request, body.n or 1)
 
 
@@ -229,20 +234,23 @@ def _given_speculation(body: GenerationBody) -> dict[str, Any]:
     return given
 
 
-def _messages(messages: list[MessageBody]) -> tuple[Message, ...]:
+def _messages(messages: list[MessageBody], answers_name_calls: bool) -> tuple[Message, ...]:
     told: list[Message] = []
     names: dict[str, str] = {}  # of the tools that were called, by the calls' ids
     for at, each in enumerate(messages):
         message = message_of(each, f"messages[{at}]")
         names |= {call.id: call.name for call in message.tool_calls}
-        if message.role == "tool" and message.tool_call_id is not None:
-            answered(message.tool_call_id, names, f"messages[{at}].tool_call_id")
+        if message.role == "tool" and (answers_name_calls or message.tool_call_id is not None):
+            field = f"messages[{at}].tool_call_id"
+            if message.tool_call_id is None:
+                raise missing(field)
+            answered(message.tool_call_id, names, field)
         told.append(message)
     return tuple(told)
 
 
 def message_of(message: MessageBody, path: str) -> Message:
-    """Raises ApiError for what is no text, and InvalidRequest for calls that are none."""
+    """Raises ApiError for what is no text, and InvalidRequest for calls of somebody else's."""
     if message.tool_calls and message.role != "assistant":
         raise InvalidRequest(
             f"{path}.tool_calls", f"{path}.tool_calls are there, but only assistants call tools."
@@ -252,7 +260,7 @@ def message_of(message: MessageBody, path: str) -> Message:
     return Message(
         "system" if message.role == "developer" else message.role,
         text_of(message.content or (), f"{path}.content"),
-        tool_calls=calls_of(message.tool_calls, path),
+        tool_calls=calls_of(message.tool_calls),
         tool_call_id=message.tool_call_id,
         name=message.name if message.role == "tool" else None,
     )

@@ -16,7 +16,7 @@ from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Finished
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice
+from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
 
 MAX_TOOLS = 128
 """Of a request, as OpenAI has it."""
@@ -113,28 +113,19 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
     }
 
 
-def calls_of(calls: Sequence[ToolCallBody] | None, path: str) -> tuple[ToolCall, ...]:
-    """Those of a message at ``path``. Raises InvalidRequest for arguments that are no JSON object."""
+def calls_of(calls: Sequence[ToolCallBody] | None) -> tuple[ToolCall, ...]:
+    """Those of a message."""
     return tuple(
-        call_of(
-            call.id,
-            call.function.name,
-            call.function.arguments,
-            f"{path}.tool_calls[{at}].function.arguments",
-        )
-        for at, call in enumerate(calls or ())
+        call_of(call.id, call.function.name, call.function.arguments) for call in calls or ()
     )
 
 
-def call_of(id: str, name: str, arguments: str | None, field: str) -> ToolCall:
-    """A call whose arguments came in ``field``. Raises InvalidRequest where they are no JSON object."""
-    parsed = _object(arguments or "{}")
-    if parsed is None:
-        raise InvalidRequest(
-            field,
-            f"{field} must be a JSON object, as text. A call that max_tokens cut has none: leave it out.",
-        )
-    return ToolCall(id, name, json.dumps(parsed, ensure_ascii=False))
+def call_of(id: str, name: str, arguments: str | None) -> ToolCall:
+    """A call as a client sends it back. What is no JSON object stays as it is: it is what we told, where
+    ``max_tokens`` cut the call."""
+    text = arguments or "{}"
+    parsed = json_object(text)
+    return ToolCall(id, name, text if parsed is None else json.dumps(parsed, ensure_ascii=False))
 
 
 def answered(id: str, names: Mapping[str, str], field: str, instead: str = "") -> str:
@@ -165,7 +156,7 @@ class WrittenCall:
     @property
     def object(self) -> dict[str, Any] | None:
         """The arguments; None where the reply was cut before their end."""
-        return _object(self.arguments)
+        return json_object(self.arguments)
 
 
 class CallsInReply:
@@ -196,21 +187,9 @@ class CallsInReply:
         return parts
 
     @property
-    def whole_calls(self) -> tuple[ToolCall, ...]:
-        """Those that were written to their end."""
-        return tuple(
-            ToolCall(call.id, call.name, call.arguments)
-            for call in self.calls
-            if call.object is not None
-        )
-
-
-def _object(text: str) -> dict[str, Any] | None:
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
+    def made(self) -> tuple[ToolCall, ...]:
+        """All of them, the last as far as it was written, as a client would send them back."""
+        return tuple(call_of(call.id, call.name, call.arguments) for call in self.calls)
 
 
 def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:

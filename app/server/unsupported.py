@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel
 
 from app.server.errors import ApiError
 
 Harmless = Callable[[Any], bool]
 """Whether this value asks for nothing beyond what happens anyway."""
+Refused = Mapping[str, tuple[str, Harmless]]
+"""By field: what it would ask for, and which values of it do not."""
 
 
 def is_nothing(value: Any) -> bool:
@@ -22,7 +23,7 @@ def is_nothing(value: Any) -> bool:
 _FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
 _GRAMMAR = "grammars in this field; structured_outputs takes them"
 
-_REFUSED: dict[str, tuple[str, Harmless]] = {
+REFUSED: Refused = {
     "functions": (_FUNCTIONS, is_nothing),
     "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
     "json_schema": (_GRAMMAR, is_nothing),
@@ -37,43 +38,26 @@ _REFUSED: dict[str, tuple[str, Harmless]] = {
     "suffix": ("text behind the completion", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
-
+"""What all dialects refuse."""
 
 _NO_TOOLS = "tools here; /v1/chat/completions, /v1/responses and /api/chat do"
-NO_TOOLS: dict[str, tuple[str, Harmless]] = {
+NO_TOOLS: Refused = {
     "tools": (_NO_TOOLS, is_nothing),
     "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
 }
 """What refuses tools: where a text goes on, nothing is called."""
-NO_CHAT: dict[str, tuple[str, Harmless]] = {
+REFUSED_IN_COMPLETIONS: Refused = {
+    **REFUSED,
     **NO_TOOLS,
     "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),
 }
-"""What completions refuse."""
 
 
-def refuse(raw: bytes) -> None:
+def refuse(body: BaseModel, refused: Refused) -> None:
     """Raises a 400 for the first field that asks for something this version does not have."""
-    refuse_fields(raw, {})
-
-
-def refuse_fields(raw: bytes, more: Mapping[str, tuple[str, Harmless]]) -> None:
-    """The same where a dialect lacks ``more``, which goes before what all lack."""
-    refused = _REFUSED | dict(more)
-    try:
-        given = _reader(tuple(refused)).model_validate_json(raw)
-    except ValidationError as error:
-        raise ApiError(400, f"The body cannot be read: {error}.", code="invalid_json") from error
     for field, (what, harmless) in refused.items():
-        if field in given.model_fields_set and not harmless(getattr(given, field)):
+        if field in body.model_fields_set and not harmless(getattr(body, field)):
             raise unsupported(field, what)
-
-
-@cache
-def _reader(fields: tuple[str, ...]) -> type[BaseModel]:
-    """Reads these fields and makes objects of no others: of 16 MiB that would take a second."""
-    anything: Mapping[str, Any] = dict.fromkeys(fields, (Any, None))
-    return create_model("Given", **anything)
 
 
 def unsupported(param: str, what: str) -> ApiError:

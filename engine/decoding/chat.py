@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -103,14 +102,14 @@ class ChatTemplate:
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    """As templates take it. Raises InvalidRequest for arguments that are no JSON object."""
+    """As templates take it: arguments as an object, or, of a call that was cut, as text."""
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         turn["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": _object(call)},
+                "function": {"name": call.name, "arguments": _arguments(call)},
             }
             for call in message.tool_calls
         ]
@@ -121,17 +120,9 @@ def _turn(message: Message) -> dict[str, Any]:
     return turn
 
 
-def _object(call: ToolCall) -> dict[str, Any]:
-    try:
-        found = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidRequest(
-            "messages",
-            f"messages: the arguments of the call of {call.name!r} are no JSON object.",
-        )
-    return found
+def _arguments(call: ToolCall) -> dict[str, Any] | str:
+    found = call.object
+    return call.arguments if found is None else found
 
 
 def _strings(value: Any) -> Iterator[str]:

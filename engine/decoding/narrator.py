@@ -1,4 +1,4 @@
-"""Rounds in, events with text out; ends at stop strings."""
+"""Rounds in, events with text out; ends at stop strings, and behind a call of a tool that repeats."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
 from engine.decoding.waiting import Wait
 from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
+from engine.tool_calls.reading import Repetition
+from engine.tool_calls.styles import CallStyle
 
 
 class Narrator:
-    """Turns rounds into events with text, and ends at stop strings."""
+    """Turns rounds into events with text, and ends at stop strings and repeated calls."""
 
     def __init__(
         self,
@@ -22,14 +24,18 @@ class Narrator:
         stop: Sequence[str],
         ending: Ending,
         shown: Mapping[str, int] | None = None,
+        calls: CallStyle | None = None,
     ) -> None:
         """``stop``: strings that end the reply, and are no part of it. ``shown``: control tokens that the
-        reply's text has by name, where others have none."""
+        reply's text has by name, where others have none. ``calls``: how the reply calls tools; None where
+        it is offered none."""
         self.codec, self.ending = codec, ending
         names = {token: name for name, token in (shown or {}).items()}
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
+        self.repetition = None if calls is None else Repetition(calls)
+        self.stopped = False  # by the text, whatever the model would have said next
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []
@@ -47,16 +53,16 @@ class Narrator:
                 yield round
                 continue
             yield self._emitted(round)
-            if self.stops.stopped:
+            if self.stopped:
                 break
             if cancelled():
                 yield self._finished(FinishReason.CANCELLED)
                 return
-        ended = self.stops.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
+        ended = self.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
         yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
 
     def _emitted(self, round: Round) -> Emitted:
-        """Adds the round's tokens to the text, up to a stop string."""
+        """Adds the round's tokens to the text, up to where it stops."""
         visible: list[str] = []
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
@@ -68,7 +74,9 @@ class Narrator:
             tokens.append(Token(token, text, self.end, origin, p, others))
             self.end += len(text)
             visible.append(self.stops.push(text))
-            if self.stops.stopped:
+            repeats = self.repetition is not None and self.repetition.read(visible[-1])
+            self.stopped = self.stops.stopped or repeats
+            if self.stopped:
                 break
         self.tokens += [token.id for token in tokens]
         self.text += visible

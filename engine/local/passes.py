@@ -1,7 +1,8 @@
 """What requests that run together wait for, done in passes that they share.
 
 A pass streams the target's weights once for up to 16 rows that are verified, of whichever requests, and
-for a part of a prompt beside them. Nobody's bits depend on who else is there.
+for a part of a prompt beside them, as much as leaves those their speed. Nobody's bits depend on who else
+is there.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from time import perf_counter
 import torch
 
 from engine.decoding.waiting import Chore, Reading, Verification, Wait
+from engine.drafting.controllers.together import Together
 from engine.machine.failures import device_errors
 from engine.models.base import SharedModel
 from engine.request import MAX_ROWS
@@ -20,11 +22,10 @@ from engine.request import MAX_ROWS
 class Passes:
     """Serves those that wait, some in each pass."""
 
-    def __init__(
-        self, model: SharedModel, measured: Callable[[int, float], None] = lambda *_: None
-    ) -> None:
-        """``measured`` hears of each pass that verified for several: its rows, and its seconds."""
-        self._model, self._measured = model, measured
+    def __init__(self, model: SharedModel, together: Together) -> None:
+        """``together`` hears of each pass that verified for several, and says how much of a prompt one
+        may read."""
+        self._model, self._together = model, together
         self._by_age = False
 
     def serve(self, waits: Sequence[Wait]) -> None:
@@ -51,7 +52,7 @@ class Passes:
         """By turns the one that is through first, and the one that waits longest: a short prompt does not
         wait for a long one, nor a long one for ever."""
         for each in readings:
-            each.borrow()
+            _attempt(each, each.borrow)
         readings = [each for each in readings if not each.ready]
         if len(readings) < 2:
             return readings[0] if readings else None
@@ -61,13 +62,16 @@ class Passes:
     def _pass(self, verifying: Sequence[Verification], reading: Reading | None) -> None:
         began = perf_counter()
         rows = sum(each.rows for each in verifying)
+        read, found = None, None
         try:
             with device_errors(torch.device(self._model.info.device)):
                 parts = [each.part() for each in verifying]
-                read = None if reading is None else reading.part(self._rows - rows)
+                if reading is not None:
+                    read = reading.part(self._together.prompt_rows(rows, self._rows))
                 found = self._model.forward_together([*parts, *(() if read is None else (read,))])
         except Exception:
-            # Whose fault it was shows when each is alone; the others go on.
+            pass  # whose fault it was shows when each is alone; the others go on
+        if found is None:  # not inside ``except``: there the error holds what the pass had made
             for each in verifying:
                 each.ready = True
             if reading is not None:
@@ -78,7 +82,7 @@ class Passes:
         if reading is not None and read is not None:
             reading.take(read)
         else:
-            self._measured(rows, perf_counter() - began)
+            self._together.passed(rows, perf_counter() - began)
 
 
 def _fitting(verifying: Sequence[Verification]) -> list[Verification]:

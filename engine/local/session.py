@@ -22,6 +22,7 @@ from engine.decoding.judge import Judge
 from engine.decoding.likeliest import likeliest
 from engine.decoding.loop import Launcher, decode_beside
 from engine.decoding.narrator import Narrator
+from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
@@ -29,6 +30,7 @@ from engine.decoding.waiting import Wait
 from engine.drafting import proposers
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
+from engine.drafting.controllers.together import Beside
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
@@ -77,7 +79,7 @@ class Session:
         self.learning = Learning(stops_early=not self.target.runs_rounds)
         self._passes = None
         if isinstance(model, SharedModel):
-            self._passes = Passes(model, self.learning.together.passed)
+            self._passes = Passes(model, self.learning.together)
 
     @property
     def parallel(self) -> int:
@@ -182,8 +184,9 @@ class Session:
             prompt = self.prepare(request)
         info = self.target.model.info
         run = Run.resolve(request, prompt, info, self.grammar_of(request))
-        shown = self._special(self.codec.calls.control) if request.tools else {}
-        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown)
+        calls = self.codec.calls if request.tools else None
+        shown = {} if calls is None else self._special(calls.control)
+        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls)
         beside = beside and self.parallel > 1
         joined = self.learning.together.joined() if beside else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
@@ -206,14 +209,7 @@ class Session:
         context = Context(run.prompt)
         constraint = self._constraint(run, context)
         sampler = self._sampler(run, context, constraint)
-        proposer = lane.proposer(wanted)
-        if run.predicted:
-            expected = self.codec.encode_part(run.predicted, info.context)
-            proposer = PredictedProposer(expected, proposer, wanted.proposer)
-        if not run.reuse_cache:
-            # An empty text shares nothing with what the proposer holds, so all of it is dropped.
-            proposer.begin(Context(()), sampler)
-        proposer.begin(context, sampler)
+        proposer = self._begun(lane.proposer(wanted), run, context, sampler)
         member = self.learning.beside(wanted, proposer, sampler) if beside else None
         lend = partial(self._lanes.lend, lane) if beside else None
         prepares = member is None or member.reads_at_once
@@ -228,28 +224,25 @@ class Session:
         if constraint is not None and wanted.control is not Control.OFF:
             proposer = Constrained(proposer, constraint)
             controller = Forcing(controller, constraint, wanted.deepest)
-        launcher: Launcher
-        # Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
-        # noise and the host's differ in their last bits, and a seed's words must not depend on that.
-        if target.runs_rounds:
-            launcher = DeviceLauncher(context, target, proposer, sampler, constraint)
-        else:
-            judge = Judge(sampler, run.alternatives)
-            launcher = HostLauncher(context, target, proposer, judge, shares=beside)
+        launcher = _launcher(context, target, proposer, sampler, constraint, run, shares=beside)
         rounds = decode_beside(context, launcher, controller, run.ending, wanted.proposer)
-        decoding = contextlib.nullcontext() if member is None else member.decoding()
-        unread = proposer.prepare(context)
-        with contextlib.closing(rounds), decoding:
-            for step in narrator.narrate_beside(rounds, cancelled):
-                yield step
-                if isinstance(step, Emitted) and member is not None and member.wants_reading:
-                    # One part, and then everybody's next round: no reply stands still meanwhile.
-                    finished = next(unread, True)
-                    if finished:
-                        member.has_read()
+        with contextlib.closing(rounds):
+            steps = narrator.narrate_beside(rounds, cancelled)
+            yield from steps if member is None else _read_on(steps, member, proposer, context)
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
         target.reuse([*run.prompt, *narrator.tokens][:-1])
+
+    def _begun(self, proposer: Proposer, run: Run, context: Context, sampler: Sampler) -> Proposer:
+        """Who drafts for the run: ``proposer``, or what drafts from the prediction before it does."""
+        if run.predicted:
+            expected = self.codec.encode_part(run.predicted, self.target.context)
+            proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
+        if not run.reuse_cache:
+            # An empty text shares nothing with what the proposer holds, so all of it is dropped.
+            proposer.begin(Context(()), sampler)
+        proposer.begin(context, sampler)
+        return proposer
 
     def serve(self, waits: Sequence[Wait]) -> None:
         """Makes at least one of these ready, which ``steps`` have yielded."""
@@ -308,3 +301,38 @@ class Session:
         verify = self.learning.experience.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, kept=self._kept)
+
+
+def _launcher(
+    context: Context,
+    target: Target,
+    proposer: Proposer,
+    sampler: Sampler,
+    constraint: Constraint | None,
+    run: Run,
+    *,
+    shares: bool,
+) -> Launcher:
+    """Where the rounds run. ``shares``: whether others may verify in one pass with them.
+
+    Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
+    noise and the host's differ in their last bits, and a seed's words must not depend on that.
+    """
+    if target.runs_rounds:
+        return DeviceLauncher(context, target, proposer, sampler, constraint)
+    return HostLauncher(context, target, proposer, Judge(sampler, run.alternatives), shares=shares)
+
+
+def _read_on(
+    steps: Iterator[Event | Wait], member: Beside, proposer: Proposer, context: Context
+) -> Iterator[Event | Wait]:
+    """``steps``, and behind each round, where the proposer is to read the prompt yet, a part of that."""
+    unread = proposer.prepare(context)
+    with member.decoding():
+        for step in steps:
+            yield step
+            if isinstance(step, Emitted) and member.wants_reading:
+                # One part, and then everybody's next round: no reply stands still meanwhile.
+                finished = next(unread, True)
+                if finished:
+                    member.has_read()

@@ -129,8 +129,10 @@ def _body(request: Request) -> dict[str, Any]:
 def _message(message: Message) -> dict[str, Any]:
     told = message_of(message)
     told["content"] = message.content
-    for call in told.get("tool_calls", ()):
-        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    for call, sent in zip(message.tool_calls, told.get("tool_calls", ()), strict=True):
+        # It takes objects alone; what a cut call has of its arguments stands as a text in one.
+        found = call.object
+        sent["function"]["arguments"] = {"arguments": call.arguments} if found is None else found
     if "name" in told:
         told["tool_name"] = told.pop("name")
     told.pop("tool_call_id", None)

@@ -49,6 +49,11 @@ class CallReader:
         """Calls that were begun."""
         return self._calls
 
+    @property
+    def whole(self) -> bool:
+        """Whether the call begun last has all of its arguments."""
+        return self._begun and self._json is None
+
     def read(self, text: str) -> Iterator[Part]:
         """What the reply's next ``text`` makes sure."""
         self._text += text
@@ -100,6 +105,33 @@ class CallReader:
         if json.ended:
             self._json = None
         return Arguments(self._calls - 1, more)
+
+
+class Repetition:
+    """Whether a reply calls what it called before, with the same arguments.
+
+    Small models that may call several tools repeat one call without end: what may follow a call is
+    another call, and nothing makes them stop.
+    """
+
+    def __init__(self, style: CallStyle) -> None:
+        self._reader = CallReader(style)
+        self._call = ""  # the last one, as far as it was written
+        self._made: set[str] = set()
+
+    def read(self, text: str) -> bool:
+        """Whether such a call ends in the reply's next ``text``."""
+        repeated = False
+        for part in self._reader.read(text):
+            match part:
+                case Called(_, name):
+                    self._call = f"{name}\n"
+                case Arguments(_, more):
+                    self._call += more
+                    if self._reader.whole:
+                        repeated = repeated or self._call in self._made
+                        self._made.add(self._call)
+        return repeated
 
 
 class _Json:

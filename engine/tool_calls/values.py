@@ -54,11 +54,26 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that an assistant made. ``arguments``: a JSON object, as JSON."""
+    """A call that an assistant made. ``arguments``: a JSON object, as JSON, or, where the call was cut,
+    its beginning."""
 
     id: str
     name: str
     arguments: str
+
+    @property
+    def object(self) -> dict[str, Any] | None:
+        """The arguments; None where they are no JSON object."""
+        return json_object(self.arguments)
+
+
+def json_object(text: str) -> dict[str, Any] | None:
+    """The JSON object that ``text`` is, if it is one."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class Calling(StrEnum):

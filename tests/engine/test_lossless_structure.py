@@ -14,6 +14,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
+from engine.events import Finished, FinishReason
 from engine.local.session import Session
 from engine.request import (
     AcceptanceRule,
@@ -25,6 +26,7 @@ from engine.request import (
     Sampling,
     Speculation,
 )
+from engine.tool_calls.values import Calling, Tool, ToolChoice
 from tests.engine.grammar.test_matcher import RECORD
 from tests.support.checkpoints import open_session
 from tests.support.lossless import (
@@ -96,6 +98,25 @@ def test_a_grammar_changes_no_words_with_drafts(name: str) -> None:
         forced += sum(one.proposer == GRAMMAR for one in found.rounds)
         accepted += found.accepted
     assert forced and accepted
+
+
+@pytest.mark.parametrize("name", ["none", "draft", "eagle3", "suffix"])
+def test_a_call_that_has_to_be_made_is_not_made_without_end(name: str) -> None:
+    """Where several are allowed nothing else may follow but the end, which is taken away here."""
+    session = embedded()
+    eos = session.target.model.info.eos
+    nothing = {"type": "object", "properties": {}, "additionalProperties": False}
+    request = Request(
+        messages=(Message("user", "Ring the bell."),),
+        tools=(Tool("ring", parameters=json.dumps(nothing)),),
+        tool_choice=ToolChoice(Calling.REQUIRED),
+        logit_bias=tuple((token, -100.0) for token in eos),
+        speculation=Speculation(proposer=name, depth=4 if name != "none" else 0),
+        max_tokens=200,
+    )
+    *_, finished = session.run(request, lambda: False)
+    assert isinstance(finished, Finished) and finished.reason is FinishReason.STOP
+    assert finished.text.count('"ring"') == 2
 
 
 RULES = [

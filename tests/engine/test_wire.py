@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.api import OptionInfo
+from engine.api import OptionInfo, Withheld
 from engine.fake import CAPABILITIES
 from engine.request import AcceptanceRule, Control
 from engine.tool_calls.styles import MISTRAL
@@ -39,11 +39,20 @@ def test_what_is_new_is_left_out() -> None:
     told["sampling"] = [*told["sampling"], "a field to come"]
     told["controllers"] = [*told["controllers"], "a controller to come"]
     told["more"] = 1
+    told["calls"] = {**capabilities_to_json(LESS)["calls"], "a string to come": "]"}
+    told["withheld"] = [{"name": "eagle9", "reason": "It is not loaded.", "a mark to come": 1}]
     told["proposers"][0]["options"] = [
         {"name": "x", "kind": "list", "default": [], "help": "", "choices": []},
         {"name": "y", "kind": "int", "default": 1, "help": "", "choices": []},
     ]
     found = capabilities_from_json(told)
     assert found.proposers[0].options == (OptionInfo("y", int, 1, ""),)
-    plain = replace(found.proposers[0], options=())
-    assert replace(found, proposers=(plain, *found.proposers[1:])) == CAPABILITIES
+    assert found.calls == MISTRAL
+    assert found.withheld == (Withheld("eagle9", "It is not loaded."),)
+    plain = replace(
+        found,
+        proposers=(replace(found.proposers[0], options=()), *found.proposers[1:]),
+        calls=CAPABILITIES.calls,
+        withheld=CAPABILITIES.withheld,
+    )
+    assert plain == CAPABILITIES

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter_ns
 from typing import Any
@@ -36,7 +37,6 @@ from app.server.requests import chat_requests, completion_requests
 from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Service
 from app.server.streaming import EventStream
-from app.server.unsupported import refuse_fields
 from engine.tool_calls.reading import Said
 
 Json = dict[str, Any]
@@ -49,8 +49,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
         job = _Job("message", _spoken)
-        body, raw = await read(http, OllamaChatBody)
-        refuse_fields(raw, REFUSED_IN_CHAT)
+        body = await read(http, OllamaChatBody, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
         return await _answer(service, http, body, job, chat_of(body))
@@ -58,8 +57,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
         job = _Job("response", lambda text, calls: text)
-        body, raw = await read(http, OllamaGenerateBody)
-        refuse_fields(raw, REFUSED_IN_TEXT)
+        body = await read(http, OllamaGenerateBody, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
         return await _answer(service, http, body, job, text_of(body))
@@ -76,7 +74,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
-        body, _ = await read(http, OllamaShowBody)
+        body = await read(http, OllamaShowBody, {})
         name = untagged(body.model or body.name)
         found = await to_thread.run_sync(models.describe, name)
         info = {
@@ -173,7 +171,8 @@ async def _answer(
     asked: ChatBody | CompletionBody,
 ) -> Response:
     if isinstance(asked, ChatBody):
-        loaded, ticket = await service.admit(asked, chat_requests)
+        ask = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
+        loaded, ticket = await service.admit(asked, ask)
     else:
         loaded, ticket = await service.admit(asked, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.server.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
 from app.server.tools import ToolBody
-from app.server.unsupported import NO_TOOLS, is_nothing
+from app.server.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
 
 
 class _Body(BaseModel):
@@ -77,16 +77,18 @@ class OllamaShowBody(_Body):
     name: str | None = None
 
 
-_REFUSED = {
+_REFUSED: Refused = {
+    **REFUSED,
     "think": ("thinking as a text of its own", is_nothing),
     "images": ("images", is_nothing),
     "template": ("templates other than the model's own", is_nothing),
     "context": ("going on from tokens; send the conversation to /api/chat", is_nothing),
 }
-REFUSED_IN_CHAT = _REFUSED | {
+REFUSED_IN_CHAT: Refused = {
+    **_REFUSED,
     "tool_choice": (
         "a choice of tools, which Ollama's protocol lacks; /v1/chat/completions does",
         lambda value: value in (None, "auto"),
-    )
+    ),
 }
-REFUSED_IN_TEXT = _REFUSED | NO_TOOLS
+REFUSED_IN_TEXT: Refused = {**_REFUSED, **NO_TOOLS}

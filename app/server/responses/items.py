@@ -31,8 +31,7 @@ def resolved(items: Sequence[Item], find: Find) -> list[Item]:
 def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tuple[Message, ...]:
     """``before`` and what follows it. Calls belong to the assistant's message that they stand behind.
 
-    Raises ApiError for what is no text, and InvalidRequest for calls that are none and for what answers
-    no call.
+    Raises ApiError for what is no text, and InvalidRequest for what answers no call.
     """
     told = list(before)
     names = {call.id: call.name for message in before for call in message.tool_calls}
@@ -42,7 +41,7 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
             case MessageItem():
                 told.append(message_of(item, path))
             case CallItem():
-                call = call_of(item.call_id, item.name, item.arguments, f"{path}.arguments")
+                call = call_of(item.call_id, item.name, item.arguments)
                 names[call.id] = call.name
                 if not told or told[-1].role != "assistant":
                     told.append(Message("assistant", ""))

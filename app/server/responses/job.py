@@ -132,7 +132,7 @@ class Job:
         cut = answer.reply.reason is FinishReason.LENGTH
         response = self.response("incomplete" if cut else "completed", answer)
         if self.body.store is not False:
-            calls = () if answer.calls is None else answer.calls.whole_calls
+            calls = () if answer.calls is None else answer.calls.made
             reply = Message("assistant", answer.said, tool_calls=calls)
             asked = tuple(
                 {

@@ -14,7 +14,7 @@ from app.server.reading import read
 from app.server.requests import Drafting, response_requests
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
-from app.server.responses.schemas import ResponseBody, refuse_in_response
+from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
 from app.server.responses.shelf import Json, Shelf
 from app.server.responses.stream import events, framed
 from app.server.service import Service
@@ -28,8 +28,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/v1/responses")
     async def create(http: HttpRequest) -> Response:
-        body, raw = await read(http, ResponseBody)
-        refuse_in_response(raw)
+        body = await read(http, ResponseBody, REFUSED_IN_RESPONSES)
         before: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
             before = shelf.get(body.previous_response_id, "previous_response_id").messages

@@ -17,7 +17,7 @@ from app.server.tools import (
     ToolBody,
     ToolsBody,
 )
-from app.server.unsupported import is_nothing, refuse_fields
+from app.server.unsupported import REFUSED, Refused, is_nothing
 
 _TYPES = ("message", "function_call", "function_call_output", "item_reference")
 
@@ -156,15 +156,11 @@ def _in_chats(
     )
 
 
-_REFUSED = {
+REFUSED_IN_RESPONSES: Refused = {
+    **REFUSED,
     "background": ("answering in the background", is_nothing),
     "conversation": ("conversations other than by previous_response_id", is_nothing),
     "prompt": ("stored prompts", is_nothing),
     "truncation": ("leaving out what is too long", lambda value: value in (None, "disabled")),
     "n": ("several choices in a response", lambda value: value in (None, 1)),
 }
-
-
-def refuse_in_response(raw: bytes) -> None:
-    """Raises a 400 for the first field that asks for something this version does not have."""
-    refuse_fields(raw, _REFUSED)

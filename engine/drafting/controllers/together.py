@@ -10,6 +10,7 @@ taken up again where somebody is alone once more.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,11 @@ from engine.request import MAX_ROWS
 _GAIN = 1.05
 """How many times as many tokens a second all have to get for anybody to draft: what is paused while
 passes are shared is hardly tried again, so noise must not decide."""
+_KEPT = 0.5
+"""Of the speed that replies have while nobody's prompt is read, what they keep beside one that is."""
+_LEAST_READ = 8
+"""Rows of a prompt that a pass reads at least, whatever is kept: each pass streams all weights, so with
+fewer a prompt would take many times as long."""
 _DECIDE_EVERY = 8
 """Passes after which it is decided anew, where nobody came or went."""
 _NEXT = 0.8
@@ -69,6 +75,16 @@ class Together:
         self._passes += 1
         if self._passes % _DECIDE_EVERY == 0:
             self._due = True
+
+    def prompt_rows(self, verified: int, most: int) -> int:
+        """How many rows of a prompt are read in a pass that verifies ``verified``, and has ``most``: as
+        many as leave what is verified its share of the time, by what verifying takes."""
+        verify = self.experience.verify
+        if not verify.known:
+            return min(_LEAST_READ, most - verified)
+        seconds = verify.table(most)
+        fitting = bisect_right(seconds, seconds[verified] / _KEPT) - 1
+        return min(max(fitting - verified, _LEAST_READ), most - verified)
 
     def add(self, member: Beside) -> None:
         """It decodes from now on, until ``remove``."""

@@ -97,6 +97,7 @@ def test_what_is_wrong_with_a_value_is_a_sentence_of_its_own(
             {"messages": [{"role": "tool", "content": "sunny", "tool_call_id": "1"}]},
             "messages[0].tool_call_id",
         ),
+        ({"messages": [{"role": "tool", "content": "sunny"}]}, "messages[0].tool_call_id"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": "  "}]}, "messages"),

@@ -112,9 +112,21 @@ def test_a_call_comes_back_as_an_object_and_its_answer_finds_it(server, http: ht
 
 
 def test_what_answers_no_call_is_taken_as_ollama_takes_it(http: httpx.Client) -> None:
-    messages = [ASK, {"role": "tool", "content": "sunny", "tool_call_id": "gone"}]
+    answer = {"role": "tool", "content": "sunny"}
+    messages = [ASK, answer, {**answer, "tool_call_id": "gone"}, {**answer, "tool_name": "gone"}]
     body = {"messages": messages, "options": {"num_predict": 1}, "stream": False}
     assert http.post("/api/chat", json=body).status_code == 200
+
+
+def test_a_call_that_num_predict_cut_is_left_out_and_the_chat_goes_on(caller: Served) -> None:
+    """Its arguments are no object, and Ollama's clients know nothing else."""
+    body = {"tools": [TOOL], "stream": False, "options": {"num_predict": 25}}
+    with caller.client() as http:
+        cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
+        assert cut["done_reason"] == "length"
+        assert cut["message"] == {"role": "assistant", "content": "Let me look.\n"}
+        again = http.post("/api/chat", json={**body, "messages": [ASK, cut["message"], ASK]})
+    assert again.status_code == 200
 
 
 def test_each_call_has_a_line_of_its_own(caller: Served) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from openai import OpenAI
 
+from engine.request import Message, Request
+from engine.tool_calls.values import ToolCall
+
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 
 
@@ -86,6 +89,35 @@ def test_tools_are_the_models_own_choice_and_none_is_told_of_none(server, client
     assert said == (auto.choices[0].message.content or "")
 
 
+def test_a_call_that_max_tokens_cut_can_be_sent_back(server, client: OpenAI) -> None:
+    """It was a 400, at which the client's agent ended."""
+    ask: dict[str, Any] = {"model": server.model, "tools": TOOLS, "tool_choice": "required"}
+    for limit in range(60, 0, -1):
+        reply = client.chat.completions.create(**ask, messages=ASK, max_tokens=limit)
+        message = reply.choices[0].message
+        if message.tool_calls and not message.tool_calls[-1].function.arguments.endswith("}"):
+            break
+    history = [*ASK, message.model_dump(exclude_none=True)]
+    history += [
+        {"role": "tool", "tool_call_id": call.id, "content": "Cut."} for call in message.tool_calls
+    ]
+    again = client.chat.completions.create(model=server.model, messages=history, max_tokens=4)
+    made = tuple(
+        ToolCall(call.id, call.function.name, call.function.arguments or "{}")
+        for call in message.tool_calls
+    )
+    chat = (
+        Message("user", ASK[0]["content"]),
+        Message("assistant", "", made),
+        *(
+            Message("tool", "Cut.", tool_call_id=call.id, name=call.function.name)
+            for call in message.tool_calls
+        ),
+    )
+    *_, finished = server.direct(Request(messages=chat, max_tokens=4))
+    assert again.choices[0].message.content == finished.text
+
+
 BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}
 BROKEN = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{"}}
 ANSWER = {"role": "tool", "content": "1"}
@@ -108,8 +140,9 @@ ANSWER = {"role": "tool", "content": "1"}
         ({"functions": [{"name": "add"}]}, "functions"),
         (
             {"messages": [*ASK, {"role": "assistant", "tool_calls": [BROKEN]}, ANSWER]},
-            "messages[1].tool_calls[0].function.arguments",
+            "messages[2].tool_call_id",
         ),
+        ({"messages": [*ASK, {**ANSWER, "tool_call_id": "1"}]}, "messages[1].tool_call_id"),
         ({"messages": [{"role": "user", "tool_calls": [BROKEN]}]}, "messages[0].tool_calls"),
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
     ],

@@ -92,7 +92,12 @@ def test_a_system_message_that_a_template_refuses_stands_in_the_first_of_the_use
         made.render((Message("system", "Be brief."), CHAT[0]))
 
 
-def test_arguments_that_are_no_object_are_refused(tmp_path: Path) -> None:
-    broken = Message("assistant", "", tool_calls=(ToolCall("1", "find", "[1]"),))
-    with pytest.raises(InvalidRequest, match="no JSON object"):
-        prompt(codec(tmp_path, WITH_TOOLS), messages=(CHAT[0], broken, CHAT[2]))
+@pytest.mark.parametrize("template", [WITH_TOOLS, None], ids=["its own", "in words"])
+def test_arguments_that_max_tokens_cut_are_text(tmp_path: Path, template: str | None) -> None:
+    """What we had told was refused when it came back, and with it the rest of the conversation."""
+    text = '{"q": "a <|end|>'
+    cut = Message("assistant", "", tool_calls=(ToolCall("1", "find", text),))
+    made = codec(tmp_path, template)
+    said, ids = prompt(made, messages=(CHAT[0], cut, CHAT[2]))
+    assert f'"arguments": {json.dumps(text) if template else text}' in said
+    assert ids.count(made.token_named("<|end|>")) == 4

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decoding.loop import Ending
 from engine.decoding.narrator import Narrator
-from engine.events import Budget, Emitted, Event, Finished, Origin, Round, Timing, Tree
+from engine.events import (
+    Budget,
+    Emitted,
+    Event,
+    Finished,
+    FinishReason,
+    Origin,
+    Round,
+    Timing,
+    Tree,
+)
+from engine.tool_calls.styles import HERMES, LLAMA, MISTRAL_LIST, CallStyle
+from engine.tool_calls.values import ToolCall
 
 EOS = 256
 
@@ -48,9 +62,12 @@ def rounds(tokens: Sequence[int], sizes: Sequence[int]) -> Iterator[Round]:
         index += 1
 
 
-def narrated(text: str, stop: tuple[str, ...], sizes: Sequence[int]) -> list[Event]:
+def narrated(
+    text: str, stop: tuple[str, ...], sizes: Sequence[int], calls: CallStyle | None = None
+) -> list[Event]:
     tokens = [*text.encode(), EOS]
-    narrator = Narrator(Bytes(), [], stop, Ending(10**9, (EOS,)))  # type: ignore[arg-type]
+    codec: Any = Bytes()
+    narrator = Narrator(codec, [], stop, Ending(10**9, (EOS,)), calls=calls)
     return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
 
 
@@ -82,6 +99,22 @@ def test_a_character_of_several_tokens_stands_where_its_last_token_completes_it(
 def test_a_stop_string_ends_the_reply_and_moves_no_place() -> None:
     events = narrated("漢 STAY 😀 STOP after", ("STOP",), [2, 5, 1])
     assert check_places(events).text == "漢 STAY 😀 "
+
+
+@pytest.mark.parametrize("style", [HERMES, MISTRAL_LIST, LLAMA], ids=lambda style: style.name)
+@pytest.mark.parametrize("sizes", [[1], [16], [3, 7, 2]], ids=str)
+def test_a_reply_ends_behind_the_call_that_it_makes_again(
+    style: CallStyle, sizes: list[int]
+) -> None:
+    """In whatever rounds its text comes; one with other arguments, or of another tool, is a new one."""
+    rome, oslo = '{"city": "Rome"}', '{"city": "Oslo {1}"}'
+    asked = [("wind", rome), ("wind", oslo), ("rain", rome), ("wind", oslo), ("wind", rome)]
+    calls = [ToolCall("", name, arguments) for name, arguments in asked]
+    finished = check_places(narrated(style.written(calls), (), sizes, style))
+    assert finished.text == style.written(calls[:4]).removesuffix(style.tail + style.closing)
+    assert finished.reason is FinishReason.STOP
+    whole = style.written(calls[:3])
+    assert check_places(narrated(whole, (), sizes, style)).text == whole
 
 
 @given(

@@ -194,3 +194,21 @@ def round_of(budget: Budget) -> Round:
         timing=Timing(0.001, 0.05, 0.06),
         emitted=1,
     )
+
+
+@pytest.mark.parametrize("verified", [1, 5, 16])
+def test_replies_keep_half_their_speed_while_a_prompt_is_read(verified: int) -> None:
+    """All rows that were free were the prompt's, and replies stood still for several passes."""
+
+    def taken(rows: int) -> float:
+        return 0.07 + 0.006 * rows
+
+    together, _, _ = crowd(1, taken, 0.001, 0.5)
+    read = together.prompt_rows(verified, 64)
+    assert taken(verified + read) <= 2 * taken(verified) < taken(verified + read + 1)
+
+
+def test_a_prompt_is_read_however_dear_its_rows_are_and_where_they_are_cheap_all_at_once() -> None:
+    assert crowd(1, steep, 0.001, 0.5)[0].prompt_rows(1, 64) == 8
+    assert crowd(1, flat, 0.001, 0.5)[0].prompt_rows(4, 64) == 60
+    assert Together(Experience()).prompt_rows(1, 64) == 8  # nothing was measured yet

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from engine.api import Generation
+from engine.decoding.target import Target
 from engine.errors import NotLoaded
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Queued, Started
 from engine.local.engine import LocalEngine
+from engine.local.lanes import Lanes
 from engine.request import Request, Sampling, Speculation
 from tests.engine.local.engine.conftest import PATIENCE, counts, finished
 from tests.support.loading import request_for
@@ -96,6 +98,39 @@ def test_as_many_run_as_there_is_room_for_and_the_others_are_told(engine: LocalE
         for event in events[:start]
     )
     assert all(isinstance(events[-1], Finished) for events in told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"), [(Target, "verifying"), (Lanes, "lend")], ids=["verifying", "lending"]
+)
+def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
+    engine: LocalEngine, kind: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What failed between the requests failed all of them, as a fault of the engine's."""
+    good = [asked("Once upon a time", 40), asked("A cat said", 20)]
+    expected = [finished(engine.generate(request)).text for request in good]
+    large = asked("There is no memory for this. " * 30, 20)
+    tokens = engine.tokens(large)[:-1]
+    original, calls = getattr(kind, method), 0
+
+    def runs_out(self: Any, *given: Any) -> Any:
+        nonlocal calls
+        if tokens == (given[1] if kind is Lanes else self.tokens[: len(tokens)]):
+            calls += 1
+            if calls > 1:  # the first asks by itself
+                raise MemoryError
+        return original(self, *given)
+
+    monkeypatch.setattr(kind, method, runs_out)
+    held = Held(engine.generate(good[0]))
+    assert held.reached.wait(PATIENCE)
+    others = [engine.generate(request) for request in (large, good[1])]
+    held.go_on.set()
+    *_, failed = others[0]
+    assert calls > 1 and isinstance(failed, Failed) and "ran out" in failed.message
+    assert [finished(held.generation).text, finished(others[1]).text] == expected
+    monkeypatch.undo()
+    assert finished(engine.generate(large)).reason is FinishReason.LENGTH
 
 
 def test_what_is_measured_runs_alone(engine: LocalEngine) -> None:

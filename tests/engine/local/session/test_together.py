@@ -16,6 +16,7 @@ from engine.drafting.controllers.together import Together
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import FinishReason
 from engine.local.session import Session
+from engine.models.base import Part
 from engine.request import (
     MAX_DEPTH,
     MAX_ROWS,
@@ -178,6 +179,42 @@ def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     run(session, [long, quick, short], look)
     assert unread[0] > 300  # the long prompt was far from read when the short one's answer began
     assert len(long.emitted) == 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_however_much_of_a_prompt_a_pass_reads_the_words_are_the_same(
+    alone: Session, together: Session, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(seed)
+    sizes = (1, 2, 7, 15, 64)
+    monkeypatch.setattr(
+        Together, "prompt_rows", lambda self, rows, most: min(chance.choice(sizes), most - rows)
+    )
+    read: set[int] = set()
+    original = Reading.part
+
+    def part(self: Reading, count: int) -> Part:
+        read.add(count)
+        return original(self, count)
+
+    monkeypatch.setattr(Reading, "part", part)
+    clients = [
+        Client(
+            replace(
+                asked(chance, alone),
+                messages=(Message("user", chance.choice(PROMPTS) * 9),),
+                predicted="",
+                reuse_cache=False,
+            ),
+            arrives=2 * at,
+        )
+        for at in range(AT_ONCE)
+    ]
+    run(together, clients)
+    assert len(read) > 3
+    for client in clients:
+        assert client.error is None
+        assert client.finished.token_ids == answer(alone, client.request).tokens
 
 
 @pytest.mark.parametrize("name", ["draft", "eagle3", "block", "hybrid", "best"])
