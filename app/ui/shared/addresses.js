@@ -1,5 +1,7 @@
 // Which page and chat the address names, and going elsewhere without loading anything anew.
 
+import { h } from "./dom.js";
+
 const names = Object.keys(window.ForetokenPages ?? { chat: "" });
 
 class Address {
@@ -51,3 +53,8 @@ class Address {
 }
 
 export const address = new Address();
+
+// To `page`, where it was left.
+export function pageLink(page, text) {
+  return h("a", { class: "ft-link", href: `/${page}`, on: { click: (event) => (event.preventDefault(), address.go(address.of(page))) } }, text);
+}

@@ -89,8 +89,12 @@ def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
     assert "1.73 tokens for each pass" in page.inner_text(".run-end")
     assert str(drafter) in page.inner_text(".run-end")
     page.click("[data-act=load]")
-    page.wait_for_selector("text=Loaded. Chat with it")
+    page.wait_for_selector(".loaded-next")
     assert app.engine.loaded.name == "Pip + medusa 1"
+    page.click("text=Race it against what there was")
+    page.wait_for_url("**/race")
+    page.wait_for_selector(".race-form [data-act=start]:visible")
+    page.go_back()
     page.click("[data-act=another]")
     page.wait_for_selector("#train-page [data-act=start]")
     assert folder.is_dir()

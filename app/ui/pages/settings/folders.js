@@ -1,6 +1,6 @@
 // What the app keeps on the disk, where, and how much.
 
-import { address } from "../../shared/addresses.js";
+import { pageLink } from "../../shared/addresses.js";
 import { copy, h } from "../../shared/dom.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
@@ -21,7 +21,7 @@ export class Folders {
     const title = say.names[name];
     const copying = h("button", { class: "ft-button small", type: "button", dataset: { act: "copy-path" }, "aria-label": say.copyNamed(title), on: { click: () => copy(path, copying, words.copied) } }, words.copy);
     const opening = h("button", { class: "ft-button small", type: "button", disabled: !there, "aria-label": say.openNamed(title), on: { click: () => this.page.ask("open_folder", { name }) } }, say.open);
-    const more = name === "models" ? h("a", { class: "ft-link", href: "/models", on: { click: (event) => (event.preventDefault(), address.go(address.of("models"))) } }, say.toModels) : null;
+    const more = name === "models" ? pageLink("models", say.toModels) : null;
     return h("li", { dataset: { place: name } },
       h("div", { class: "place-head" }, h("b", {}, title), h("span", { class: "place-size" }, there ? size : say.absent), more),
       h("div", { class: "place-path" }, path),

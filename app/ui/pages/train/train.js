@@ -1,5 +1,6 @@
 // The train page: a form while nothing is trained, else how the run goes.
 
+import { pageLink } from "../../shared/addresses.js";
 import { copy, fixed, h, percent } from "../../shared/dom.js";
 import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
@@ -166,8 +167,9 @@ class TrainPage {
     if (run.state === "done") {
       this.loadButton = button("load", say.load, () => this.act(server.open_trained).then(() => status.refresh()), "primary");
       this.loadNote = h("span", { class: "hint", role: "status" });
+      this.next = h("span", { class: "loaded-next", hidden: true }, pageLink("chat", say.chatWith), " · ", pageLink("race", say.race));
       this.pair = run.pair;
-      return h("div", { class: "train-buttons" }, this.loadButton, button("another", say.another, () => this.act(server.put_training_away)), this.loadNote);
+      return h("div", { class: "train-buttons" }, this.loadButton, button("another", say.another, () => this.act(server.put_training_away)), this.loadNote, this.next);
     }
     const discard = button("discard", say.discard, () => {
       if (discard.classList.contains("sure")) return this.act(server.discard_training);
@@ -214,6 +216,7 @@ class TrainPage {
     const { loaded, opening, failed } = status.latest;
     const here = loaded?.name === this.pair;
     this.loadButton.disabled = here || Boolean(opening);
+    this.next.hidden = !here || Boolean(opening);
     this.loadNote.textContent = opening ?? (here ? say.loaded : failed ?? say.anotherHint);
   }
 }

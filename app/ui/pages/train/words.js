@@ -29,7 +29,7 @@ export const say = {
   doneText: (length) => `It is ready: ${length.toFixed(2)} tokens for each pass of the model, on questions it did not learn from.`,
   weak: (length) => (length < 1.2 ? "That is too little to pay. Let one learn longer, or from more questions. " : ""),
   where: "The drafter is in", inCatalog: (pair) => `In your catalog as ${pair}.`,
-  load: "Load it", loaded: "Loaded. Chat with it, or race it.", another: "Train another", anotherHint: "The drafter stays; the replies it learned from are deleted.",
+  load: "Load it", loaded: "Loaded.", chatWith: "Chat with it", race: "Race it against what there was", another: "Train another", anotherHint: "The drafter stays; the replies it learned from are deleted.",
   loss: "Loss", lossUnit: "nats per token", lossEmpty: "The first figure comes after 20 steps.",
   length: "Tokens per pass", lengthUnit: "on questions kept aside", lengthEmpty: "Measured every few minutes, and at the end.",
   at: (x) => `${x > 0 && x < 10 ? x.toFixed(1) : Math.round(x)} min`,
