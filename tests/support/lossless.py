@@ -157,7 +157,7 @@ class Pair:
     @property
     def proposers(self) -> tuple[str, ...]:
         """All but plain decoding, which they are compared with."""
-        offered = proposers.available(self.speculative.resources)
+        offered = proposers.available(self.speculative.resources.loaded)
         return tuple(name for name in offered if name != "none")
 
     def check(

@@ -31,7 +31,7 @@ def told(value: Any) -> dict[str, Any]:
 
 
 def test_all_that_a_target_alone_can_do_is_told() -> None:
-    names = proposers.available(Resources())
+    names = proposers.available(Resources().loaded)
     assert told(capabilities(Resources(), HERMES)) == told(
         Capabilities(
             proposers=tuple(map(proposer_info, names)),

@@ -42,9 +42,16 @@ def test_every_file_of_a_method_is_registered() -> None:
 
 
 def test_only_what_needs_nothing_more_is_offered(everything: Resources) -> None:
-    assert proposers.available(everything) == proposers.names()
-    assert proposers.available(PAIR) == ("none", "draft", "ngram", "suffix", "hybrid", "best")
-    assert proposers.available(ALONE) == ("none", "ngram", "suffix", "best")
+    assert proposers.available(everything.loaded) == proposers.names()
+    assert proposers.available(PAIR.loaded) == (
+        "none",
+        "draft",
+        "ngram",
+        "suffix",
+        "hybrid",
+        "best",
+    )
+    assert proposers.available(ALONE.loaded) == ("none", "ngram", "suffix", "best")
 
 
 def test_who_loads_something_that_drafts_wants_it_used() -> None:

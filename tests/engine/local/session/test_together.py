@@ -58,7 +58,7 @@ def together(library: Any) -> Session:
 
 def asked(chance: random.Random, session: Session) -> Request:
     """Anything that leaves a seed's words the same."""
-    name = chance.choice(proposers.available(session.resources))
+    name = chance.choice(proposers.available(session.resources.loaded))
     control = chance.choice((Control.AUTO, Control.AUTO, Control.FIXED, Control.OFF))
     sampling = chance.choice((GREEDY, GREEDY, *COUPLED))
     depth = chance.choice((1, 2, 5, MAX_DEPTH))
