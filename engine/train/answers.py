@@ -34,6 +34,8 @@ _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"
 AT_ONCE = MAX_ROWS
 """Replies that share their passes, each with a row."""
+TOLD_MINUTES = 0.25
+"""How often it is said how far the recording is."""
 SHARD, SHARD_MINUTES = 64, 2.0
 """A file of replies is written after so many, or so long: what a stopped recording loses at most."""
 
@@ -82,12 +84,12 @@ def record(
     # One by one: to encode thousands takes longer than most wait for the first reply.
     fitting = (one for one in _requests(prompts, stage, seed, speculation) if _fits(session, one))
     lacking = islice(fitting, len(recording.replies), None)
+    report(_beginning(len(recording.replies), len(prompts), stage))
     answers = _answers(session, recording, lacking, len(prompts), stage, progress)
     start = time.monotonic()
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
         recording.add(shard, time.monotonic() - start)
         start = time.monotonic()
-        report(f"replies {len(recording.replies)} of {len(prompts)}, {recording.bytes >> 20} MB")
     session.close()
 
 
@@ -111,14 +113,26 @@ def _answers(
                 return report(_OVER.format(stage.minutes))
             yield request
 
-    take = partial(_answer, recording.taps)
+    take, told = partial(_answer, recording.taps), Timer(TOLD_MINUTES)
+    if progress is not None:
+        progress.write(Phase.RECORDING, done=before, of=of)
     for number, answer in enumerate(replies(session, allowable(), take), 1):
         yield answer
-        if progress is None:
-            continue
         done, passed = before + number, time.monotonic() - start
         left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
-        progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
+        if told.due():
+            report(f"replies {done} of {of} at most, {left / 60:.0f} min left")
+        if progress is not None:
+            progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
+
+
+def _beginning(there: int, of: int, stage: RepliesStage) -> str:
+    """What is about to be done, before the first reply is there."""
+    bound = "" if stage.minutes is None else f", or for {stage.minutes:g} minutes in all"
+    kept = f"; {there} are here already" if there else ""
+    return (
+        f"Recording the model's replies to {of} prompts{bound}{kept}. Learning begins behind that."
+    )
 
 
 def _requests(

@@ -48,13 +48,20 @@ class Kept:
 class Recording:
     """The shards of one folder, which is made if need be."""
 
-    def __init__(self, folder: Path, taps: Sequence[Tap]) -> None:
-        """``taps``: the hidden states that are needed; what is there already may hold more.
+    def __init__(self, folder: Path, taps: Sequence[Tap], target: str = "") -> None:
+        """``taps``: the hidden states that are needed; what is there already may hold more. ``target``:
+        whose replies they are.
 
-        Raises RecordingError where the folder's recording lacks some of them.
+        Raises RecordingError where the folder's recording lacks some of them, or is another model's.
         """
-        self.folder = folder
+        self.folder, self._target = folder, target
         folder.mkdir(parents=True, exist_ok=True)
+        there = _about(self._path(0)).get("target")
+        if target and there and there != target:
+            raise RecordingError(
+                f"{folder} holds replies of {there}, and these are to be of {target}. "
+                "Choose another --out."
+            )
         self.taps = _taps_in(self._path(0)) or tuple(taps)
         lacking = [tap for tap in taps if tap not in self.taps]
         if lacking:
@@ -98,6 +105,7 @@ class Recording:
             "replies": json.dumps(kept),
             "taps": json.dumps(_plain(self.taps)),
             "seconds": str(seconds),
+            "target": self._target,
         }
         number = len(self._shards)
         partial = self._path(number).with_suffix(".partial")
@@ -163,12 +171,18 @@ def _rows(kept: Kept) -> slice:
     return slice(kept.offset, kept.offset + kept.length)
 
 
+def _about(shard: Path) -> Mapping[str, str]:
+    """What a shard says of itself; nothing if it is not there."""
+    if not shard.exists():
+        return {}
+    with safe_open(str(shard), framework="pt") as opened:
+        about: Mapping[str, str] = opened.metadata()
+        return about
+
+
 def _taps_in(shard: Path) -> tuple[Tap, ...]:
     """The hidden states in a shard; none if it is not there."""
-    if not shard.exists():
-        return ()
-    with safe_open(str(shard), framework="pt") as opened:
-        return tuple(Tap(layer) for layer in json.loads(opened.metadata()["taps"]))
+    return tuple(Tap(layer) for layer in json.loads(_about(shard).get("taps", "[]")))
 
 
 def _plain(taps: Sequence[Tap]) -> list[int | None]:

@@ -75,7 +75,7 @@ def distil(
     # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
     layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
     taps = joined((*trainer.taps, *entering(*layers)))
-    recording = Recording(folder.recording, with_normed(taps))
+    recording = Recording(folder.recording, with_normed(taps), model.info.name)
     progress = ProgressFile(folder.progress)
     with answering(model):
         record(

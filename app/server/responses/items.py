@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
 from app.server.tools import answered, call_of
+from engine.errors import InvalidRequest
 from engine.request import Message
 
 Find = Callable[[str, str], dict[str, Any]]
@@ -38,6 +39,12 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
     for at, item in enumerate(items):
         path = f"input[{at}]"
         match item:
+            case MessageItem(role="tool"):
+                raise InvalidRequest(
+                    f"{path}.role",
+                    f"{path}.role is 'tool'; here what a tool returned is an item of type "
+                    "'function_call_output', with the call's call_id and its output.",
+                )
             case MessageItem():
                 told.append(message_of(item, path))
             case CallItem():

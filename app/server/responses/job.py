@@ -138,12 +138,22 @@ class Job:
                 {
                     "id": f"{self.message_id}_in_{at}",
                     "status": "completed",
-                    **item.model_dump(exclude_none=True),
+                    **_kept(item),
                 }
                 for at, item in enumerate(self.items)
             )
             self.shelf.put(Kept(response, asked, (*self.conversation, reply)))
         return response
+
+
+def _kept(item: Item) -> Json:
+    """An item of the input as it is told again: by the type of a text its clients know who said it."""
+    told: Json = item.model_dump(exclude_none=True)
+    said = "output_text" if told.get("role") == "assistant" else "input_text"
+    for part in (*told.get("content", ()), *told.get("output", ())):
+        if part["type"] == "text":
+            part["type"] = said
+    return told
 
 
 def usage(answer: Answer) -> Json:

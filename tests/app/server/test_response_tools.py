@@ -197,6 +197,7 @@ SENT = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"
     ("given", "param", "status"),
     [
         ({"input": [OUTPUT]}, "input[0].call_id", 400),
+        ({"input": [{"role": "tool", "content": "2"}]}, "input[0].role", 400),
         ({"input": [*SENT, {**OUTPUT, "output": None}]}, "input[1].output", 400),
         ({"input": [*SENT, {**OUTPUT, "output": [{"type": "x"}]}]}, "input[1].output[0].type", 400),
         ({"input": [{"type": "item_reference", "id": "no"}]}, "input[0].id", 404),

@@ -47,7 +47,7 @@ def test_a_response_is_the_chats_reply_and_another_goes_on_from_it(server, clien
     assert second.output_text == said(server, *whole, max_tokens=5)
     assert client.responses.retrieve(second.id).output_text == second.output_text
     (item,) = client.responses.input_items.list(second.id).data
-    assert item.content[0].text == "And then?"
+    assert (item.content[0].type, item.content[0].text) == ("input_text", "And then?")
     client.responses.delete(second.id)
     unkept = client.responses.create(
         model=server.model, input=ASK, max_output_tokens=1, store=False

@@ -24,7 +24,7 @@ from engine.train.answers import record
 from engine.train.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.prompts import Prompts
 from engine.train.recipe import Recipe, RepliesStage
-from engine.train.recording import Recording, with_normed
+from engine.train.recording import Recording, RecordingError, with_normed
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
@@ -116,6 +116,14 @@ def test_recording_stops_at_its_size_and_after_its_minutes(
     for _ in range(2):  # what a run before it took counts
         record(model, codec, ASKED, replace(RECIPE.replies, minutes=1e-9), short, seed=1)
         assert len(short.replies) == 1
+
+
+def test_replies_of_another_model_are_not_learned_from(target: Path, tmp_path: Path) -> None:
+    recording = Recording(tmp_path, with_normed(()), "one")
+    record(load_model(target), TextCodec(target), ASKED[:1], RECIPE.replies, recording, seed=1)
+    assert len(Recording(tmp_path, with_normed(()), "one").replies) == 1
+    with pytest.raises(RecordingError, match="holds replies of one, and these are to be of two"):
+        Recording(tmp_path, with_normed(()), "two")
 
 
 def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
