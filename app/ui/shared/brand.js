@@ -59,7 +59,11 @@ function pages() {
   const nav = h("nav", { class: "pages", "aria-label": words.pages }, menu, list);
   nav.addEventListener("keydown", (event) => event.key === "Escape" && nav.classList.contains("open") && (event.stopPropagation(), turn(false), menu.focus()));
   document.addEventListener("pointerdown", (event) => !nav.contains(event.target) && turn(false));
-  const name = () => (turn(false), (menu.textContent = `${window.ForetokenPages[address.page]} ▾`));
+  const name = () => {
+    if (nav.classList.contains("open") && list.contains(document.activeElement)) menu.focus(); // the link is hidden now
+    turn(false);
+    menu.textContent = `${window.ForetokenPages[address.page]} ▾`;
+  };
   address.watch(name);
   name();
   return nav;

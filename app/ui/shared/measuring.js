@@ -21,19 +21,19 @@ export const choice = (type, name, value, title, hint, more = {}) =>
 export function followOffers(page, server) {
   let pair; // the one that is offered for; not known yet
   let [touched, seen] = [false, false];
-  const refresh = async () => {
+  const refresh = async (kept = () => false) => {
     let offer;
     try {
       offer = await answered(server.offer({}));
     } catch {
       return; // the app is away: once it is back, the next look at the page asks again
     }
-    page.draw(offer);
+    if (!kept()) page.draw(offer);
     if (!offer.number || offer.number === page.following.number) return;
     page.begin();
     page.following.watch(offer.number);
   };
-  const again = () => seen && !touched && pair !== undefined && refresh();
+  const again = () => seen && !touched && pair !== undefined && refresh(() => touched); // while it is asked, somebody may choose
   status.watch(({ loaded }) => {
     const now = pairKey(loaded);
     if (now === pair) return;

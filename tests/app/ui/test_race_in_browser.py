@@ -165,6 +165,11 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     assert "does not tell its rounds" in page.inner_text(".race-notes")
     page.wait_for_selector("[data-identical=false]:has-text('as they may')")
     assert page.is_hidden(".replays") and page.is_hidden(".parting")
+    page.click("[data-act=more]")  # of a server that is gone
+    page.wait_for_selector(".ft-race [role=alert]:has-text('127.0.0.1')")
+    assert "in 5 of 5 pairs" in page.inner_text(".verdict")
+    assert page.locator(".dots .dot").count() == 5 and page.is_enabled("[data-act=more]")
+    assert page.is_hidden(".race-replies")
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
     page.keyboard.press("Tab")
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
@@ -173,3 +178,24 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     race(page, "What is it?")
     page.wait_for_selector(".verdict:has-text('speculation pays here')")
     assert page.is_hidden(".race-notes")
+
+
+def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
+    """What is told of the address, as it is left, moved the button away from under the press."""
+    page.locator(".race-form [value=prompt]").check()
+    page.fill("[name=prompt]", "What is it?")
+    page.locator(".race-place select").select_option("address")
+    start = page.locator(".race-form [data-act=start]")
+    start.scroll_into_view_if_needed()
+    page.fill(".race-place [name=address]", "http://127.0.0.1:9")
+    box = start.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    page.mouse.up()
+    page.wait_for_selector(".ft-race [role=alert]:has-text('127.0.0.1:9')")
+    assert page.is_hidden(".race-replies"), "nothing was written"
+    page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
+    page.fill(".race-place [name=address]", "")
+    assert page.is_hidden(".race-place .ft-error"), "of an address that is no more there"
+    page.locator(".race-place select").select_option("")

@@ -8,6 +8,12 @@ import { say } from "./words.js";
 const ADDRESS = "address";
 const USUAL = { methods: [{ name: "" }], rules: ["auto"] };
 
+// A press that leaves the address may be one of a button below: nothing is told that would move it until the press is over.
+let pressing = Promise.resolve();
+let release = () => {};
+window.addEventListener("pointerdown", () => (pressing = new Promise((done) => (release = done))), true);
+for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, () => setTimeout(release), true);
+
 export class Opponent {
   // `places` as Python offers them; `loaded` names what is loaded. `onMethods({methods, rules})` is called with what can
   // be raced there, and with null for what is loaded.
@@ -18,7 +24,7 @@ export class Opponent {
     const groups = ["pair", "model", "server"].map((kind) => [kind, of(kind)]).filter(([, options]) => options.length);
     this.select = h("select", { name: "place", on: { change: () => this.chosen() } }, h("option", { value: "" }, say.onLoaded(loaded)),
       ...groups.map(([kind, options]) => h("optgroup", { label: say.placeKinds[kind] }, ...options)), h("option", { value: ADDRESS }, say.address));
-    this.address = h("input", { type: "text", name: "address", placeholder: say.addressHint, spellcheck: "false", autocapitalize: "off", on: { change: () => this.look() } });
+    this.address = h("input", { type: "text", name: "address", placeholder: say.addressHint, spellcheck: "false", autocapitalize: "off", on: { input: () => this.forget(), change: () => pressing.then(() => this.look()) } });
     this.addressField = field(say.addressOf, this.address, "wide");
     this.addressField.hidden = true;
     this.told = h("p", { class: "hint", role: "status", hidden: true });
@@ -33,10 +39,15 @@ export class Opponent {
 
   chosen() {
     this.addressField.hidden = this.select.value !== ADDRESS;
-    this.say("");
-    this.onMethods(this.place === null ? null : USUAL);
+    this.forget();
     if (this.select.value === ADDRESS && !this.address.value) this.address.focus();
     else if (this.place !== null) this.look();
+  }
+
+  // What was found out about another place.
+  forget() {
+    this.say("");
+    this.onMethods(this.place === null ? null : USUAL);
   }
 
   // What is raced there is offered once it is known; a race may begin before.

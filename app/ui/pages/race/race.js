@@ -132,7 +132,7 @@ class RacePage {
     delete this.said.dataset.identical; // it is told in the end
     this.parting.hidden = true;
     this.result.hidden = true;
-    this.replies.hidden = false;
+    this.replies.hidden = true;
     this.replay.hidden = true;
     this.played = null;
     this.notes.hidden = true;
@@ -190,6 +190,7 @@ class RacePage {
   run({ side, pair, of, done, total }) {
     this.now.textContent = pair === null ? say.warming(this.names[side]) : say.running(pair + 1, of, this.names[side]);
     this.bar.value = done / total;
+    this.replies.hidden = false;
     this.lanes[side].begin(pair === null ? say.warm : say.writes);
     const other = this.lanes[SIDES.find((each) => each !== side)];
     if (other.state.textContent === say.writes) other.done();
@@ -218,16 +219,21 @@ class RacePage {
       ...[say.times_, say.acceptance, say.words].map((text) => h("th", { scope: "col" }, text)))), this.table);
   }
 
-  end({ complete }) {
+  over() {
     this.running = false;
     for (const side of SIDES) this.lanes[side].done();
+    this.replies.hidden = SIDES.every((side) => !this.lanes[side].reply);
+    this.rested();
+  }
+
+  end({ complete }) {
+    this.over();
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
     this.result.hidden = !this.verdict.textContent; // it was stopped before anything ran
     this.spoken.textContent = this.verdict.textContent || say.stopped;
     const played = this.played && replay(this.played);
     this.replay.hidden = !played;
     this.replay.replaceChildren(played ?? "");
-    this.rested();
   }
 
   words({ different, promised, told, divergence }) {
@@ -257,10 +263,8 @@ class RacePage {
   }
 
   broken(message) {
-    this.running = false;
-    for (const side of SIDES) this.lanes[side].done();
+    this.over();
     this.fail(message);
-    this.rested();
   }
 
   fail(text) {

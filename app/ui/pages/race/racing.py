@@ -22,7 +22,8 @@ class Racing:
     """So many more pairs of a race. Its feed tells::
 
         opening   said, done: a share, or null; what the base runs on is opened
-        begun     names, promised, prompts, pairs (as below, those before), notes: sentences
+        begun     names, promised, prompts, pairs (as below, those before), notes: sentences;
+                  before opening, too, where there are pairs
         run       side, pair (null: to warm up) of how many, prompt, done and total of runs
         pair      ratio, the sides' speeds, words equal or not
         standing  median, low, high, favours, and what they mean in words
@@ -46,6 +47,10 @@ class Racing:
 
     def run(self) -> None:
         """See ``app.ui.measurements.Measurement``."""
+        before = self._course.race
+        if before is not None and before.pairs:  # they stay in sight, whatever comes of opening
+            self._introduce(before)
+            self._stand(before)
         try:
             with self._course.opened(self._opening) as race:
                 self._measure(race)
@@ -55,18 +60,8 @@ class Racing:
             self._words(race)
 
     def _measure(self, race: Race) -> None:
-        contest = race.contest
         self._total = 2 * self._count + (0 if race.warm else 2)
-        self.feed.append(
-            {
-                "t": "begun",
-                "names": race_report.names(contest),
-                "promised": contest.promises_words,
-                "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
-                "pairs": [race_report.pair_json(pair) for pair in race.pairs],
-                "notes": self._course.notes,
-            }
-        )
+        self._introduce(race)
         of, complete = len(race.pairs) + self._count, False
         try:
             complete = race.run(
@@ -78,6 +73,19 @@ class Racing:
         finally:
             self._stand(race)
             self.feed.append({"t": "rest", "complete": complete})
+
+    def _introduce(self, race: Race) -> None:
+        contest = race.contest
+        self.feed.append(
+            {
+                "t": "begun",
+                "names": race_report.names(contest),
+                "promised": contest.promises_words,
+                "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
+                "pairs": [race_report.pair_json(pair) for pair in race.pairs],
+                "notes": self._course.notes,
+            }
+        )
 
     def _began(self, run: Run, of: int) -> None:
         course = self._course
