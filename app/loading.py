@@ -95,9 +95,12 @@ class PairLoader:
         loaded = self._engine.loaded
         return (None, "") if loaded is None else (loaded.target_id, loaded.draft_id or "")
 
-    def start(self, request: LoadRequest) -> threading.Thread:
-        """Loads what is asked for; ``status`` tells how it goes. Raises ForetokenError for what is known
-        at once: a name that is not in the catalog, a folder that is broken, a load under way."""
+    def start(
+        self, request: LoadRequest, undo: Callable[[], None] = lambda: None
+    ) -> threading.Thread:
+        """Loads what is asked for; ``status`` tells how it goes. ``undo`` is called where it comes to
+        nothing, before that is told. Raises ForetokenError for what is known at once: a name that is not
+        in the catalog, a folder that is broken, a load under way."""
         pairing = self._catalog().named(request)
         draft = None if pairing.draft is None else pairing.draft.id
         status = LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
@@ -107,7 +110,7 @@ class PairLoader:
             self._status = status
             watcher = self._watcher = _Watcher(self, status)
         thread = threading.Thread(
-            target=self._work, args=(request, watcher), name="load-pair", daemon=True
+            target=self._work, args=(request, watcher, undo), name="load-pair", daemon=True
         )
         thread.start()
         return thread
@@ -133,13 +136,17 @@ class PairLoader:
             if watcher is self._watcher:
                 self._status = status
 
-    def _work(self, request: LoadRequest, watcher: _Watcher) -> None:
+    def _work(self, request: LoadRequest, watcher: _Watcher, undo: Callable[[], None]) -> None:
         def tell(status: LoadStatus) -> None:
             self.tell(status, watcher)
 
         end = replace(watcher.status, message="")
         try:
-            loaded = self._engine.load(request, watcher)
+            try:
+                loaded = self._engine.load(request, watcher)
+            except Exception:
+                undo()
+                raise
             self._when_loaded(request)
         except (DownloadCancelled, LoadCancelled):
             tell(replace(end, state=LoadState.IDLE))

@@ -247,6 +247,13 @@ def keeps_words(loaded: Loaded) -> bool:
     return bool(loaded.capabilities.rules)
 
 
+def one_target(one: Loaded, other: Loaded) -> bool:
+    """Whether both run the same target, as far as is known: another kind of server may call it
+    otherwise."""
+    told = keeps_words(one) and keeps_words(other)
+    return one.target_name == other.target_name or not told
+
+
 def slug(name: str) -> str:
     """A name of people's as an id: see ``Loaded.id``."""
     spelt = name.lower().replace(" + ", "+").replace("'", "")

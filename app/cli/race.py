@@ -86,7 +86,7 @@ def race(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
-    from engine.api import keeps_words
+    from engine.api import keeps_words, one_target
     from engine.bench import divergence, race_report
     from engine.bench.answering import Configuration
     from engine.bench.race import Contest, Race
@@ -129,6 +129,7 @@ def race(
             tuple(find_prompts(loaded.vocabulary)),
             None if base_engine is engine else (base_loaded.name, loaded.name),
             keeps_words(loaded) and keeps_words(base_loaded),
+            one_target(base_loaded, loaded),
         )
         running = Race(engine, contest, base_engine)
         interrupted = _run(running, pairs or contest.pairs)

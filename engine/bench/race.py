@@ -32,7 +32,7 @@ class Contest:
 
     ``places``: what each side runs on, for people, where they run on different engines. ``keeps_words``:
     whether an engine writes a request's words again, which one elsewhere need not: its sums may depend on
-    what it computes beside them.
+    what it computes beside them. ``one_target``: whether both sides are known to run no two targets.
     """
 
     base: Configuration
@@ -40,6 +40,7 @@ class Contest:
     prompts: tuple[Prompt, ...]
     places: tuple[str, str] | None = None
     keeps_words: bool = True
+    one_target: bool = True
 
     def of(self, side: Side) -> Configuration:
         return self.base if side is Side.BASE else self.rival

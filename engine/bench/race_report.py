@@ -99,12 +99,23 @@ def words(contest: Contest, different: int, divergence: Divergence | None) -> st
     if not different:
         return "Both wrote the same words, token for token."
     if not contest.promises_words:
-        return (
-            "The words differ, as they may: these two need not choose the same words, for their rule or "
-            "their sampling differs, it promises the distribution instead of the words, or they do not "
-            "run on one engine that promises them."
-        )
+        return f"The words differ, as they may: {_why_they_may(contest)}."
     return f"The words differ. {divergence}" if divergence else "The words differ."
+
+
+def _why_they_may(contest: Contest) -> str:
+    """The first reason why equal words are not promised, the weightiest first."""
+    if not contest.one_target:
+        return "these are two models"
+    if contest.base.sampling != contest.rival.sampling:
+        return "these two sample differently"
+    if not contest.keeps_words:
+        return "a server that does not tell how it judges drafts promises no words"
+    if contest.places is not None:
+        return "each side ran on an engine of its own, and these may round differently"
+    if contest.base.rule != contest.rival.rule:
+        return "these two judge drafts by different rules, and draw other words"
+    return "this rule promises the distribution instead of the words"
 
 
 def unknown(*sides: Loaded) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +32,9 @@ from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
+_HOST_AND_PORT = re.compile(r"[\w.-]+:\d{2,5}(?=[/#]|$)")
+_SHOWN = 5
+"""Most known names that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,12 +288,18 @@ def _some(spec: ModelSpec | None) -> tuple[ModelSpec, ...]:
 
 
 def _looks_like_path(text: str) -> bool:
+    if _HOST_AND_PORT.match(text):
+        return False
     return "/" in text or "\\" in text or text.startswith((".", "~")) or text.endswith(SUFFIX)
 
 
 def _unknown(kind: str, text: str, known: list[str]) -> str:
+    if _HOST_AND_PORT.match(text):
+        return f"There is no {kind} '{text}'. If a server is meant, write it as http://{text}"
     close = difflib.get_close_matches(text, known, n=1)
-    hint = f"Did you mean '{close[0]}'?" if close else f"Known are {', '.join(known)}."
+    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    listed = f"Known are {', '.join(known[:_SHOWN])}{more}."
+    hint = f"Did you mean '{close[0]}'?" if close else listed
     return (
         f"There is no {kind} '{text}'. {hint} A folder or a GGUF file can be given as TARGET or "
         "TARGET::DRAFT, a server by its address (http://...)."

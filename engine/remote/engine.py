@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from engine.api import (
@@ -34,7 +35,7 @@ from engine.remote.kinds import Kind
 from engine.remote.offered import loaded_of
 from engine.remote.ollama import OllamaChat
 from engine.remote.reply import Reply
-from engine.remote.server import Server, look
+from engine.remote.server import ServedModel, Server, brought, look
 from engine.remote.trouble import explain
 from engine.request import Request
 
@@ -100,9 +101,8 @@ class RemoteEngine:
                 watcher.on_loading(LoadProgress(Stage.CONNECTING))
             address = Address.parse(spec.address)
             key = self._key_of(address)
-            client, server = self._ask(address, key, watcher)
+            client, server, model = self._ask(address, key, watcher)
             try:
-                model = server.model(address.model)
                 loaded = loaded_of(request, spec, server, model, key is not None)
             except BaseException:
                 self._loop.start(client.close(), to_its_end=True)
@@ -167,9 +167,10 @@ class RemoteEngine:
 
     def _ask(
         self, address: Address, key: str | None, watcher: Watcher | None
-    ) -> tuple[Client, Server]:
-        """Raises ServerTrouble, and LoadCancelled where the watcher ended it."""
-        asking = self._loop.start(_looked(address, key))
+    ) -> tuple[Client, Server, ServedModel]:
+        """Raises ServerTrouble, ModelError for a model that is not there, and LoadCancelled where the
+        watcher ended it."""
+        asking = self._loop.start(_brought(address, key))
         while True:
             try:
                 return asking.result(_LOOK_S)
@@ -220,7 +221,8 @@ def look_at(address: Address, key: str | None) -> Server:
     loop = Loop()
 
     async def looked() -> Server:
-        client, server = await _looked(address, key)
+        async with _asking(address, key) as client:
+            server = await patiently(lambda: look(client))
         await client.close()
         return server
 
@@ -230,10 +232,18 @@ def look_at(address: Address, key: str | None) -> Server:
         loop.close()
 
 
-async def _looked(address: Address, key: str | None) -> tuple[Client, Server]:
+async def _brought(address: Address, key: str | None) -> tuple[Client, Server, ServedModel]:
+    async with _asking(address, key) as client:
+        server = await patiently(lambda: look(client))
+        return client, *await brought(client, server, address.model)
+
+
+@asynccontextmanager
+async def _asking(address: Address, key: str | None) -> AsyncIterator[Client]:
+    """A client that stays open, but for an error, which is told in words."""
     client = Client(address, key)
     try:
-        return client, await patiently(lambda: look(client))
+        yield client
     except Exception as error:
         await client.close()
         raise explain(error, address, key=key is not None, begun=False) from error

@@ -32,6 +32,8 @@ from engine.remote.trouble import speaks_otherwise
 
 Json = Mapping[str, Any]
 
+_SHOWN = 20
+"""Most models that a message lists."""
 _OWNERS = {
     "foretoken": Kind.FORETOKEN,
     "vllm": Kind.VLLM,
@@ -85,7 +87,7 @@ class Server:
         for each in self.models:
             if each.id in names or wanted in (each.entry.get("name"), each.entry.get("target")):
                 return each
-        known = ", ".join(each.id for each in self.models[:20])
+        known = ", ".join(each.id for each in self.models[:_SHOWN])
         raise ModelError(
             f"{self.address.place} ({self.name}) has no model {wanted!r}. It has: {known}."
         )
@@ -102,6 +104,34 @@ async def look(client: Client) -> Server:
         models = [await _of_props(client, models[0])]
     models.sort(key=lambda each: each.loaded is False)
     return Server(client.address, kind, version, tuple(models))
+
+
+async def brought(client: Client, server: Server, wanted: str) -> tuple[Server, ServedModel]:
+    """The model that ``wanted`` means; a Foretoken, which tells what a model can only of one in memory,
+    is asked to load it first. Raises as ``look`` and ``Server.model``."""
+    model = server.model(wanted)
+    if server.kind is not Kind.FORETOKEN or model.loaded is not False:
+        return server, model
+    place = server.address.place
+    if not wanted:
+        known = ", ".join(each.id for each in server.models[:_SHOWN])
+        raise ModelError(
+            f"{place} ({server.name}) has no model in its memory. Name the one to load there: "
+            f"{server.address.root}#MODEL. It has: {known}."
+        )
+    # Ollama's way to load: nothing is asked of the model.
+    body = {"model": model.id, "stream": False}
+    await client.speaking(server.address.root).post("/api/generate", body=body, cast_to=object)
+    server = await look(client)
+    target = model.entry.get("target")
+    for each in server.models:
+        if each.loaded and each.entry.get("target") == target:
+            # By the name that has it loaded again, should another take its place.
+            return server, replace(each, id=model.id)
+    raise ModelError(
+        f"{place} ({server.name}) loaded {model.id!r}, but has another model in its memory now: others "
+        "use it too. Connect again."
+    )
 
 
 async def _listed(client: Client) -> list[Json]:

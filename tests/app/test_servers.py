@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app import own_catalog, paths, servers
-from app.runtime import read_catalog
+from app.loading import LoadState
+from app.runtime import create_runtime, read_catalog
+from app.ui.pages.models.servers import ServersBackend
+from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest
 from engine.loading.servers import Address, key
 from tests.support.model_server import Played, playing
@@ -72,3 +77,28 @@ def test_a_server_is_asked_with_the_key_that_is_given_or_kept() -> None:
         assert servers.look(place, "right ").models[0].id == "small"
         servers.keep_key(place, "right")
         assert servers.look(place).models[0].id == "small"
+
+
+def test_only_a_server_that_could_be_connected_to_is_kept(tmp_path: Path) -> None:
+    """It stayed in the list of known servers, where each click failed again."""
+    with closing(create_runtime(tmp_path, LoadRequest(target="pip"))) as runtime:
+        backend = ServersBackend(runtime)
+
+        def connect(url: str, model: str) -> LoadState:
+            asked = {"address": url, "model": model, "key": "secret"}
+            assert backend.connect(asked)["error"] is None
+            end = time.monotonic() + 60
+            while runtime.loader.working and time.monotonic() < end:
+                time.sleep(0.01)
+            return runtime.loader.status.state
+
+        with playing(Played(key="secret")) as played:
+            assert connect(played.url, "large") is LoadState.FAILED
+            assert backend.servers()["servers"] == []
+            assert key(Address.parse(played.url))[0] is None
+            assert connect(played.url, "small") is LoadState.READY
+            assert connect(played.url, "large") is LoadState.FAILED
+            played.models = ()
+            assert connect(played.url, "small") is LoadState.FAILED  # it is known from before
+            assert [each["name"][:5] for each in backend.servers()["servers"]] == ["small"]
+            assert key(Address.parse(played.url))[0] == "secret"

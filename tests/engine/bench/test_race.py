@@ -203,6 +203,34 @@ def test_a_close_call_between_others_is_no_excuse(engine: FakeEngine) -> None:
     assert found is not None and found.cause is Cause.BUG
 
 
+HOT = Sampling(temperature=0.7, seed=1)
+BLOCK = Speculation(proposer="draft", acceptance=AcceptanceRule.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("differing", "why"),
+    [
+        ({"places": ("A", "B"), "one_target": False}, "these are two models"),
+        ({"places": ("A", "B")}, "an engine of its own"),
+        ({"places": ("A", "B"), "keeps_words": False}, "does not tell how it judges"),
+        ({"rival": replace(BASE, sampling=HOT)}, "sample differently"),
+        (
+            {"base": replace(BASE, sampling=HOT), "rival": Configuration(BLOCK, HOT)},
+            "different rules",
+        ),
+        (
+            {"base": Configuration(BLOCK, HOT), "rival": Configuration(BLOCK, HOT)},
+            "the distribution",
+        ),
+    ],
+)
+def test_words_that_may_differ_are_told_why(differing: dict[str, Any], why: str) -> None:
+    """All reasons there are were listed, of which one was true."""
+    race = replace(Contest(BASE, BASE, (QUESTION,)), **differing)
+    assert not race.promises_words
+    assert why in race_report.words(race, 5, None)
+
+
 def test_where_no_words_are_promised_nobody_is_asked(engine: FakeEngine) -> None:
     hot = Sampling(temperature=1.0, seed=1)
     sides = [

@@ -133,6 +133,18 @@ def test_unknown_names_get_a_hint(shipped: Catalog, text: str, hint: str) -> Non
         shipped.resolve(LoadRequest.parse(text))
 
 
+@pytest.mark.parametrize("text", ["127.0.0.1:8742", "localhost:8742", "gpu.office:80/v1#qwen3"])
+def test_an_address_without_http_is_told_how_to_write_it(shipped: Catalog, text: str) -> None:
+    with pytest.raises(CatalogError, match=f"write it as http://{text}"):
+        shipped.resolve(LoadRequest.parse(text))
+
+
+def test_few_of_many_known_names_are_listed(shipped: Catalog) -> None:
+    with pytest.raises(CatalogError, match=r"Known are (\S+, ){4}\S+ and \d+ more\.") as caught:
+        shipped.resolve(LoadRequest.parse("nonsense"))
+    assert len(str(caught.value)) < 300
+
+
 def test_an_unknown_pair_or_model_id(shipped: Catalog) -> None:
     with pytest.raises(CatalogError, match="no pair 'pipp'"):
         shipped.pair("pipp")

@@ -6,13 +6,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.runtime import Runtime, create_runtime
+from app.switch import Serving
 from engine.api import LoadRequest
-from engine.errors import ContextExceeded
+from engine.errors import ContextExceeded, ModelError, OutOfMemory
 from engine.events import (
     Emitted,
     Event,
@@ -24,7 +26,9 @@ from engine.events import (
     Started,
     Timing,
 )
+from engine.fake import FakeEngine
 from engine.remote.engine import RemoteEngine
+from engine.remote.trouble import ServerTrouble
 from engine.reply import ReplyState
 from engine.request import (
     AcceptanceRule,
@@ -37,7 +41,7 @@ from engine.request import (
 )
 from tests.engine.remote.conftest import Connect
 from tests.support.model_server import Played, sse
-from tests.support.serving import Served, served
+from tests.support.serving import Served, fake_runtime, served
 
 PROMPT = (Message("user", "Tell me about the sea."),)
 
@@ -148,6 +152,29 @@ def test_a_reply_that_is_cancelled_here_is_ended_there(
     # It waits behind what was cancelled, and would behind 900 tokens.
     *_, finished = engine.generate(replace(request, max_tokens=2, ignore_eos=False))
     assert isinstance(finished, Finished)
+
+
+def test_a_model_that_is_not_in_its_memory_is_loaded_there(tmp_path: Path) -> None:
+    """It was told that the versions differ: what a model can is listed of the loaded one alone."""
+    there = FakeEngine()
+    runtime = fake_runtime(tmp_path, there)
+    runtime.serving = Serving(True)
+    with served(runtime) as found, closing(RemoteEngine()) as engine:
+        with pytest.raises(ModelError, match="Name the one to load there"):
+            engine.load(LoadRequest(target=found.url))
+        for name in ("pip", "pip-draft"):
+            loaded = engine.load(LoadRequest(target=f"{found.url}#{name}"))
+            assert there.loaded is not None and there.loaded.target_id == loaded.target_name == name
+            assert loaded.capabilities == there.loaded.capabilities
+        there.load(LoadRequest(target="pip"))  # by somebody else
+        *_, last = engine.generate(
+            Request(messages=PROMPT, speculation=Speculation(proposer="none"))
+        )
+        assert isinstance(last, Finished) and there.loaded.target_id == "pip-draft"
+        there.load(LoadRequest(target="pip"))
+        there.load_error = OutOfMemory("No room.")
+        with pytest.raises(ServerTrouble, match="No room"):
+            engine.load(LoadRequest(target=f"{found.url}#pip-draft"))
 
 
 def test_a_server_of_another_version_says_so(connect: Connect) -> None:

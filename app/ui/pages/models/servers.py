@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from app import servers
 from app.runtime import Runtime
 from app.ui.pages.models.outcome import outcome
@@ -45,11 +47,12 @@ class ServersBackend:
         }
 
     def connect(self, data: View) -> View:
-        """Begins to connect to ``model`` at ``address``, which is kept, and its ``key``; ``kept`` says
-        where. Or to the server of the catalog that has ``id``."""
+        """Begins to connect to ``model`` at ``address``, which is kept if that succeeds, and its ``key``;
+        ``kept`` says where. Or to the server of the catalog that has ``id``."""
         kept: list[str] = []
 
         def start() -> None:
+            runtime, undo = self._runtime, _nothing
             if data.get("id"):
                 identity = str(data["id"])
             else:
@@ -58,10 +61,16 @@ class ServersBackend:
                     place = servers.keep_key(address, key)
                     file = servers.key_file(address)
                     kept.append(Words.SECRET_KEPT[place].format(what="key", file=file))
-                runtime = self._runtime
+                known = {each.id for each in runtime.catalog.servers}
                 identity = servers.keep(runtime.data_dir, address, str(data["model"]))
                 runtime.read_catalog_again()
-            self._runtime.loader.start(self._runtime.request(identity, ""))
+                if identity not in known:
+                    undo = partial(self._forget, identity)
+            try:
+                runtime.loader.start(runtime.request(identity, ""), undo)
+            except ForetokenError:
+                undo()
+                raise
 
         done = outcome(start)
         return {**done, "kept": kept[0] if kept else None}
@@ -69,12 +78,15 @@ class ServersBackend:
     def forget_server(self, data: View) -> View:
         """Takes one out of the catalog, and its key from where it is kept."""
 
-        def forget() -> None:
-            spec = self._runtime.catalog.spec(str(data["id"]))
-            servers.forget(self._runtime.data_dir, spec)
-            self._runtime.read_catalog_again()
+        return outcome(lambda: self._forget(str(data["id"])))
 
-        return outcome(forget)
+    def _forget(self, identity: str) -> None:
+        servers.forget(self._runtime.data_dir, self._runtime.catalog.spec(identity))
+        self._runtime.read_catalog_again()
+
+
+def _nothing() -> None:
+    """There is nothing to undo."""
 
 
 def _address(data: View) -> Address:

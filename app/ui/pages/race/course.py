@@ -12,7 +12,7 @@ from app.runtime import Runtime
 from app.ui.resolver import Pair, resolve
 from app.ui.settings import Settings
 from app.ui.view import View
-from engine.api import Engine, Loaded, LoadRequest, keeps_words
+from engine.api import Engine, Loaded, LoadRequest, keeps_words, one_target
 from engine.bench import race_report
 from engine.bench.answering import Configuration
 from engine.bench.prompts import Prompt
@@ -78,13 +78,15 @@ class Course:
             *race_report.unknown(elsewhere, self.loaded),
         )
         kept = keeps_words(self.loaded) and keeps_words(elsewhere)
-        places = (elsewhere.name, self.loaded.name)
-        return Race(self.runtime.engine, self._contest(way(base.settings), kept, places), engine)
+        contest = replace(
+            self._contest(way(base.settings), kept),
+            places=(elsewhere.name, self.loaded.name),
+            one_target=one_target(elsewhere, self.loaded),
+        )
+        return Race(self.runtime.engine, contest, engine)
 
-    def _contest(
-        self, base: Configuration, keeps_words: bool, places: tuple[str, str] | None = None
-    ) -> Contest:
-        return Contest(base, way(self.rival), self.prompts, places, keeps_words)
+    def _contest(self, base: Configuration, keeps_words: bool) -> Contest:
+        return Contest(base, way(self.rival), self.prompts, keeps_words=keeps_words)
 
 
 class Opening:

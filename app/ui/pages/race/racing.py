@@ -13,7 +13,7 @@ from engine.bench import divergence, race_report
 from engine.bench.paired import Estimate
 from engine.bench.race import Contest, Pair, Race, Run, Side
 from engine.errors import ForetokenError, LoadCancelled
-from engine.events import Event
+from engine.events import Event, Finished
 from engine.loading.hub import DownloadCancelled
 from engine.stats import Tally
 
@@ -56,6 +56,9 @@ class Racing:
                 self._measure(race)
         except (LoadCancelled, DownloadCancelled):
             self.feed.append({"t": "rest", "complete": False})
+        except ForetokenError:
+            self._check_still_there()  # else it failed for want of what another pair lacks
+            raise
         else:
             self._words(race)
 
@@ -87,10 +90,13 @@ class Racing:
             }
         )
 
-    def _began(self, run: Run, of: int) -> None:
+    def _check_still_there(self) -> None:
         course = self._course
         if course.runtime.engine.loaded is not course.loaded:
             raise ForetokenError(Words.MEASURED_PAIR_GONE)
+
+    def _began(self, run: Run, of: int) -> None:
+        self._check_still_there()
         done, total = self._runs, self._total
         told = {"pair": run.pair, "of": of, "prompt": run.prompt, "done": done, "total": total}
         self._runs += 1
@@ -98,6 +104,8 @@ class Racing:
         self._tell(run.side, {"t": "run", **told})
 
     def _told(self, run: Run, event: Event) -> None:
+        if isinstance(event, Finished):
+            self._check_still_there()  # what replaced it may have written this
         self._tallies[run.side].add(event)
         self._tell(run.side, view.show(event))
 
@@ -116,6 +124,7 @@ class Racing:
         """Whether both said the same; where they did not and must, what the target says of it."""
         if not race.pairs:
             return
+        self._check_still_there()
         different = sum(not pair.same_words for pair in race.pairs)
         found = divergence.of_race(race.engine, race) if different else None
         self.feed.append(

@@ -195,6 +195,26 @@ def test_a_failure_is_told_and_so_is_a_pair_that_was_replaced(made: Made) -> Non
     assert "Another model was loaded" in made.events(asked())[-1]["message"]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_reply_of_what_replaced_the_raced_pair_is_not_counted(made: Made, fails: bool) -> None:
+    """One that lacked what was raced ended it with "The proposer 'eagle3' needs a head"."""
+    given, before, replies = made.engine.script, made.engine.loaded, []
+    assert before is not None
+
+    def replaced(request: Any) -> Any:
+        replies.append(request)
+        if len(replies) == 6:  # the second pair's last
+            made.engine.loaded = replace(before, name="another")
+            if fails:
+                raise InvalidRequest("proposer", "The proposer 'eagle3' needs a head.")
+        return given(request)
+
+    made.engine.script = replaced
+    events = made.events(asked())
+    assert "Another model was loaded" in events[-1]["message"]
+    assert len([event for event in events if event["t"] == "pair"]) == 1
+
+
 def test_only_one_is_measured_at_a_time_and_it_can_be_stopped(made: Made) -> None:
     made.engine.seconds_a_round = 0.01
     made.backend.start(asked())
