@@ -153,6 +153,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
         page.fill(".race-place [name=address]", llama.url)
         page.keyboard.press("Tab")
         page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
+        assert "Runs on its server" in page.inner_text("[data-side=base] .side-hint")
         assert page.locator("[name=base-method] option").all_inner_texts() == [
             "as the server drafts"
         ]

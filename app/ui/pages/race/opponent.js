@@ -37,6 +37,12 @@ export class Opponent {
     return this.select.value === ADDRESS ? this.address.value : this.select.value;
   }
 
+  // Where what is chosen runs.
+  get hint() {
+    const far = this.select.value === ADDRESS || this.select.selectedOptions[0].parentElement.label === say.placeKinds.server;
+    return far ? say.farHint : say.elsewhereHint;
+  }
+
   chosen() {
     this.addressField.hidden = this.select.value !== ADDRESS;
     this.forget();

@@ -96,7 +96,7 @@ class RacePage {
     };
     fill("base-method", methods.map(named), methods.some((each) => each.name === usual) ? usual : methods.at(-1).name);
     fill("base-rule", rules.map((each) => [each, each]), rules.includes(elements["base-rule"].value) ? elements["base-rule"].value : rules[0]);
-    this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : say.elsewhereHint;
+    this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : this.opponent.hint;
     this.rest("base");
   }
 

@@ -12,6 +12,7 @@ export const say = {
   asking: "Asking what it can do …",
   usual: "as it drafts by itself", server: "as the server drafts",
   elsewhereHint: "Opened beside what is loaded, for this race alone, on the same device and threads",
+  farHint: "Runs on its server, with the device and threads that it has there",
   opening: (said) => `Opening what it is measured against: ${said}`,
   notes: "What to know of this race",
   intro: "Two ways of answering on the same prompts, in pairs: first one, then the other, then the other way round. It says who is faster only when the pairs do.",
