@@ -159,9 +159,9 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
         ]
         assert page.is_disabled("[name=base-depth]")
         race(page, "What is it?")
+        page.wait_for_selector("[data-lane=base] h3:has-text('qwen on 127.0.0.1')")
         page.wait_for_selector(".verdict:has-text('in 5 of 5 pairs')")
         ended(page)
-    assert "qwen on 127.0.0.1" in page.inner_text("[data-lane=base] h3")
     assert "qwen on 127.0.0.1" in page.inner_text(".verdict")
     assert "does not tell its rounds" in page.inner_text(".race-notes")
     page.wait_for_selector("[data-identical=false]:has-text('as they may')")
