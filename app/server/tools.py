@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Finished
+from engine.request import Request
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
 from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
@@ -160,10 +161,11 @@ class WrittenCall:
 
 
 class CallsInReply:
-    """One choice's reply, told apart into content and calls."""
+    """One choice's reply to a request, told apart into content and calls."""
 
-    def __init__(self, style: CallStyle) -> None:
-        self._reader = CallReader(style)
+    def __init__(self, style: CallStyle, request: Request) -> None:
+        must, structured = request.tool_choice.must, request.grammar is not None
+        self._reader = CallReader(style, must=must, structured=structured)
         self.content = ""
         self.calls: list[WrittenCall] = []
 

@@ -90,3 +90,8 @@ class ToolChoice:
     calling: Calling = Calling.AUTO
     name: str | None = None
     parallel: bool = True
+
+    @property
+    def must(self) -> bool:
+        """Whether nothing but calls may come."""
+        return self.calling is Calling.REQUIRED or self.name is not None

@@ -120,11 +120,13 @@ def test_what_answers_no_call_is_taken_as_ollama_takes_it(http: httpx.Client) ->
 
 def test_a_call_that_num_predict_cut_is_left_out_and_the_chat_goes_on(caller: Served) -> None:
     """Its arguments are no object, and Ollama's clients know nothing else."""
-    body = {"tools": [TOOL], "stream": False, "options": {"num_predict": 25}}
+    body: dict[str, Any] = {"tools": [TOOL], "stream": False}
     with caller.client() as http:
-        cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
-        assert cut["done_reason"] == "length"
-        assert cut["message"] == {"role": "assistant", "content": "Let me look.\n"}
+        for limit in (10, 25):  # before the arguments, and in them
+            body["options"] = {"num_predict": limit}
+            cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
+            assert cut["done_reason"] == "length"
+            assert cut["message"] == {"role": "assistant", "content": "Let me look.\n"}
         again = http.post("/api/chat", json={**body, "messages": [ASK, cut["message"], ASK]})
     assert again.status_code == 200
 

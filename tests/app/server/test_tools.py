@@ -118,6 +118,31 @@ def test_a_call_that_max_tokens_cut_can_be_sent_back(server, client: OpenAI) -> 
     assert again.choices[0].message.content == finished.text
 
 
+def test_of_a_call_cut_before_its_arguments_no_markup_is_said(server, client: OpenAI) -> None:
+    """``<tool_call>`` and half a name stood in the content."""
+    ask: dict[str, Any] = {"model": server.model, "messages": ASK, "tools": TOOLS}
+    for limit in (1, 3, 9):
+        cut = {**ask, "tool_choice": "required", "max_tokens": limit}
+        choice = client.chat.completions.create(**cut).choices[0]
+        assert choice.finish_reason == "length"
+        assert not choice.message.content and not choice.message.tool_calls
+        chunks = [
+            each
+            for chunk in client.chat.completions.create(**cut, stream=True)
+            for each in chunk.choices
+        ]
+        assert not any(each.delta.content or each.delta.tool_calls for each in chunks)
+        assert chunks[-1].finish_reason == "length"
+        response = client.responses.create(
+            model=server.model,
+            input="What is the weather?",
+            tools=[{"type": "function", **each["function"]} for each in TOOLS],
+            tool_choice="required",
+            max_output_tokens=limit,
+        )
+        assert (response.status, response.output_text) == ("incomplete", "")
+
+
 BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}
 BROKEN = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{"}}
 ANSWER = {"role": "tool", "content": "1"}
