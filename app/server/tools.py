@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
@@ -72,15 +72,26 @@ class ToolCallBody(StructureBody):
     function: CalledFunctionBody
 
 
+def _named(value: Any) -> Any:
+    """A choice as it came, unless it names a function as the other protocol does."""
+    if isinstance(value, dict) and value.get("type") == "function" and "function" not in value:
+        raise ValueError(
+            'must name a function as {"type": "function", "function": {"name": NAME}}; /v1/responses has '
+            "the name beside the type"
+        )
+    return value
+
+
 class ToolsBody(BaseModel):
     """The fields of a body that are about tools."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
     tools: list[ToolBody] | None = None
-    tool_choice: Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None = (
-        None
-    )
+    tool_choice: Annotated[
+        Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None,
+        BeforeValidator(_named),
+    ] = None
     parallel_tool_calls: bool | None = None
 
 

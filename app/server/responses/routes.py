@@ -14,6 +14,7 @@ from app.server.reading import read
 from app.server.requests import Drafting, response_requests
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
+from app.server.responses.paging import page
 from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
 from app.server.responses.shelf import Json, Shelf
 from app.server.responses.stream import events, framed
@@ -53,18 +54,8 @@ def add_routes(router: APIRouter, service: Service) -> None:
         return JsonReply(shelf.get(name).response)
 
     @router.api_route("/v1/responses/{name}/input_items", methods=READING)
-    async def input_items(name: str) -> Response:
-        items = list(shelf.get(name).input)
-        ends = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-        return JsonReply(
-            {
-                "object": "list",
-                "data": items,
-                "first_id": ends[0],
-                "last_id": ends[1],
-                "has_more": False,
-            }
-        )
+    async def input_items(name: str, http: HttpRequest) -> Response:
+        return JsonReply(page(shelf.get(name).input, http.query_params))
 
     @router.delete("/v1/responses/{name}")
     async def delete(name: str) -> Response:
