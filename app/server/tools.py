@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
@@ -49,7 +49,7 @@ class NamedToolBody(StructureBody):
 
 class AllowedBody(StructureBody):
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedToolBody], Field(min_length=1)]
+    tools: list[NamedToolBody]
 
 
 class AllowedToolsBody(StructureBody):
@@ -72,14 +72,18 @@ class ToolCallBody(StructureBody):
     function: CalledFunctionBody
 
 
-def _named(value: Any) -> Any:
-    """A choice as it came, unless it names a function as the other protocol does."""
-    if isinstance(value, dict) and value.get("type") == "function" and "function" not in value:
-        raise ValueError(
-            'must name a function as {"type": "function", "function": {"name": NAME}}; /v1/responses has '
-            "the name beside the type"
-        )
+def check_choice(value: Any, inner: str, form: str) -> Any:
+    """A choice as it came. Raises ValueError for an object of another form than ``form``, in which a
+    function is named ``inner``: where each protocol has the name is easily confused."""
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if kind not in ("function", "allowed_tools") or (kind == "function" and inner not in value):
+            raise ValueError(f"must be 'auto', 'required', 'none', allowed_tools or {form}")
     return value
+
+
+def _choice(value: Any) -> Any:
+    return check_choice(value, "function", '{"type": "function", "function": {"name": NAME}}')
 
 
 class ToolsBody(BaseModel):
@@ -90,7 +94,7 @@ class ToolsBody(BaseModel):
     tools: list[ToolBody] | None = None
     tool_choice: Annotated[
         Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None,
-        BeforeValidator(_named),
+        BeforeValidator(_choice),
     ] = None
     parallel_tool_calls: bool | None = None
 

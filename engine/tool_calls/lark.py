@@ -96,7 +96,7 @@ def _quoted(text: str, special: Mapping[str, int]) -> str:
 
 
 def _schema(tool: Tool) -> str:
-    return json.dumps({"x-guidance": json_options(tool.strict), **tool.schema})
+    return json.dumps({"x-guidance": json_options(tool.strict), **tool.arguments})
 
 
 def _json(content: Grammar) -> str:

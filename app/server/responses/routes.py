@@ -20,6 +20,7 @@ from app.server.responses.shelf import Json, Shelf
 from app.server.responses.stream import events, framed
 from app.server.service import Service
 from app.server.streaming import EventStream
+from app.server.unsupported import unsupported
 from engine.request import Message, Request
 
 
@@ -50,7 +51,9 @@ def add_routes(router: APIRouter, service: Service) -> None:
         return Response(status_code=CLIENT_LEFT) if whole is None else JsonReply(whole)
 
     @router.api_route("/v1/responses/{name}", methods=READING)
-    async def retrieve(name: str) -> Response:
+    async def retrieve(name: str, stream: str = "false") -> Response:
+        if stream != "false":
+            raise unsupported("stream", "telling a response again as a stream")
         return JsonReply(shelf.get(name).response)
 
     @router.api_route("/v1/responses/{name}/input_items", methods=READING)

@@ -16,6 +16,7 @@ from app.server.tools import (
     NamedToolBody,
     ToolBody,
     ToolsBody,
+    check_choice,
 )
 from app.server.unsupported import REFUSED, Refused, is_nothing
 
@@ -113,14 +114,8 @@ def _functions(value: Any) -> Any:
     return value
 
 
-def _named(value: Any) -> Any:
-    """A choice as it came, unless it names a function as chats do."""
-    if isinstance(value, dict) and value.get("type") == "function" and "name" not in value:
-        raise ValueError(
-            'must name a function as {"type": "function", "name": NAME}; /v1/chat/completions has the '
-            "name inside of function"
-        )
-    return value
+def _choice(value: Any) -> Any:
+    return check_choice(value, "name", '{"type": "function", "name": NAME}')
 
 
 def _known(value: Any) -> Any:
@@ -155,7 +150,7 @@ class ResponseBody(GenerationBody):
     tools: Annotated[list[FunctionToolBody] | None, BeforeValidator(_functions)] = None
     tool_choice: Annotated[
         Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None,
-        BeforeValidator(_named),
+        BeforeValidator(_choice),
     ] = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None

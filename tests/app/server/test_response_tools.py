@@ -213,6 +213,16 @@ SENT = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice", 400),
         ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice", 400),
         ({"tool_choice": "required"}, "tool_choice", 400),
+        ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice", 400),
+        (
+            {
+                "tools": [TOOL],
+                "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []},
+            },
+            "tool_choice",
+            400,
+        ),
+        ({"top_logprobs": 2}, "top_logprobs", 400),
         (
             {
                 "tools": [TOOL],

@@ -89,6 +89,8 @@ def test_a_stream_has_openais_events_in_their_order(server, client: OpenAI) -> N
     logprobs = final.output[0].content[0].logprobs
     assert [len(entry.top_logprobs) for entry in logprobs] == [2] * 20
     assert client.responses.retrieve(final.id).output_text == text
+    with pytest.raises(APIStatusError, match="as a stream"):
+        client.responses.retrieve(final.id, stream=True)
 
 
 def test_what_was_asked_comes_in_pages_the_last_first(server, client: OpenAI) -> None:

@@ -143,6 +143,26 @@ def test_of_a_call_cut_before_its_arguments_no_markup_is_said(server, client: Op
         assert (response.status, response.output_text) == ("incomplete", "")
 
 
+def taking(parameters: dict[str, Any]) -> Any:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
+@pytest.mark.parametrize("parameters", [{"properties": {}}, {"type": ["null", "object"]}])
+def test_arguments_are_an_object_whatever_the_schema_leaves_open(
+    server, client: OpenAI, parameters: dict[str, Any]
+) -> None:
+    """They were lists and null, with the markup behind the call among them."""
+    reply = client.chat.completions.create(
+        model=server.model,
+        messages=ASK,
+        tools=[taking(parameters)],
+        tool_choice="required",
+        max_tokens=80,
+    )
+    (call, *_) = reply.choices[0].message.tool_calls
+    assert call.function.arguments.startswith("{") and "</tool_call>" not in call.function.arguments
+
+
 BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}
 BROKEN = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{"}}
 ANSWER = {"role": "tool", "content": "1"}
@@ -154,6 +174,8 @@ ANSWER = {"role": "tool", "content": "1"}
         ({"tools": [TOOLS[0], BAD]}, "tools[1].function.parameters"),
         ({"tools": [TOOLS[0], TOOLS[0]]}, "tools"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [taking({"type": "string"})]}, "tools[0].function.parameters"),
+        ({"tools": [taking({"type": ["null"]})]}, "tools[0].function.parameters"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),
