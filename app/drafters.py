@@ -78,22 +78,31 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
 @contextmanager
 def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
-    """Writes, for programs that watch the run, why it ended before its time."""
+    """Writes, for programs that watch the run, why it ended before its time.
+
+    What ended before it told anything says nothing of a run that was in the folder before.
+    """
+    before = progress.read()
+
+    def write(phase: Phase, **details: object) -> None:
+        if not before or progress.read() != before:
+            progress.write(phase, **details)
+
     try:
         yield
     except KeyboardInterrupt:
         details = {name: value for name, value in progress.read().items() if name != "phase"}
-        progress.write(Phase.STOPPED, **details)
+        write(Phase.STOPPED, **details)
         raise
     except ForetokenError as error:
-        progress.write(Phase.FAILED, message=str(error))
+        write(Phase.FAILED, message=str(error))
         raise
     except (OSError, SafetensorError) as error:
         full = DiskError.at(out, error)
-        progress.write(Phase.FAILED, message=str(full))
+        write(Phase.FAILED, message=str(full))
         raise full from error
     except Exception as error:
-        progress.write(Phase.FAILED, message=f"Training broke off: {error!r}.")
+        write(Phase.FAILED, message=f"Training broke off: {error!r}.")
         raise
 
 

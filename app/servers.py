@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import own_catalog, paths
-from engine.api import slug
+from engine.api import LoadRequest, slug
 from engine.errors import DiskError, InvalidRequest
 from engine.loading import servers
 from engine.loading.secrets import KeptIn
 from engine.loading.servers import Address
 
 if TYPE_CHECKING:
+    from engine.api import Watcher
     from engine.loading.specs import ModelSpec
     from engine.remote.server import Server
 
@@ -28,6 +31,21 @@ def look(address: Address, key: str = "") -> Server:
     from engine.remote.engine import look_at
 
     return look_at(address, key.strip() or servers.key(address)[0])
+
+
+def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> None:
+    """Connects to a model with ``key``, else with the one that is kept, as a load does, and lets it go.
+    Blocks. Raises ServerTrouble, ModelError."""
+    from engine.remote.engine import RemoteEngine
+
+    engine = RemoteEngine(key_of=lambda place: key.strip() or servers.key(place)[0])
+    with closing(engine):
+        engine.load(LoadRequest(target=address.text), watcher)
+
+
+def as_kept(address: Address) -> Callable[[], None]:
+    """What makes the key that is kept for a server what it is now. It raises DiskError."""
+    return servers.as_kept(address)
 
 
 def keep_key(address: Address, key: str) -> KeptIn:

@@ -305,7 +305,7 @@ class Request:
             _check(
                 bool(self.messages[-1].content.strip()) or self.messages[-1].role == "tool",
                 "messages",
-                "end in an empty message: write something first.",
+                "must not end in an empty message: write something first.",
             )
         _check(
             self.max_tokens is None or self.max_tokens >= 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,11 +34,12 @@ def connect(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Ask who answers at an address, and which models it has; keep the one that is named, or its only
-    one.
+    one, if it can be connected to.
 
     A key is never an argument, which other programs could see.
     """
     from app import servers
+    from app.cli.loading import Status
     from engine.loading.servers import Address
 
     place = Address.parse(address)
@@ -53,11 +55,15 @@ def connect(
         for each in found.models
     ]
     print(table(("model", "context", "in memory"), rows, frozenset({1})))
+    wanted = keep and (place.model or len(found.models) == 1)
+    if wanted:
+        model = found.model(place.model)
+        with Status() as status:
+            servers.try_out(replace(place, model=model.id), given, status)
     if given:
         _keep_key(place, given)
     kept = None
-    if keep and (place.model or len(found.models) == 1):
-        model = found.model(place.model)
+    if wanted:
         kept = servers.keep(paths.data_folder(data_dir), place, model.id)
         print(f"It is kept as {kept}: foretoken ui --pair {kept}")
     elif keep:

@@ -28,7 +28,7 @@ class Answer:
         self.predicted_accepted = self.predicted_rejected = 0
         """Tokens drafted from the request's prediction, by what became of them."""
         self.rounds: list[Round] = []
-        self.calls = CallsInReply(style) if request.tools and style is not None else None
+        self.calls = CallsInReply(style, request) if request.tools and style is not None else None
         """What of it calls tools, where its request offers any."""
         self.parts: list[Part] = []
         """What the last event added, as far as it is sure."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import missing
-from app.server.responses.schemas import ResponseBody
+from app.server.responses.schemas import LOGPROBS, ResponseBody
 from app.server.schemas import (
     MAX_CHOICES,
     ChatBody,
@@ -74,6 +74,11 @@ def response_requests(
     body: ResponseBody, pair: Drafting, conversation: tuple[Message, ...]
 ) -> tuple[Request, ...]:
     """The one request for ``conversation``, under the body's instructions."""
+    if body.top_logprobs and LOGPROBS not in (body.include or ()):
+        raise InvalidRequest(
+            "top_logprobs",
+            f'top_logprobs needs include: ["{LOGPROBS}"]. Send it with that, or leave it out.',
+        )
     if body.instructions:
         conversation = (Message("system", body.instructions), *conversation)
     limit = body.max_tokens if body.max_output_tokens is None else body.max_output_tokens

@@ -181,7 +181,6 @@ _WORDS = {
 }
 _SHOULD = re.compile(r"^(\w+ should|must) ")
 
-Body = TypeVar("Body", bound=_Body)
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
@@ -195,7 +194,7 @@ def parse(kind: type[Parsed], raw: bytes, beside: Collection[str] = ()) -> Parse
         raise _explained(error, raw) from error
 
 
-def checked(kind: type[Body], given: dict[str, Any]) -> Body:
+def checked(kind: type[Parsed], given: dict[str, Any]) -> Parsed:
     """The same of fields that were read already."""
     try:
         return kind.model_validate(given)

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Finished
+from engine.request import Request
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
 from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
@@ -48,7 +49,7 @@ class NamedToolBody(StructureBody):
 
 class AllowedBody(StructureBody):
     mode: Literal["auto", "required"]
-    tools: Annotated[list[NamedToolBody], Field(min_length=1)]
+    tools: list[NamedToolBody]
 
 
 class AllowedToolsBody(StructureBody):
@@ -71,15 +72,30 @@ class ToolCallBody(StructureBody):
     function: CalledFunctionBody
 
 
+def check_choice(value: Any, inner: str, form: str) -> Any:
+    """A choice as it came. Raises ValueError for an object of another form than ``form``, in which a
+    function is named ``inner``: where each protocol has the name is easily confused."""
+    if isinstance(value, dict):
+        kind = value.get("type")
+        if kind not in ("function", "allowed_tools") or (kind == "function" and inner not in value):
+            raise ValueError(f"must be 'auto', 'required', 'none', allowed_tools or {form}")
+    return value
+
+
+def _choice(value: Any) -> Any:
+    return check_choice(value, "function", '{"type": "function", "function": {"name": NAME}}')
+
+
 class ToolsBody(BaseModel):
     """The fields of a body that are about tools."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
     tools: list[ToolBody] | None = None
-    tool_choice: Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None = (
-        None
-    )
+    tool_choice: Annotated[
+        Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None,
+        BeforeValidator(_choice),
+    ] = None
     parallel_tool_calls: bool | None = None
 
 
@@ -160,10 +176,11 @@ class WrittenCall:
 
 
 class CallsInReply:
-    """One choice's reply, told apart into content and calls."""
+    """One choice's reply to a request, told apart into content and calls."""
 
-    def __init__(self, style: CallStyle) -> None:
-        self._reader = CallReader(style)
+    def __init__(self, style: CallStyle, request: Request) -> None:
+        must, structured = request.tool_choice.must, request.grammar is not None
+        self._reader = CallReader(style, must=must, structured=structured)
         self.content = ""
         self.calls: list[WrittenCall] = []
 

@@ -20,18 +20,23 @@ def is_nothing(value: Any) -> bool:
     return not value
 
 
+def is_absent(value: Any) -> bool:
+    """The same of a schema or grammar: an empty schema asks for JSON."""
+    return value in (None, "", [])
+
+
 _FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
 _GRAMMAR = "grammars in this field; structured_outputs takes them"
 
 REFUSED: Refused = {
     "functions": (_FUNCTIONS, is_nothing),
     "function_call": (_FUNCTIONS, lambda value: value in (None, "none", "auto")),
-    "json_schema": (_GRAMMAR, is_nothing),
-    "grammar": (_GRAMMAR, is_nothing),
-    "guided_json": (_GRAMMAR, is_nothing),
-    "guided_regex": (_GRAMMAR, is_nothing),
-    "guided_choice": (_GRAMMAR, is_nothing),
-    "guided_grammar": (_GRAMMAR, is_nothing),
+    "json_schema": (_GRAMMAR, is_absent),
+    "grammar": (_GRAMMAR, is_absent),
+    "guided_json": (_GRAMMAR, is_absent),
+    "guided_regex": (_GRAMMAR, is_absent),
+    "guided_choice": (_GRAMMAR, is_absent),
+    "guided_grammar": (_GRAMMAR, is_absent),
     "modalities": ("output other than text", lambda value: value in (None, [], ["text"])),
     "audio": ("audio", is_nothing),
     "echo": ("repeating the prompt in the reply", is_nothing),
@@ -49,7 +54,10 @@ NO_TOOLS: Refused = {
 REFUSED_IN_COMPLETIONS: Refused = {
     **REFUSED,
     **NO_TOOLS,
-    "response_format": ("response_format here; structured_outputs takes schemas", is_nothing),
+    "response_format": (
+        "response_format here; structured_outputs takes schemas",
+        lambda value: value in (None, {"type": "text"}),
+    ),
 }
 
 

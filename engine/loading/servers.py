@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
@@ -114,6 +115,20 @@ def keep_key(address: Address, text: str) -> KeptIn:
 def forget_key(address: Address) -> bool:
     """Deletes what ``keep_key`` kept; False where there was nothing."""
     return _secret(address).forget()
+
+
+def as_kept(address: Address) -> Callable[[], None]:
+    """What makes the kept key of a server what it is now, whatever comes between; none, if none is."""
+    secret = _secret(address)
+    text, _ = secret.get()
+
+    def put_back() -> None:
+        if text:
+            secret.keep(text)
+        else:
+            secret.forget()
+
+    return put_back
 
 
 def key_file(address: Address) -> Path:

@@ -7,6 +7,7 @@ only what is new. Not thread-safe: one thread runs requests, several of them by 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
@@ -144,9 +145,11 @@ class Session:
 
     def _check_parameters(self, tool: Tool, field: str) -> None:
         try:
-            self.grammars.start(Grammar(GrammarKind.JSON_SCHEMA, tool.parameters, tool.strict))
+            schema = json.dumps(tool.arguments)
+            self.grammars.start(Grammar(GrammarKind.JSON_SCHEMA, schema, tool.strict))
         except InvalidRequest as error:
-            raise InvalidRequest(field, f"{field}{str(error).removeprefix('grammar')}") from error
+            why = str(error).removeprefix("grammar").strip()
+            raise InvalidRequest(field, f"{field} {why}") from error
 
     def _special(self, names: Sequence[str]) -> dict[str, int]:
         """Those that are tokens which no text of a grammar matches."""

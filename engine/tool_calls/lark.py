@@ -14,7 +14,7 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.request import Grammar, GrammarKind
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.values import Calling, Tool, ToolChoice
+from engine.tool_calls.values import Tool, ToolChoice
 
 _ANYTHING, _NO_BRACE = r"/(.|\n)*/", r"/([^{](.|\n)*)?/"
 
@@ -39,7 +39,6 @@ def grammar_of_calls(
             f"tool_choice names {choice.name!r}, which is not among the tools: "
             f"{', '.join(tool.name for tool in tools)}.",
         )
-    must = choice.calling is Calling.REQUIRED or choice.name is not None
     several = choice.parallel and choice.name is None
 
     def lark(text: str) -> str:
@@ -55,7 +54,7 @@ def grammar_of_calls(
         ),
     ]
     behind = f"body {'next*' if several else ''} {lark(style.closing)}"
-    if must:
+    if choice.must:
         start = f"start: {first} {behind}"
     elif content is not None:
         start = f"start: content | {first} {behind}"
@@ -97,7 +96,7 @@ def _quoted(text: str, special: Mapping[str, int]) -> str:
 
 
 def _schema(tool: Tool) -> str:
-    return json.dumps({"x-guidance": json_options(tool.strict), **tool.schema})
+    return json.dumps({"x-guidance": json_options(tool.strict), **tool.arguments})
 
 
 def _json(content: Grammar) -> str:

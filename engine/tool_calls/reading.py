@@ -37,8 +37,9 @@ Part = Said | Called | Arguments
 class CallReader:
     """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``."""
 
-    def __init__(self, style: CallStyle) -> None:
-        self._style = style
+    def __init__(self, style: CallStyle, *, must: bool = False, structured: bool = False) -> None:
+        """``must``: nothing but calls may come. ``structured``: what calls nothing is JSON."""
+        self._style, self._must, self._structured = style, must, structured
         self._text = ""  # not yet told
         self._calls = 0
         self._json: _Json | None = None  # of the call that is read
@@ -61,10 +62,17 @@ class CallReader:
             yield part
 
     def end(self) -> Iterator[Part]:
-        """What was held back, when no more comes: the text of a reply, the beginning of no call."""
+        """What was held back, when no more comes, unless it is the beginning of a call that was cut."""
         rest, self._text = self._text, ""
-        if rest and self._json is None and not self._begun:
+        if rest and not self._begun and not self._opens(rest):
             yield Said(rest)
+
+    def _opens(self, rest: str) -> bool:
+        """Whether no reply but a call begins so. In a ``whole`` style JSON may."""
+        style = self._style
+        if style.whole:
+            return self._must or not self._structured
+        return self._must or rest.startswith(style.trigger)
 
     def _next(self) -> Part | None:
         if self._json is not None:

@@ -40,6 +40,19 @@ class Tool:
         return found
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """The schema of nothing but objects, which is what a call's arguments are. Raises InvalidRequest
+        for one that takes none."""
+        schema = self.schema
+        kind = schema.get("type", "object")
+        if "object" not in (kind if isinstance(kind, list) else [kind]):
+            raise InvalidRequest(
+                "tools",
+                f'has the type {kind!r}, but arguments are an object. Give it "type": "object".',
+            )
+        return {**schema, "type": "object"}
+
+    @property
     def definition(self) -> dict[str, Any]:
         """As chat templates take it, which is OpenAI's form."""
         return {
@@ -90,3 +103,8 @@ class ToolChoice:
     calling: Calling = Calling.AUTO
     name: str | None = None
     parallel: bool = True
+
+    @property
+    def must(self) -> bool:
+        """Whether nothing but calls may come."""
+        return self.calling is Calling.REQUIRED or self.name is not None

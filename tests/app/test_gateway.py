@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +15,11 @@ import pytest
 
 from app.cli import cli
 from app.cli.replies import GenerationFailed
-from app.runtime import Runtime
+from app.runtime import Runtime, read_catalog
 from engine.api import LoadRequest
+from engine.errors import ForetokenError
 from engine.loading.catalog import Catalog
+from engine.loading.servers import Address, keep_key, key
 from engine.remote.engine import RemoteEngine
 from engine.switching import SwitchingEngine
 from tests.support.model_server import Played, playing, said, sse
@@ -79,6 +83,21 @@ def test_connect_keeps_a_server_by_a_name_that_chat_takes(
     assert llama.url in capsys.readouterr().out
     run("models", "forget-server", kept, "--data-dir", str(home))
     assert "Forgot qwen on" in capsys.readouterr().out
+
+
+def test_connect_keeps_nothing_of_a_model_that_is_listed_and_cannot_be_connected_to(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It joined the catalog, where each chat with it failed, and its key took the place of another."""
+    entry = {"id": "large", "owned_by": "foretoken", "loaded": False}
+    refusals: list[Any] = [(400, {}, {"error": "no memory"})]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("typed\n"))
+    with playing(Played(models=[entry], refusals=refusals)) as played:
+        keep_key(Address.parse(played.url), "earlier")
+        with pytest.raises(ForetokenError, match="no memory"):
+            run("models", "connect", f"{played.url}#large", "--key", "--data-dir", str(home))
+        assert read_catalog(home).servers == ()
+        assert key(Address.parse(played.url))[0] == "earlier"
 
 
 def test_a_server_is_raced_against_another(

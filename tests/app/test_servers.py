@@ -96,6 +96,9 @@ def test_only_a_server_that_could_be_connected_to_is_kept(tmp_path: Path) -> Non
             assert connect(played.url, "large") is LoadState.FAILED
             assert backend.servers()["servers"] == []
             assert key(Address.parse(played.url))[0] is None
+            servers.keep_key(Address.parse(played.url), "earlier")
+            assert connect(played.url, "large") is LoadState.FAILED
+            assert key(Address.parse(played.url))[0] == "earlier"  # it went with what failed
             assert connect(played.url, "small") is LoadState.READY
             assert connect(played.url, "large") is LoadState.FAILED
             played.models = ()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from app.server.errors import ApiError
@@ -16,6 +18,8 @@ from app.server.ollama.schemas import (
     OllamaOptions,
 )
 from app.server.schemas import ChatBody, CompletionBody, checked
+from app.server.tools import answered
+from engine.errors import InvalidRequest
 
 Json = dict[str, Any]
 
@@ -23,6 +27,14 @@ TAG = ":latest"
 """What Ollama's clients put behind a name without one."""
 _NO_LIMIT = (-1, -2)
 """``num_predict``: as long as it gets, and until the context is full."""
+_SPELT = {
+    **{name: f"options.{name}" for name in OllamaOptions.model_fields},
+    "repetition_penalty": "options.repeat_penalty",
+    "max_tokens": "options.num_predict",
+    "structured_outputs.json": "format",
+}
+"""Fields here, by those of the other dialects that mean the same."""
+_FIELD = re.compile(r"structured_outputs\.json|\w+")
 
 
 def chat_of(body: OllamaChatBody) -> ChatBody:
@@ -41,6 +53,24 @@ def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody:
     return checked(ChatBody, {**_fields(body), "messages": messages})
 
 
+@contextmanager
+def named_as_here(body: OllamaBody) -> Iterator[None]:
+    """Errors begin with the field as this dialect spells it, which is all that its clients are told."""
+    spelt = _SPELT if isinstance(body, OllamaChatBody) else _SPELT | {"messages": "prompt"}
+    try:
+        yield
+    except InvalidRequest as error:
+        error.args = (_respelt(str(error), spelt),)
+        raise
+    except ApiError as error:
+        error.message = _respelt(error.message, spelt)
+        raise
+
+
+def _respelt(message: str, spelt: Mapping[str, str]) -> str:
+    return _FIELD.sub(lambda found: spelt.get(found[0], found[0]), message, count=1)
+
+
 def untagged(model: str | None) -> str | None:
     return None if model is None else model.removesuffix(TAG)
 
@@ -49,9 +79,11 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
     """As OpenAI has them, where each call has an id and what it returned names it.
 
     Where a client sends none, ids count up, so that a conversation is the same text at every turn; and
-    what a tool returned answers the first call of it that nothing answers yet.
+    what a tool returned answers the first call of it that nothing answers yet. Raises InvalidRequest for
+    an id that none of the calls has, if they have any.
     """
     open_calls: list[Json] = []
+    named: dict[str, str] = {}  # tools that were called, by ids that the client knows
     made = 0
     for at, message in enumerate(messages):
         if message.images:
@@ -64,6 +96,9 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
         calls = [_call(call, made + place) for place, call in enumerate(message.tool_calls or ())]
         made += len(calls)
         open_calls += calls
+        named |= {call.id: call.function.name for call in message.tool_calls or () if call.id}
+        if message.tool_call_id is not None and named:
+            answered(message.tool_call_id, named, f"messages[{at}].tool_call_id")
         told: Json = {"role": message.role, "content": message.content or ""}
         if calls:
             told["tool_calls"] = calls
@@ -99,7 +134,7 @@ def _fields(body: OllamaBody) -> Json:
     limit = given.pop("num_predict", -1)
     given["max_tokens"] = -1 if limit in _NO_LIMIT else limit
     given["model"] = untagged(body.model)
-    if body.format:
+    if body.format not in (None, ""):
         schema = body.format
         outputs = {"json_object": True} if schema == "json" else {"json": schema}
         given["structured_outputs"] = outputs

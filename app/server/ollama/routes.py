@@ -22,7 +22,7 @@ from app.server.counter import Ticket
 from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT, METHODS, READING, ApiError, translate
 from app.server.models import Described
-from app.server.ollama.asking import chat_of, text_of, untagged
+from app.server.ollama.asking import chat_of, named_as_here, text_of, untagged
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
     REFUSED_IN_TEXT,
@@ -34,7 +34,7 @@ from app.server.ollama.schemas import (
 from app.server.payload import JsonReply, encode
 from app.server.reading import read
 from app.server.requests import chat_requests, completion_requests
-from app.server.schemas import ChatBody, CompletionBody
+from app.server.schemas import ChatBody
 from app.server.service import Service
 from app.server.streaming import EventStream
 from engine.tool_calls.reading import Said
@@ -52,7 +52,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         body = await read(http, OllamaChatBody, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
-        return await _answer(service, http, body, job, chat_of(body))
+        return await _answer(service, http, body, job)
 
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
@@ -60,7 +60,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
         body = await read(http, OllamaGenerateBody, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
-        return await _answer(service, http, body, job, text_of(body))
+        return await _answer(service, http, body, job)
 
     @router.api_route("/api/tags", methods=READING)
     async def tags() -> Response:
@@ -164,17 +164,15 @@ def _calls(answer: Answer, first: int, end: int | None = None) -> list[Json]:
 
 
 async def _answer(
-    service: Service,
-    http: HttpRequest,
-    body: OllamaBody,
-    job: _Job,
-    asked: ChatBody | CompletionBody,
+    service: Service, http: HttpRequest, body: OllamaChatBody | OllamaGenerateBody, job: _Job
 ) -> Response:
-    if isinstance(asked, ChatBody):
-        ask = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
-        loaded, ticket = await service.admit(asked, ask)
-    else:
-        loaded, ticket = await service.admit(asked, completion_requests)
+    with named_as_here(body):
+        asked = chat_of(body) if isinstance(body, OllamaChatBody) else text_of(body)
+        if isinstance(asked, ChatBody):
+            ask = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
+            loaded, ticket = await service.admit(asked, ask)
+        else:
+            loaded, ticket = await service.admit(asked, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
     answer = Answer(ticket.generations[0].request, loaded.capabilities.calls)
     if body.stream is not False:

@@ -11,15 +11,12 @@ from typing import Any
 from app.server import metrics
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
-from app.server.responses.schemas import Item, ResponseBody
+from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
 from app.server.responses.shelf import Json, Kept, Shelf
 from app.server.tools import WrittenCall
 from engine.api import Loaded
 from engine.events import FinishReason, Token
 from engine.request import Message, Request
-
-LOGPROBS = "message.output_text.logprobs"
-"""What ``include`` says of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,13 @@ from app.server.reading import read
 from app.server.requests import Drafting, response_requests
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
+from app.server.responses.paging import page
 from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
 from app.server.responses.shelf import Json, Shelf
 from app.server.responses.stream import events, framed
 from app.server.service import Service
 from app.server.streaming import EventStream
+from app.server.unsupported import unsupported
 from engine.request import Message, Request
 
 
@@ -49,22 +51,14 @@ def add_routes(router: APIRouter, service: Service) -> None:
         return Response(status_code=CLIENT_LEFT) if whole is None else JsonReply(whole)
 
     @router.api_route("/v1/responses/{name}", methods=READING)
-    async def retrieve(name: str) -> Response:
+    async def retrieve(name: str, stream: str = "false") -> Response:
+        if stream != "false":
+            raise unsupported("stream", "telling a response again as a stream")
         return JsonReply(shelf.get(name).response)
 
     @router.api_route("/v1/responses/{name}/input_items", methods=READING)
-    async def input_items(name: str) -> Response:
-        items = list(shelf.get(name).input)
-        ends = (items[0]["id"], items[-1]["id"]) if items else (None, None)
-        return JsonReply(
-            {
-                "object": "list",
-                "data": items,
-                "first_id": ends[0],
-                "last_id": ends[1],
-                "has_more": False,
-            }
-        )
+    async def input_items(name: str, http: HttpRequest) -> Response:
+        return JsonReply(page(shelf.get(name).input, http.query_params))
 
     @router.delete("/v1/responses/{name}")
     async def delete(name: str) -> Response:

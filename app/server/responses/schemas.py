@@ -16,9 +16,23 @@ from app.server.tools import (
     NamedToolBody,
     ToolBody,
     ToolsBody,
+    check_choice,
 )
 from app.server.unsupported import REFUSED, Refused, is_nothing
 
+LOGPROBS = "message.output_text.logprobs"
+"""What ``include`` says of them."""
+_INCLUDED = (
+    LOGPROBS,
+    "reasoning.encrypted_content",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
+"""OpenAI's; the others tell more of items that no response here has, and clients ask for them always."""
 _TYPES = ("message", "function_call", "function_call_output", "item_reference")
 
 
@@ -76,7 +90,8 @@ def _typed(item: Any) -> Any:
         return item
     kind = item.get("type")
     if kind is None:
-        return {**item, "type": "item_reference" if item.keys() <= {"id", "type"} else "message"}
+        referred = "id" in item and item.keys() <= {"id", "type"}
+        return {**item, "type": "item_reference" if referred else "message"}
     if kind not in _TYPES:
         raise ValueError(
             f"must hold messages, calls and what they returned; items of type {kind!r} are not "
@@ -96,6 +111,17 @@ def _functions(value: Any) -> Any:
         kind = tool.get("type") if isinstance(tool, dict) else None
         if kind not in (None, "function"):
             raise ValueError(f"must be functions; tools of type {kind!r} are not supported")
+    return value
+
+
+def _choice(value: Any) -> Any:
+    return check_choice(value, "name", '{"type": "function", "name": NAME}')
+
+
+def _known(value: Any) -> Any:
+    for name in value if isinstance(value, list) else ():
+        if name not in _INCLUDED:
+            raise ValueError(f"must hold names of what may be included: {', '.join(_INCLUDED)}")
     return value
 
 
@@ -122,14 +148,15 @@ class ResponseBody(GenerationBody):
     instructions: str | None = None
     text: TextBody | None = None
     tools: Annotated[list[FunctionToolBody] | None, BeforeValidator(_functions)] = None
-    tool_choice: (
-        Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None
-    ) = None
+    tool_choice: Annotated[
+        Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None,
+        BeforeValidator(_choice),
+    ] = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    include: list[str] | None = None
+    include: Annotated[list[str] | None, BeforeValidator(_known)] = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None

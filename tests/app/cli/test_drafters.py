@@ -59,6 +59,12 @@ def test_a_drafter_for_gguf_files_is_trained_entered_and_used(
     assert "--pair tiny-heads" in result.out
     chat = ("chat", "Hello", "--pair", "tiny-heads", "--proposer", "medusa", "--max-tokens", "8")
     assert foretoken(*chat, *data).status == 0
+    told = json.loads((tmp_path / "run" / "progress.json").read_text())
+    assert (told["phase"], told["pair"]) == ("done", "tiny-heads")
+    # One that is refused is another matter: it overwrote what is told of the one that is done.
+    refused = foretoken("train", recipe, "--prompts", recipe, "--out", tmp_path / "run", *data)
+    assert refused.status == 2
+    assert json.loads((tmp_path / "run" / "progress.json").read_text()) == told
     again = foretoken(*words, "--out", tmp_path / "run", *data)
     assert again.status == 0, again.err
     assert "--pair tiny-heads\n" in again.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import httpx
@@ -120,11 +121,13 @@ def test_what_answers_no_call_is_taken_as_ollama_takes_it(http: httpx.Client) ->
 
 def test_a_call_that_num_predict_cut_is_left_out_and_the_chat_goes_on(caller: Served) -> None:
     """Its arguments are no object, and Ollama's clients know nothing else."""
-    body = {"tools": [TOOL], "stream": False, "options": {"num_predict": 25}}
+    body: dict[str, Any] = {"tools": [TOOL], "stream": False}
     with caller.client() as http:
-        cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
-        assert cut["done_reason"] == "length"
-        assert cut["message"] == {"role": "assistant", "content": "Let me look.\n"}
+        for limit in (10, 25):  # before the arguments, and in them
+            body["options"] = {"num_predict": limit}
+            cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
+            assert cut["done_reason"] == "length"
+            assert cut["message"] == {"role": "assistant", "content": "Let me look.\n"}
         again = http.post("/api/chat", json={**body, "messages": [ASK, cut["message"], ASK]})
     assert again.status_code == 200
 
@@ -146,6 +149,37 @@ def test_each_call_has_a_line_of_its_own(caller: Served) -> None:
     message = whole["message"]
     assert message["content"] == "Let me look.\n"
     assert [call["function"] for call in message["tool_calls"]] == told
+
+
+CALLED = {"id": "a", "function": {"name": "get_weather", "arguments": {}}}
+ANSWERED = [ASK, {"role": "assistant", "tool_calls": [CALLED]}]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "field"),
+    [
+        ("chat", {"options": {"num_predict": 0}}, "options.num_predict"),
+        ("chat", {"options": {"repeat_penalty": 0}}, "options.repeat_penalty"),
+        ("generate", {"options": {"temperature": -1}}, "options.temperature"),
+        ("chat", {"options": {"stop": [""]}}, "options.stop"),
+        ("chat", {"options": {"stop": ["x"] * 65}}, "options.stop"),
+        ("chat", {"format": {"type": "nonsense"}}, "format"),
+        ("chat", {"speculation": {"depth": 99}}, "speculation.depth"),
+        ("chat", {"tools": [TOOL, TOOL]}, "tools"),
+        (
+            "chat",
+            {"messages": [*ANSWERED, {"role": "tool", "content": "", "tool_call_id": "b"}]},
+            "messages[2].tool_call_id",
+        ),
+    ],
+)
+def test_errors_name_the_field_as_its_clients_know_it(
+    http: httpx.Client, path: str, change: dict[str, Any], field: str
+) -> None:
+    """They named those of OpenAI's that mean the same: max_tokens, structured_outputs.json."""
+    reply = http.post(f"/api/{path}", json={"messages": [ASK], "prompt": "Hi", **change})
+    assert reply.status_code == 400
+    assert re.match(rf"{re.escape(field)}\W", reply.json()["error"]), reply.text
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_a_call_what_it_returned_and_the_next_reply(server, client: OpenAI) -> N
     ]
     own = text_of(server, *whole, max_tokens=12)
     assert [kept.output_text, by_value.output_text, by_id.output_text] == [own] * 3
-    items = client.responses.input_items.list(by_id.id).data
+    items = client.responses.input_items.list(by_id.id, order="asc").data
     assert [item.type for item in items] == [
         "message",
         *["function_call"] * len(calls),
@@ -204,6 +204,8 @@ SENT = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"
         ({"input": [{"id": "no"}]}, "input[0].id", 404),
         ({"input": [{"type": "reasoning", "summary": []}]}, "input", 400),
         ({"input": [{"role": "user"}]}, "input[0].content", 400),
+        ({"input": [{}]}, "input[0].role", 400),
+        ({"input": [{"type": "item_reference"}]}, "input[0].id", 400),
         ({"tools": [{"type": "web_search"}]}, "tools", 400),
         ({"tools": [{"type": "function"}]}, "tools[0].name", 400),
         ({"tools": [{**TOOL, "parameters": {"type": "odd"}}]}, "tools[0].parameters", 400),
@@ -211,6 +213,16 @@ SENT = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "sub"}}, "tool_choice", 400),
         ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice", 400),
         ({"tool_choice": "required"}, "tool_choice", 400),
+        ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice", 400),
+        (
+            {
+                "tools": [TOOL],
+                "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": []},
+            },
+            "tool_choice",
+            400,
+        ),
+        ({"top_logprobs": 2}, "top_logprobs", 400),
         (
             {
                 "tools": [TOOL],
@@ -233,6 +245,23 @@ def test_what_cannot_be_names_the_field(
     error = found.json()["error"]
     assert error["param"] == param, error
     assert param in error["message"], error
+
+
+def test_a_tool_that_is_named_as_the_other_protocol_does_is_told_how(http: httpx.Client) -> None:
+    inside = {"type": "function", "function": {"name": "get_weather"}}
+    chat = {"messages": [{"role": "user", "content": ASK}], "tools": [inside]}
+    for path, body, choice, form in (
+        (
+            "responses",
+            {"input": ASK, "tools": [TOOL]},
+            inside,
+            '{"type": "function", "name": NAME}',
+        ),
+        ("chat/completions", chat, NAMED, '"function": {"name": NAME}'),
+    ):
+        found = http.post(f"/v1/{path}", json={**body, "max_tokens": 1, "tool_choice": choice})
+        assert found.status_code == 400
+        assert form in found.json()["error"]["message"]
 
 
 def test_text_and_two_calls_are_three_items(caller: Served) -> None:

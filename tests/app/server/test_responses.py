@@ -89,10 +89,34 @@ def test_a_stream_has_openais_events_in_their_order(server, client: OpenAI) -> N
     logprobs = final.output[0].content[0].logprobs
     assert [len(entry.top_logprobs) for entry in logprobs] == [2] * 20
     assert client.responses.retrieve(final.id).output_text == text
+    with pytest.raises(APIStatusError, match="as a stream"):
+        client.responses.retrieve(final.id, stream=True)
+
+
+def test_what_was_asked_comes_in_pages_the_last_first(server, client: OpenAI) -> None:
+    """``order``, ``limit`` and ``after`` were ignored."""
+    asked: Any = [{"role": "user", "content": str(number)} for number in range(25)]
+    kept = client.responses.create(model=server.model, input=asked, max_output_tokens=1)
+    listed = client.responses.input_items.list
+    said = [item.content[0].text for item in listed(kept.id, order="asc")]  # page by page
+    assert said == [str(number) for number in range(25)]
+    first = listed(kept.id)
+    assert len(first.data) == 20 and first.has_more
+    rest = listed(kept.id, after=first.data[-1].id)
+    assert [item.content[0].text for item in rest.data] == ["4", "3", "2", "1", "0"]
+    assert not rest.has_more
+    for wrong in ({"limit": 0}, {"after": "msg_none"}, {"order": "odd"}):
+        with pytest.raises(APIStatusError) as caught:
+            listed(kept.id, **wrong)
+        assert (caught.value.status_code, caught.value.param) == (400, *wrong)
 
 
 def test_what_it_lacks_is_refused_by_name(server, client: OpenAI) -> None:
+    client.responses.create(
+        model=server.model, input=ASK, max_output_tokens=1, include=["reasoning.encrypted_content"]
+    )
     for field, value in (
+        ("include", ["x"]),
         ("background", True),
         ("truncation", "auto"),
         ("input", []),

@@ -118,6 +118,51 @@ def test_a_call_that_max_tokens_cut_can_be_sent_back(server, client: OpenAI) -> 
     assert again.choices[0].message.content == finished.text
 
 
+def test_of_a_call_cut_before_its_arguments_no_markup_is_said(server, client: OpenAI) -> None:
+    """``<tool_call>`` and half a name stood in the content."""
+    ask: dict[str, Any] = {"model": server.model, "messages": ASK, "tools": TOOLS}
+    for limit in (1, 3, 9):
+        cut = {**ask, "tool_choice": "required", "max_tokens": limit}
+        choice = client.chat.completions.create(**cut).choices[0]
+        assert choice.finish_reason == "length"
+        assert not choice.message.content and not choice.message.tool_calls
+        chunks = [
+            each
+            for chunk in client.chat.completions.create(**cut, stream=True)
+            for each in chunk.choices
+        ]
+        assert not any(each.delta.content or each.delta.tool_calls for each in chunks)
+        assert chunks[-1].finish_reason == "length"
+        response = client.responses.create(
+            model=server.model,
+            input="What is the weather?",
+            tools=[{"type": "function", **each["function"]} for each in TOOLS],
+            tool_choice="required",
+            max_output_tokens=limit,
+        )
+        assert (response.status, response.output_text) == ("incomplete", "")
+
+
+def taking(parameters: dict[str, Any]) -> Any:
+    return {"type": "function", "function": {"name": "f", "parameters": parameters}}
+
+
+@pytest.mark.parametrize("parameters", [{"properties": {}}, {"type": ["null", "object"]}])
+def test_arguments_are_an_object_whatever_the_schema_leaves_open(
+    server, client: OpenAI, parameters: dict[str, Any]
+) -> None:
+    """They were lists and null, with the markup behind the call among them."""
+    reply = client.chat.completions.create(
+        model=server.model,
+        messages=ASK,
+        tools=[taking(parameters)],
+        tool_choice="required",
+        max_tokens=80,
+    )
+    (call, *_) = reply.choices[0].message.tool_calls
+    assert call.function.arguments.startswith("{") and "</tool_call>" not in call.function.arguments
+
+
 BAD = {"type": "function", "function": {"name": "f", "parameters": {"type": "nonsense"}}}
 BROKEN = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{"}}
 ANSWER = {"role": "tool", "content": "1"}
@@ -129,6 +174,8 @@ ANSWER = {"role": "tool", "content": "1"}
         ({"tools": [TOOLS[0], BAD]}, "tools[1].function.parameters"),
         ({"tools": [TOOLS[0], TOOLS[0]]}, "tools"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [taking({"type": "string"})]}, "tools[0].function.parameters"),
+        ({"tools": [taking({"type": ["null"]})]}, "tools[0].function.parameters"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"tools": TOOLS, "tool_choice": "any"}, "tool_choice"),

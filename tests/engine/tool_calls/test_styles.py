@@ -55,9 +55,9 @@ def fits(grammars: Grammars, grammar: Grammar, text: str) -> bool:
     return grammars.start(grammar).count_fitting(tokens) == len(tokens)
 
 
-def read(style: CallStyle, text: str, step: int) -> list[Part]:
+def read(style: CallStyle, text: str, step: int, **told: bool) -> list[Part]:
     """Its parts, neighbours of a kind joined."""
-    reader, found = CallReader(style), list[Part]()
+    reader, found = CallReader(style, **told), list[Part]()
     for at in range(0, len(text), step):
         found += reader.read(text[at : at + step])
     found += reader.end()
@@ -133,7 +133,27 @@ def test_a_cut_call_is_told_as_far_as_it_goes() -> None:
     text = HERMES.written(CALLS[:1])
     cut = text[: text.index("2.5")]
     assert read(HERMES, cut, 1) == [Called(0, "add"), Arguments(0, '{"a": ')]
-    assert read(HERMES, text[:14], 1) == [Said(text[:14])]  # the beginning of no call yet
+
+
+@every_style
+def test_what_is_cut_before_a_calls_arguments_is_not_said(style: CallStyle) -> None:
+    """``<tool_call>`` and half a name stood in the reply's text."""
+    text = style.written(CALLS[:1])
+    for end in range(len(style.trigger) or 1, text.index(CALLS[0].arguments)):
+        assert read(style, text[:end], 3) == []
+        if not style.whole:
+            assert read(style, f"Let me see.{text[:end]}", 1) == [Said("Let me see.")]
+    for end in range(1, len(text)):
+        assert not any(isinstance(part, Said) for part in read(style, text[:end], 1, must=True))
+
+
+def test_what_may_yet_be_text_is_said_where_a_reply_ends() -> None:
+    """A reply that is JSON may begin as a call does in a style without a mark for calls."""
+    for text in ("1 <", "<tool", "<tool_cal"):
+        assert read(HERMES, text, 1) == [Said(text)]
+    person = '{"name": "Ann"}'
+    assert read(LLAMA, person, 1, structured=True) == [Said(person)]
+    assert read(LLAMA, person[:8], 1, structured=True, must=True) == []
 
 
 def test_a_style_is_known_by_its_template() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import ExitStack
 
 from app import servers
 from app.runtime import Runtime
@@ -52,28 +52,32 @@ class ServersBackend:
         kept: list[str] = []
 
         def start() -> None:
-            runtime, undo = self._runtime, _nothing
-            if data.get("id"):
-                identity = str(data["id"])
-            else:
-                address, key = _address(data), str(data.get("key") or "").strip()
-                if key:
-                    place = servers.keep_key(address, key)
-                    file = servers.key_file(address)
-                    kept.append(Words.SECRET_KEPT[place].format(what="key", file=file))
-                known = {each.id for each in runtime.catalog.servers}
-                identity = servers.keep(runtime.data_dir, address, str(data["model"]))
-                runtime.read_catalog_again()
-                if identity not in known:
-                    undo = partial(self._forget, identity)
+            runtime, undo = self._runtime, ExitStack()
             try:
-                runtime.loader.start(runtime.request(identity, ""), undo)
-            except ForetokenError:
-                undo()
+                identity = str(data["id"]) if data.get("id") else self._keep(data, undo, kept)
+                runtime.loader.start(runtime.request(identity, ""), undo.close)
+            except (ForetokenError, OSError):
+                undo.close()
                 raise
 
         done = outcome(start)
         return {**done, "kept": kept[0] if kept else None}
+
+    def _keep(self, data: View, undo: ExitStack, kept: list[str]) -> str:
+        """The id of what is kept now. ``undo`` gets what takes it back, ``kept`` where the key is."""
+        runtime = self._runtime
+        address, key = _address(data), str(data.get("key") or "").strip()
+        undo.callback(servers.as_kept(address))
+        if key:
+            place = servers.keep_key(address, key)
+            file = servers.key_file(address)
+            kept.append(Words.SECRET_KEPT[place].format(what="key", file=file))
+        known = {each.id for each in runtime.catalog.servers}
+        identity = servers.keep(runtime.data_dir, address, str(data["model"]))
+        runtime.read_catalog_again()
+        if identity not in known:
+            undo.callback(self._forget, identity)
+        return identity
 
     def forget_server(self, data: View) -> View:
         """Takes one out of the catalog, and its key from where it is kept."""
@@ -83,10 +87,6 @@ class ServersBackend:
     def _forget(self, identity: str) -> None:
         servers.forget(self._runtime.data_dir, self._runtime.catalog.spec(identity))
         self._runtime.read_catalog_again()
-
-
-def _nothing() -> None:
-    """There is nothing to undo."""
 
 
 def _address(data: View) -> Address:

@@ -1,0 +1,1 @@
+"""``python -m tools.load``: a crowd before the endpoint, and before llama.cpp's, for minutes."""
