@@ -166,7 +166,9 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
             )
 
 
-def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
+def _late(
+    error: openai.APITimeoutError | httpx2.TimeoutException, address: Address, begun: bool
+) -> ServerTrouble:
     cause = error.__cause__ or error
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return ServerTrouble(
@@ -174,7 +176,9 @@ def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
             "reachable from here?"
         )
     kept = f" {_KEPT}" if begun else " It may have too much to do: try again, or ask for less."
-    return ServerTrouble(f"{address.place} sent nothing for {SILENCE_S / 60:.0f} minutes.{kept}")
+    seconds = error.request.extensions["timeout"]["read"]  # questions are given less than replies
+    silence = f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.0f} minutes"
+    return ServerTrouble(f"{address.place} sent nothing for {silence}.{kept}")
 
 
 def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble:
