@@ -291,8 +291,8 @@ class Finished:
 class Failed:
     """The engine could not go on: what happened, why, what to do.
 
-    ``refused``: what was asked is wrong, and asking again will not help. ``wait_s``: it has too much to do,
-    and seconds after which asking again may help.
+    ``refused``: what was asked is wrong, and asking again will not help. ``wait_s``: it has too much to
+    do, and seconds after which asking again may help.
     """
 
     message: str

@@ -98,7 +98,8 @@ def engine_failed(message: str) -> ApiError:
 
 
 def failed(event: Failed) -> ApiError:
-    """For a reply that its engine gave up: one elsewhere may say whose fault that is, and for how long."""
+    """For a reply that its engine gave up: one elsewhere may say whose fault it is, or when to come
+    back."""
     if event.refused:
         return ApiError(400, event.message, code="refused")
     if event.wait_s is not None:

@@ -50,7 +50,8 @@ class Asked:
 @dataclass
 class Played:
     """What it answers. ``found``: by path, what GETs bring: JSON, a text, a list of what each next one
-    brings, or a refusal. ``refusals``: status, headers and body of the next POSTs. ``stream``: of each POST."""
+    brings, or a refusal. ``refusals``: status, headers and body of the next POSTs. ``stream``: of each
+    POST."""
 
     models: Sequence[Json] = ({"id": "small", "owned_by": "someone"},)
     found: dict[str, Any] = field(default_factory=dict)
