@@ -289,9 +289,15 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The engine could not go on: what happened, why, what to do."""
+    """The engine could not go on: what happened, why, what to do.
+
+    ``refused``: what was asked is wrong, and asking again will not help. ``wait_s``: it has too much to
+    do, and seconds after which asking again may help.
+    """
 
     message: str
+    refused: bool = False
+    wait_s: float | None = None
 
 
 Event = Queued | Started | Prefilled | Emitted | Finished | Failed

@@ -5,7 +5,7 @@ projection of the same events (app/ui/view.py). A form that was once written can
 version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
     3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, and what an engine
-         elsewhere counted, only where there are any
+         elsewhere counted or said of a failure, only where there are any
     2    nothing of a round's likeliest tokens, nor of what a plain round takes
     1    no "v"; tokens without places, drafted tokens with what their round says of them too
 """
@@ -60,6 +60,8 @@ def to_json(event: Event) -> Json:
             value["tokens"] = [_token_to_json(token) for token in event.tokens]
         if event.round is not None:
             value["round"] = _round_to_json(event.round)
+    if isinstance(event, events.Failed):  # few say more than why
+        value = {key: said for key, said in value.items() if said not in (None, False)}
     if isinstance(event, events.Finished):
         counted = value.pop("counted")
         if counted is not None:  # most engines show what there is to count

@@ -104,7 +104,8 @@ def _cancel(generation: Generation) -> None:
 def as_json(done: list[ReplyState]) -> dict[str, Any]:
     """The stable keys over all replies; ``results`` has them one by one where there are several.
 
-    ``token_ids`` are null where the engine told none.
+    ``token_ids`` and counts are null where the engine told none; ``shared``: it counted those of
+    everyone whom it answered meanwhile.
     """
     if len(done) == 1:
         return _entry(done[0].text, done[0].token_ids, done[0].statistics)
@@ -117,12 +118,14 @@ def as_json(done: list[ReplyState]) -> dict[str, Any]:
 
 
 def _entry(text: str, token_ids: tuple[int, ...] | None, statistics: Statistics) -> dict[str, Any]:
+    counted = statistics.rounds or statistics.drafted  # else a server says nothing of its drafts
     return {
         "text": text,
         "token_ids": token_ids,
-        "rounds": statistics.rounds,
-        "drafted": statistics.drafted,
-        "accepted": statistics.accepted,
+        "rounds": statistics.rounds or None,
+        "drafted": statistics.drafted if counted else None,
+        "accepted": statistics.accepted if counted else None,
+        "shared": statistics.shared,
         "acceptance_rate": statistics.acceptance_rate,
         "mean_acceptance_length": statistics.mean_acceptance_length,
         "tokens_per_s": statistics.tokens_per_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.server.errors import ended_early, engine_failed
+from app.server.errors import ended_early, failed
 from app.server.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
@@ -48,7 +48,7 @@ class Answer:
             case Finished(reason=FinishReason.CANCELLED):
                 raise ended_early()
             case Failed():
-                raise engine_failed(event.message)
+                raise failed(event)
             case _:
                 pass
 

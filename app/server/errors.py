@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.guard import OLLAMA
 from app.request_log import asked
 from app.server.payload import JsonReply
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
+from engine.events import Failed
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,17 @@ def missing(param: str) -> ApiError:
 
 def engine_failed(message: str) -> ApiError:
     return ApiError(500, message, code="engine_failed", kind="server_error")
+
+
+def failed(event: Failed) -> ApiError:
+    """For a reply that its engine gave up: one elsewhere may say whose fault it is, or when to come
+    back."""
+    if event.refused:
+        return ApiError(400, event.message, code="refused")
+    if event.wait_s is not None:
+        retry = max(1, math.ceil(event.wait_s))
+        return ApiError(503, event.message, code="engine_busy", kind="server_error", retry=retry)
+    return engine_failed(event.message)
 
 
 def closing() -> ApiError:

@@ -247,8 +247,13 @@ def _noting_signals() -> Iterator[list[int]]:
 
 
 async def _serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+    loaded = engine.loaded
+    assert loaded is not None
     worker = ForetokenEngine(engine, offer)
     engine.follow_caches(Held(worker.tell))
+    if not loaded.device.startswith("cuda"):
+        # By this alone Dynamo knows, and tells routers, that a worker computes on a processor.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
     os.chdir(offer.card.folder.parent)
     await Worker(worker, _configuration(engine, offer, config)).run()

@@ -74,7 +74,8 @@ class Reply:
             )
             if not isinstance(error, ForetokenError):
                 log.debug("a reply failed", exc_info=error)
-            self._inbox.put(Failed(str(known)))
+            told = known.event if isinstance(known, trouble.ServerTrouble) else Failed(str(known))
+            self._inbox.put(told)
 
     def _tell(self) -> None:
         """Publishes what comes, up to the end."""

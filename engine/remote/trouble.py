@@ -10,6 +10,7 @@ import httpx2
 import openai
 
 from engine.errors import ForetokenError
+from engine.events import Failed
 from engine.loading.retry_after import seconds_asked
 from engine.loading.servers import KEY_VARIABLE, Address
 
@@ -36,12 +37,19 @@ _UNREADABLE = (
 
 
 class ServerTrouble(ForetokenError):
-    """A server could not be reached, refused, or broke off. ``wait_s``: after how long it is worth asking
-    again; None where it is not."""
+    """A server could not be reached, refused, or broke off. ``refused`` and ``wait_s`` as in
+    ``Failed``."""
 
-    def __init__(self, message: str, wait_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, refused: bool = False, wait_s: float | None = None
+    ) -> None:
         super().__init__(message)
-        self.wait_s = wait_s
+        self.refused, self.wait_s = refused, wait_s
+
+    @property
+    def event(self) -> Failed:
+        """As a reply ends by it."""
+        return Failed(str(self), self.refused, self.wait_s)
 
 
 def wait_for(error: Exception, attempt: int) -> float | None:
@@ -145,17 +153,22 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
             )
         case 429 | 503:
             when = "in a while" if asked is None else f"in {max(1, round(asked))} s, as it asks"
+            wait_s = BACKOFF_S * 2.0**ATTEMPTS if asked is None else asked
             busy = "has too much to do" if status == 429 else "cannot answer just now"
             return ServerTrouble(
-                f"{address.place} {busy} ({status}: {said}). Try again {when}.", asked
+                f"{address.place} {busy} ({status}: {said}). Try again {when}.", wait_s=wait_s
             )
         case _ if status >= 500:
             return ServerTrouble(f"{address.place} failed ({status}: {said}). Look at its log.")
         case _:
-            return ServerTrouble(f"{address.place} refused the request ({status}): {said}")
+            return ServerTrouble(
+                f"{address.place} refused the request ({status}): {said}", refused=True
+            )
 
 
-def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
+def _late(
+    error: openai.APITimeoutError | httpx2.TimeoutException, address: Address, begun: bool
+) -> ServerTrouble:
     cause = error.__cause__ or error
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
         return ServerTrouble(
@@ -163,7 +176,9 @@ def _late(error: Exception, address: Address, begun: bool) -> ServerTrouble:
             "reachable from here?"
         )
     kept = f" {_KEPT}" if begun else " It may have too much to do: try again, or ask for less."
-    return ServerTrouble(f"{address.place} sent nothing for {SILENCE_S / 60:.0f} minutes.{kept}")
+    seconds = error.request.extensions["timeout"]["read"]  # questions are given less than replies
+    silence = f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.0f} minutes"
+    return ServerTrouble(f"{address.place} sent nothing for {silence}.{kept}")
 
 
 def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble:

@@ -63,6 +63,8 @@ def test_chat_answers_through_a_server(
     told = json.loads(out.splitlines()[-1])
     assert (told["text"], told["token_ids"], told["completion_tokens"]) == ("Hello there", None, 3)
     assert told["tokens_per_s"] == pytest.approx(100.0)
+    # What it does not tell was nought.
+    assert (told["rounds"], told["drafted"], told["shared"]) == (None, 8, False)
 
 
 def test_a_reply_that_fails_ends_the_command(llama: Played, home: Path) -> None:

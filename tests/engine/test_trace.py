@@ -107,7 +107,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         token_ids=st.none() | ids,
         counted=st.none() | counted,
     ),
-    st.builds(Failed),
+    st.builds(Failed, wait_s=st.none() | st.floats(0.1, 99)),
 )
 
 

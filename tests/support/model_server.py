@@ -49,8 +49,9 @@ class Asked:
 
 @dataclass
 class Played:
-    """What it answers. ``found``: by path, what GETs bring: JSON, a text, or a list of what each next one
-    brings. ``refusals``: status, headers and body of the next POSTs. ``stream``: of each POST."""
+    """What it answers. ``found``: by path, what GETs bring: JSON, a text, a list of what each next one
+    brings, or a refusal. ``refusals``: status, headers and body of the next POSTs. ``stream``: of each
+    POST."""
 
     models: Sequence[Json] = ({"id": "small", "owned_by": "someone"},)
     found: dict[str, Any] = field(default_factory=dict)
@@ -102,6 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.play.found[self.path]
         if isinstance(found, list) and found and isinstance(found[0], str):
             found = found.pop(0) if len(found) > 1 else found[0]
+        if isinstance(found, tuple):
+            status, headers, body = found
+            return self._answer(status, body, headers)
         self._answer(200, found)
 
     def do_POST(self) -> None:

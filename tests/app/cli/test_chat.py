@@ -29,6 +29,7 @@ STABLE_KEYS = {
     "accepted",
     "acceptance_rate",
     "mean_acceptance_length",
+    "shared",
     "tokens_per_s",
     "time_to_first_token_s",
 }

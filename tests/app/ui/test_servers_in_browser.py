@@ -12,6 +12,7 @@ from engine.remote.engine import RemoteEngine
 from tests.app.ui.chatting import ask, open_pair, open_settings
 from tests.app.ui.conftest import App, serving
 from tests.support.model_server import Played, playing, said, sse
+from tests.support.processes import free_port
 from tests.support.recital import REPLIES, recite
 from tests.support.remote import Far, far_away
 
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
 
 TIMINGS = {"predicted_n": 3, "predicted_ms": 30.0, "draft_n": 8, "draft_n_accepted": 3}
+HALF = sse(*said("Half", reason=None), done=False)
+BUSY = {"error": {"message": "Too many requests"}}
 WHOLE = sse(*said("Hello", " there"), {"choices": [], "timings": TIMINGS})
 
 
@@ -112,6 +115,22 @@ def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llam
     assert page.locator(".totals div").count() == 0
 
 
+def test_a_server_that_cannot_be_chatted_with_is_told_of(page) -> None:
+    section = ask_server(page, f"http://127.0.0.1:{free_port()}")
+    expect(section.locator(".ft-error")).to_contain_text("Nothing answers at")
+    for played, told in (
+        (Played(found={"/v1/models": "<html></html>"}), "is not OpenAI's protocol"),
+        (Played(models=()), "lists no models"),
+        (Played(found={"/v1/models": (429, {"Retry-After": "3600"}, BUSY)}), "in 3600 s"),
+    ):
+        with playing(played):
+            expect(ask_server(page, played.url).locator(".ft-error")).to_contain_text(told)
+    with playing(Played()) as played:
+        found = ask_server(page, f"{played.url}#large").locator(".server-found")
+        expect(found.locator(".ft-error")).to_contain_text('no model "large"')
+        expect(found.locator("[data-model=small]")).to_be_visible()
+
+
 @pytest.mark.usefixtures("connected")
 def test_what_it_cannot_do_cannot_be_chosen(page) -> None:
     open_settings(page)
@@ -128,12 +147,25 @@ def test_what_it_cannot_do_cannot_be_chosen(page) -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_a_reply_that_breaks_off_stays_in_the_chat(page, llama: Played) -> None:
-    llama.stream = [*sse(*said("Half", reason=None), done=False), None]
-    ask(page, "Hi", status="failed")
     reply = page.locator(".msg.assistant").last
-    expect(reply.locator(".body")).to_have_text("Half")
-    expect(reply.locator(".ft-error")).to_contain_text("broke in the middle of the reply")
+    for stream, told in (
+        (HALF, "ended the reply in the middle"),
+        ([*HALF, b"data: {oops\n\n"], "is not OpenAI's protocol"),
+        ([*HALF, None], "broke in the middle of the reply"),
+    ):
+        llama.stream = stream
+        ask(page, "Hi", status="failed")
+        expect(reply.locator(".ft-error")).to_contain_text(told)
+        expect(reply.locator(".body")).to_have_text("Half")
     llama.stream = WHOLE
+    for refusal, told in (
+        ((429, {"Retry-After": "3600"}, BUSY), "Try again in 3600 s, as it asks"),
+        ((503, {"Retry-After": "60"}, BUSY), "Try again in 60 s, as it asks"),
+        ((401, {}, BUSY), "does not accept the key"),
+    ):
+        llama.refusals.append(refusal)
+        ask(page, "Hi", status="failed")
+        expect(reply.locator(".ft-error")).to_contain_text(told)
     reply.locator("[data-action=retry]").click()
     expect(page.locator(".msg.assistant").last.locator(".body")).to_have_text("Hello there")
 

@@ -155,6 +155,7 @@ def test_clients_see_one_server(
 
     for each in front.get("/health")["instances"]:
         if each["instance_id"] in two and each["endpoint"] == "generate":
+            assert each["device_type"] == "cpu"  # it was "cuda", whatever computed
             host, _, port = each["transport"]["tcp"].partition("/")[0].rpartition(":")
             assert host == "127.0.0.1"
             process = psutil.Process(two[each["instance_id"]].process.pid)

@@ -43,7 +43,7 @@ export const say = {
   // Servers
   servers: "Servers", serversInfo: "vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM Studio, another Foretoken, or anything that speaks OpenAI's protocol. Chats go there, and nowhere else.",
   address: "Address", addressHint: "http://127.0.0.1:8000", key: "Key (if it asks for one)", ask: "Ask", asking: "Asking …",
-  answers: (name, place) => `${name} answers at ${place}`, noModels: "It lists no models. Load one there first, then ask again.", contextOf: (n) => `${n.toLocaleString("en")} tokens of context`,
+  answers: (name, place) => `${name} answers at ${place}`, noModels: "It lists no models. Load one there first, then ask again.", noModelThere: (name) => `It has no model "${name}". It has:`, contextOf: (n) => `${n.toLocaleString("en")} tokens of context`,
   notLoadedThere: "not in its memory yet", connect: "Connect", connectTo: (name) => `Connect to ${name}`, connected: "connected", forgetServer: (name) => `Forget ${name} and its key`, forgetPlain: "Forget", knownServers: "Connected before",
   // The disk
   disk: "Disk", diskLine: (total, free, folder) => `Downloads take ${total} in ${folder}; ${free} are free.`, diskEmpty: "No downloads.", unfinished: "unfinished", inUse: "in use",
