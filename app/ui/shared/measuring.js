@@ -29,6 +29,7 @@ export function followOffers(page, server) {
       return; // the app is away: once it is back, the next look at the page asks again
     }
     if (!kept()) page.draw(offer);
+    touched ||= Boolean(offer.asked); // it shows what runs, and is not to turn to something else at its end
     if (!offer.number || offer.number === page.following.number) return;
     page.begin();
     page.following.watch(offer.number);

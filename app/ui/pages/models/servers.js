@@ -51,7 +51,7 @@ export class Servers {
     if (!found.models.length) return [head, h("p", { class: "ft-error", role: "alert" }, say.noModels)];
     const wanted = found.models.filter((each) => !found.wanted || each.id === found.wanted);
     return [head, h("ul", {}, ...(wanted.length ? wanted : found.models).map((each) => h("li", { dataset: { model: each.id } },
-      h("span", {}, h("b", {}, each.id), " ", each.context ? h("span", { class: "hint" }, say.contextOf(each.context)) : null, each.loaded === false ? h("span", { class: "tag" }, say.notLoadedThere) : null),
+      h("span", {}, h("b", {}, each.id), " ", each.context ? h("span", { class: "hint" }, say.contextOf(each.context)) : null, each.loaded === false ? h("span", { class: "tag" }, each.loads ? say.loadsThere(found.models.find(({ loaded }) => loaded)?.id) : say.notLoadedThere) : null),
       h("button", { class: "ft-button small", type: "button", dataset: { open: each.id }, "aria-label": say.connectTo(each.id), on: { click: () => this.connect({ address: found.address, key: asked.key, model: each.id }) } }, say.connect))))];
   }
 

@@ -12,7 +12,7 @@ export const say = {
   fitMarks: { yes: "✓ yes", part: "◐ in part", no: "✕ no" }, unknown: "?", unknownHint: "Not known before its files are here",
   drafters: (drafts, heads) => [drafts && (drafts === 1 ? "1 draft" : `${drafts} drafts`), heads && (heads === 1 ? "1 head" : `${heads} heads`)].filter(Boolean).join(", ") || "none",
   more: (text) => (text === "none" ? "?" : `${text} +`), moreHint: "Not all was compared yet: open the details, or filter by drafters",
-  speedHint: "Measured on this machine, against plain decoding", untried: "unknown", untriedHint: "Unknown until it is tried: race it, or run foretoken bench sweep --apply",
+  speedHint: "Measured on this machine, against plain decoding", untried: "unknown", untriedHint: "Unknown until it is tried: load it, then tune it or race it",
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", shipped: "shipped", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
   withDraft: (name) => `As ${name}`,
@@ -28,7 +28,7 @@ export const say = {
   memory: "Memory", contextLabel: "Context", tokens: (n) => `${n.toLocaleString("en")} tokens`, reckoning: "Reckoning …",
   partNames: { work: "app and work", weights: "weights", kv: "KV cache", free: "free", lacking: "lacking" },
   roles: { "": "", target: "target", draft: "draft" }, part: (kind, role) => (role ? `${say.roles[role] ?? role} ${say.partNames[kind]}` : say.partNames[kind]),
-  needs: (needed, free) => `${needed} needed, ${free} free`, held: (text) => `weights in ${text}`, largest: (n) => `up to ${n.toLocaleString("en")} tokens fit`,
+  needs: (needed, free) => `${needed} needed, ${free} free`, held: (text) => (text === "stored" ? "weights as the file has them" : `weights in ${text}`), largest: (n) => `up to ${n.toLocaleString("en")} tokens fit`,
   // Downloads
   states: { waiting: "waiting for the one before", running: "downloading", paused: "paused", failed: "failed" },
   progress: (d) => [d.total ? `${d.done} of ${d.total}` : d.done, d.speed, d.eta && `${d.eta} left`].filter(Boolean).join(", "),
@@ -44,7 +44,7 @@ export const say = {
   servers: "Servers", serversInfo: "vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM Studio, another Foretoken, or anything that speaks OpenAI's protocol. Chats go there, and nowhere else.",
   address: "Address", addressHint: "http://127.0.0.1:8000", key: "Key (if it asks for one)", ask: "Ask", asking: "Asking …",
   answers: (name, place) => `${name} answers at ${place}`, noModels: "It lists no models. Load one there first, then ask again.", contextOf: (n) => `${n.toLocaleString("en")} tokens of context`,
-  notLoadedThere: "not in its memory yet", connect: "Connect", connectTo: (name) => `Connect to ${name}`, connected: "connected", forgetServer: (name) => `Forget ${name} and its key`, forgetPlain: "Forget", knownServers: "Connected before",
+  notLoadedThere: "not in its memory yet", loadsThere: (out) => (out ? `not in its memory: connecting has it loaded in the place of ${out}` : "not in its memory: connecting has it loaded"), connect: "Connect", connectTo: (name) => `Connect to ${name}`, connected: "connected", forgetServer: (name) => `Forget ${name} and its key`, forgetPlain: "Forget", knownServers: "Connected before",
   // The disk
   disk: "Disk", diskLine: (total, free, folder) => `Downloads take ${total} in ${folder}; ${free} are free.`, diskEmpty: "No downloads.", unfinished: "unfinished", inUse: "in use",
   remove: "Delete", removeSure: (size) => `Delete ${size}?`, keep: "Keep", removeNamed: (name) => `Delete ${name}`,

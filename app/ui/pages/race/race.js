@@ -1,5 +1,6 @@
 // The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
+import { linked } from "../../shared/addresses.js";
 import { h, percent, showToken, speed } from "../../shared/dom.js";
 import { choice, field, followOffers, Following, select } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
@@ -52,23 +53,27 @@ class RacePage {
   draw(offer) {
     this.offer = offer;
     if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));
-    const kept = this.form.elements.prompt?.value;
+    const { asked } = offer; // what runs, which another page started or this one before it was reloaded
+    const kept = asked?.prompt ?? this.form.elements.prompt?.value;
     const plain = { method: "none", depth: "auto", rule: offer.own.rule, temperature: offer.own.temperature };
+    const [base, rival] = asked?.sides ?? [plain, offer.own];
+    const source = (name) => ({ checked: name === (asked?.source ?? "prompt") });
     const few = !offer.chats;
-    this.opponent = new Opponent(this.server, offer, (found) => this.offerBase(found ?? offer, found ? "" : plain.method));
+    this.opponent = new Opponent(this.server, offer, (found) => this.offerBase(found ?? offer, this.opponent.place === asked?.place ? base : found ? { method: "" } : plain));
     this.form.replaceChildren(
       h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" },
-        choice("radio", "source", "prompt", say.one, say.oneHint, { checked: true }),
-        choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { disabled: few }),
-        choice("radio", "source", "set", say.set, say.setHint(offer.set))),
+        choice("radio", "source", "prompt", say.one, say.oneHint, source("prompt")),
+        choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { ...source("chats"), disabled: few }),
+        choice("radio", "source", "set", say.set, say.setHint(offer.set), source("set"))),
         h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, kept ?? say.example)),
       ...(offer.methods.length > 1 ? [] : [h("p", { class: "hint" }, say.oneMethod)]),
-      h("div", { class: "race-sides" }, this.side("base", plain, this.baseHint()), this.side("rival", offer.own, say.ownHint)),
+      h("div", { class: "race-sides" }, this.side("base", base, this.baseHint()), this.side("rival", rival, asked ? say.askedHint : say.ownHint)),
       h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
-        field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(offer.max_tokens) })),
-        field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: offer.seed === null ? "" : String(offer.seed) })))),
+        field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(asked ? asked.max_tokens ?? "" : offer.max_tokens) })),
+        field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: String((asked ?? offer).seed ?? "") })))),
       h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.empty)));
     for (const side of SIDES) this.rest(side);
+    if (asked?.place != null) this.opponent.place = asked.place;
     this.rested();
   }
 
@@ -87,15 +92,16 @@ class RacePage {
         field(say.temperature, heat)));
   }
 
-  // What the base can do where it runs; `usual` is chosen, if it is there.
-  offerBase({ methods, rules }, usual) {
+  // What the base can do where it runs; `wanted` is chosen, as far as it is there.
+  offerBase({ methods, rules }, wanted) {
     const { elements } = this.form;
     const fill = (name, options, chosen) => {
       elements[name].replaceChildren(...options.map(([each, text]) => h("option", { value: each }, text)));
       elements[name].value = chosen;
     };
-    fill("base-method", methods.map(named), methods.some((each) => each.name === usual) ? usual : methods.at(-1).name);
-    fill("base-rule", rules.map((each) => [each, each]), rules.includes(elements["base-rule"].value) ? elements["base-rule"].value : rules[0]);
+    fill("base-method", methods.map(named), methods.some((each) => each.name === wanted.method) ? wanted.method : methods.at(-1).name);
+    const rule = [wanted.rule, elements["base-rule"].value].find((each) => rules.includes(each)) ?? rules[0];
+    fill("base-rule", rules.map((each) => [each, each]), rule);
     this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : this.opponent.hint;
     this.rest("base");
   }
@@ -268,7 +274,7 @@ class RacePage {
   }
 
   fail(text) {
-    this.alert.textContent = text;
+    this.alert.replaceChildren(...linked(text));
     this.alert.hidden = !text;
   }
 }
