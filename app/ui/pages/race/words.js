@@ -25,7 +25,7 @@ export const say = {
   set: "The app's own set", setHint: (n) => `${n} prompts: questions, tales, JSON, rewriting`,
   prompt: "Prompt", example: "Tell me a short tale about a fox and a lantern.",
   sides: { base: "Measured against", rival: "Raced" },
-  ownHint: "As the chat is set now", askedHint: "As the race below was started",
+  ownHint: "As the chat is set now", askedHint: "As the race below was started", proposedHint: "What was trained; beside it what there was",
   plainHint: "One token after the other, without drafts",
   method: "Method", depth: "Depth", rule: "Acceptance", temperature: "Temperature",
   auto: "auto", plain: "plain",
