@@ -12,7 +12,7 @@ export const say = {
   fitMarks: { yes: "✓ yes", part: "◐ in part", no: "✕ no" }, unknown: "?", unknownHint: "Not known before its files are here",
   drafters: (drafts, heads) => [drafts && (drafts === 1 ? "1 draft" : `${drafts} drafts`), heads && (heads === 1 ? "1 head" : `${heads} heads`)].filter(Boolean).join(", ") || "none",
   more: (text) => (text === "none" ? "?" : `${text} +`), moreHint: "Not all was compared yet: open the details, or filter by drafters",
-  speedHint: "Measured on this machine, against plain decoding", untried: "unknown", untriedHint: "Unknown until it is tried: load it, then tune it or race it",
+  speedHint: "Measured on this machine by Tune, against plain decoding", untried: "unknown", untriedHint: "Unknown until it is tried: load it, then tune it or race it",
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", shipped: "shipped", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
   withDraft: (name) => `As ${name}`,
@@ -35,7 +35,7 @@ export const say = {
   pause: "Pause", resume: "Resume", retry: "Try again", discard: "Delete what arrived", downloads: "Downloads", downloadOf: (name) => `Download of ${name}`,
   token: "Access token", tokenHint: "hf_…", keepToken: "Keep it and try again", tokenWhere: "Accept the terms on the model's page, then create a token there.", modelPage: "Its page on the hub", forgetToken: "Forget the token",
   // Adding
-  openPath: "Open a folder or a GGUF file", target: "Target", targetHint: "/path/to/target or file.gguf", draft: "Draft (optional)", draftHint: "/path/to/draft or file.gguf",
+  openPath: "Open a folder or a GGUF file", target: "Target", targetHint: "/path/to/target or file.gguf", draft: "Draft or head (optional)", draftHint: "/path/to/draft, file.gguf or head",
   openInfo: "A GGUF file, or a model in transformers' layout with safetensors weights. Type a path, browse for it, or drop a file here.",
   browse: "Browse", browseFor: (label) => `Browse for ${label}`, up: "Up", close: "Close", emptyFolder: "No folder and no model in here.", moreEntries: (n) => `${n} more are not shown.`, folderNow: "Folder",
   hub: "From the Hugging Face hub", repository: "Repository", repositoryHint: "owner/name, or the address of its page", lookUp: "Look up", lookingUp: "Asking the hub …",
