@@ -67,10 +67,7 @@ class Default:
     kinds: Mapping[str, Winner] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return (
-            f"{self.winner} as measured on {self.measured} by `foretoken bench sweep` over "
-            f"{self.winner.prompts} prompts"
-        )
+        return f"{self.winner} as measured on {self.measured} over {self.winner.prompts} prompts"
 
 
 class Defaults:
@@ -120,6 +117,12 @@ class Defaults:
         entries.pop(_key_in(self.all(), loaded), None)
         self._write({**entries, key_of(loaded): asdict(default)})
         return default
+
+    def forget(self, loaded: Loaded) -> None:
+        """The loaded pair has none from then on. Raises ForetokenError where that cannot be kept."""
+        entries = self._entries()
+        if entries.pop(_key_in(self.all(), loaded), None) is not None:
+            self._write(entries)
 
     def clear(self, pair: str | None = None) -> int:
         """Forgets the defaults of the pair of that name, or all; returns how many there were."""

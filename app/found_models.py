@@ -83,6 +83,11 @@ class FoundModels:
         specs = (model.spec for model in self.found)
         return tuple({spec.id: spec for spec in specs if spec is not None}.values())
 
+    @property
+    def heads(self) -> tuple[Path, ...]:
+        """Folders of heads, each of which was made for some target."""
+        return tuple(model.path for model in self.found if model.head)
+
     def place_of(self, spec: ModelSpec) -> str | None:
         """The program or folder that keeps a model that was found."""
         return next((one.place for one in self.found if one.spec == spec), None)

@@ -96,11 +96,14 @@ class PairLoader:
         return (None, "") if loaded is None else (loaded.target_id, loaded.draft_id or "")
 
     def start(
-        self, request: LoadRequest, undo: Callable[[], None] = lambda: None
+        self,
+        request: LoadRequest,
+        undo: Callable[[], None] = lambda: None,
+        then: Callable[[], None] = lambda: None,
     ) -> threading.Thread:
         """Loads what is asked for; ``status`` tells how it goes. ``undo`` is called where it comes to
-        nothing, before that is told. Raises ForetokenError for what is known at once: a name that is not
-        in the catalog, a folder that is broken, a load under way."""
+        nothing, ``then`` where it is loaded, before that is told. Raises ForetokenError for what is known
+        at once: a name that is not in the catalog, a folder that is broken, a load under way."""
         pairing = self._catalog().named(request)
         draft = None if pairing.draft is None else pairing.draft.id
         status = LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
@@ -110,7 +113,7 @@ class PairLoader:
             self._status = status
             watcher = self._watcher = _Watcher(self, status)
         thread = threading.Thread(
-            target=self._work, args=(request, watcher, undo), name="load-pair", daemon=True
+            target=self._work, args=(request, watcher, undo, then), name="load-pair", daemon=True
         )
         thread.start()
         return thread
@@ -136,7 +139,13 @@ class PairLoader:
             if watcher is self._watcher:
                 self._status = status
 
-    def _work(self, request: LoadRequest, watcher: _Watcher, undo: Callable[[], None]) -> None:
+    def _work(
+        self,
+        request: LoadRequest,
+        watcher: _Watcher,
+        undo: Callable[[], None],
+        then: Callable[[], None],
+    ) -> None:
         def tell(status: LoadStatus) -> None:
             self.tell(status, watcher)
 
@@ -148,6 +157,7 @@ class PairLoader:
                 undo()
                 raise
             self._when_loaded(request)
+            then()
         except (DownloadCancelled, LoadCancelled):
             tell(replace(end, state=LoadState.IDLE))
         except ForetokenError as error:

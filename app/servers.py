@@ -48,6 +48,15 @@ def as_kept(address: Address) -> Callable[[], None]:
     return servers.as_kept(address)
 
 
+def puts_out(address: Address) -> str | None:
+    """What a server puts out of its memory for the address's model, which nobody can connect to before:
+    "" where that is nothing, None where the model is there. Raises as ``look``, and ModelError."""
+    found = look(address)
+    if not found.loads(found.model(address.model)):
+        return None
+    return next((each.id for each in found.models if each.loaded), "")
+
+
 def keep_key(address: Address, key: str) -> KeptIn:
     """Keeps the key for a server; says where. Raises InvalidRequest or DiskError."""
     return servers.keep_key(address, key)

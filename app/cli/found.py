@@ -35,7 +35,14 @@ def print_found(found: list[FoundModel]) -> None:
     from engine.loading.fit import human
 
     rows = [
-        (one.name, one.architecture, one.type, human(one.bytes), one.place, str(one.path))
+        (
+            one.name,
+            one.head or one.architecture,
+            one.type,
+            human(one.bytes),
+            one.place,
+            str(one.path),
+        )
         for one in found
         if one.reason is None
     ]
@@ -58,6 +65,7 @@ def facts(found: FoundModel) -> dict[str, Any]:
         "place": found.place,
         "architecture": found.architecture,
         "type": found.type,
+        "head": found.head or None,
         "bytes": found.bytes,
         "parameters": spec.parameters if spec else 0,
         "context": spec.context if spec else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 from app.defaults import Defaults
@@ -57,6 +58,13 @@ class KeptSettings:
             kept = keeping(self._kept(), settings, found, chosen=chosen)
             self._store.keep_setting(SETTINGS, kept)
             self.version += 1
+
+    def draft_with(self, proposer: str) -> None:
+        """Chooses it for the pair that is loaded, if that has it."""
+        found = self.pair()
+        if found is not None and proposer in found.capabilities.names:
+            settings = replace(self.now().settings, proposer=proposer)
+            self.keep(settings, found.key, chosen=True)
 
     def tell(self) -> tuple[str, ...]:
         """What a page tells of the pair that was loaded: that the last choice is not taken over once, and

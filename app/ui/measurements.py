@@ -35,15 +35,18 @@ class Measurements:
         self._numbers = itertools.count(1)
         self._running: Measurement | None = None
         self._last: dict[str, tuple[int, Measurement]] = {}
+        self._asked: tuple[str, View] = "", {}
 
-    def start(self, page: str, measurement: Measurement) -> int:
-        """Starts it; returns the number to follow it by. Raises InvalidRequest while another runs."""
+    def start(self, page: str, measurement: Measurement, asked: View) -> int:
+        """Starts what a page ``asked`` for; returns the number to follow it by. Raises InvalidRequest
+        while another runs."""
         with self._lock:
             if self._running is not None:
                 raise InvalidRequest("measurement", Words.MEASURING)
             number = next(self._numbers)
             self._running = measurement
             self._last[page] = number, measurement
+            self._asked = page, asked
         threading.Thread(
             target=self._work, args=(measurement,), name=f"measure-{page}", daemon=True
         ).start()
@@ -52,6 +55,12 @@ class Measurements:
     def last(self, page: str) -> int | None:
         """The number of the page's last one, running or not."""
         return self._last[page][0] if page in self._last else None
+
+    def asked(self, page: str) -> View | None:
+        """What the page asked for, while that is measured."""
+        with self._lock:
+            asking, asked = self._asked
+            return asked if self._running is not None and asking == page else None
 
     def stop(self, page: str) -> None:
         """Ends the page's last one, if it runs."""

@@ -15,6 +15,14 @@ def title(name: str) -> str:
     return " + ".join((target, *(_without_shared(target, other) for other in others)))
 
 
+def titles(*names: str) -> tuple[str, ...]:
+    """The titles of several names; those that would be alike stay whole."""
+    short = [title(name) for name in names]
+    return tuple(
+        one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)
+    )
+
+
 def model_title(name: str) -> str:
     """``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names as they are."""
     words = name.rsplit("/", 1)[-1].split("-")

@@ -88,8 +88,8 @@ def label(name: str, draft: str | None, server: str = "") -> str:
 
 def measured_default(default: str) -> str:
     return (
-        f'Default: {default}. "Back to defaults" takes it up; '
-        "`foretoken models defaults --clear` forgets it."
+        f'Default: {default}. "Back to defaults" takes it up; the Tune page, where it can be measured '
+        "anew, forgets it."
     )
 
 

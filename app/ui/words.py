@@ -271,6 +271,14 @@ class Words:
         return f"{name} · server"
 
     @staticmethod
+    def loads_there(model: str, place: str, out: str) -> str:
+        """Of a server's model that is not in its memory."""
+        said = f"{model} is not in the memory of {place}. The race has it loaded there"
+        if not out:
+            return f"{said}."
+        return f"{said}, in the place of {out}, which others may be using."
+
+    @staticmethod
     def duration(seconds: float) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -208,7 +208,7 @@ class _Sweep:
         if not self.fitting:
             raise ForetokenError(
                 "Every prompt is longer than the model's context, so nothing can be measured. Choose "
-                "other prompts with --prompts."
+                "shorter ones."
             )
 
     def _one_prompt(self, prompt: Prompt, temperature: float, index: int) -> dict[Setting, _Pass]:

@@ -288,7 +288,7 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         if dtype not in FLOATS and not is_blocks(dtype):
             raise ModelError(
                 f"In {checkpoint.path}, {name} is stored in {dtype}, which is not read here. Use the "
-                "original model in bf16, fp16 or fp32; --quantization int8 or q4 shrinks it on loading."
+                "original model in bf16, fp16 or fp32; loaded in int8 or q4 it takes less memory."
             )
     layers = f"{names.root}layers."
     held = [name for name in checkpoint.tensors if name.startswith(layers)]

@@ -229,7 +229,7 @@ def plan_loading(
         )
     if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
         longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
-        notes.append(f"With kv_cache_dtype fp8 it would be {longer:,}.")
+        notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
     parallel, why_fewer = at_once(planned, request.parallel, found.room(context), waits=waits)
     notes.append(why_fewer)
     return LoadPlan(

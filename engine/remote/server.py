@@ -92,6 +92,11 @@ class Server:
             f"{self.address.place} ({self.name}) has no model {wanted!r}. It has: {known}."
         )
 
+    def loads(self, model: ServedModel) -> bool:
+        """Whether it has to load ``model``, in the place of what it has, before anybody connects: a
+        Foretoken tells what a model can only of one in memory."""
+        return self.kind is Kind.FORETOKEN and model.loaded is False
+
 
 async def look(client: Client) -> Server:
     """Asks who is there. Raises what httpx2 and openai raise, and ServerTrouble for what is no API."""
@@ -107,10 +112,11 @@ async def look(client: Client) -> Server:
 
 
 async def brought(client: Client, server: Server, wanted: str) -> tuple[Server, ServedModel]:
-    """The model that ``wanted`` means; a Foretoken, which tells what a model can only of one in memory,
-    is asked to load it first. Raises as ``look`` and ``Server.model``."""
+    """The model that ``wanted`` means, which the server is asked to load first where it ``loads`` it.
+
+    Raises as ``look`` and ``Server.model``."""
     model = server.model(wanted)
-    if server.kind is not Kind.FORETOKEN or model.loaded is not False:
+    if not server.loads(model):
         return server, model
     place = server.address.place
     if not wanted:
@@ -130,7 +136,7 @@ async def brought(client: Client, server: Server, wanted: str) -> tuple[Server, 
             return server, replace(each, id=model.id)
     raise ModelError(
         f"{place} ({server.name}) loaded {model.id!r}, but has another model in its memory now: others "
-        "use it too. Connect again."
+        "use it too. Try again."
     )
 
 

@@ -148,8 +148,8 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
             )
         case 404:
             return ServerTrouble(
-                f"{address.place} has not what was asked of it (404: {said}). Connect again to see which "
-                "models it has now."
+                f"{address.place} has not what was asked of it (404: {said}). See which "
+                "models it has now on the Models page, or with `foretoken models connect`."
             )
         case 429 | 503:
             when = "in a while" if asked is None else f"in {max(1, round(asked))} s, as it asks"

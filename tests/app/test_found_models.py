@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app.defaults import Defaults, Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.server.models import Models
@@ -118,6 +119,9 @@ def test_fitting_drafts_are_known_behind_the_asking_and_stand_in_the_picker(
     loaded = runtime.engine.loaded
     assert loaded is not None
     assert (loaded.name, loaded.draft_name) == ("large + small", "small")
+    Defaults(runtime.data_dir).keep(loaded, Winner("draft", "auto", 0, 2.0, 4), {})
+    (row,) = listed_of(ModelsBackend(runtime), "large")
+    assert row["speed"] == 2.0, "with whatever draft it was measured"
 
 
 def test_folders_are_added_and_removed_and_a_bad_file_says_why(
@@ -142,3 +146,25 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
     with pytest.raises(InvalidRequest):
         runtime.found.remove(own)
+
+
+def test_heads_that_lie_here_are_offered_for_the_target_they_were_made_for(
+    runtime: Runtime, pair: tuple[Path, Path], pair_heads: tuple[Path, ...]
+) -> None:
+    """They were told to have no tokenizer, and a page had no way to load one."""
+    backend = ModelsBackend(runtime)
+    here = {str(folder) for folder in pair_heads if any(folder.glob("*.safetensors"))}
+    assert backend.add_folder({"folder": str(pair_heads[0].parent)}) == {"error": None}
+    until(lambda: not runtime.found.working)
+    assert backend.table()["unusable"] == []
+    for target, fitting in ((str(pair[0]), here), ("pip", set())):
+        listed = backend.why_not({"target": target})["drafts"]
+        assert here == {one["id"] for one in listed} & here
+        assert fitting == {one["id"] for one in listed if one["reason"] is None} & here
+    until(lambda: not runtime.found.working)
+    head = next(folder for folder in here if folder.endswith("eagle3"))
+    assert backend.open({"folder": str(pair[0]), "draft": head}) == {"error": None}
+    until(lambda: not runtime.loader.working)
+    loaded = runtime.engine.loaded
+    assert loaded is not None and loaded.draft_name is None
+    assert list(loaded.request.heads) == [head]

@@ -58,3 +58,13 @@ export const address = new Address();
 export function pageLink(page, text) {
   return h("a", { class: "ft-link", href: `/${page}`, on: { click: (event) => (event.preventDefault(), address.go(address.of(page))) } }, text);
 }
+
+const pages = Object.entries(window.ForetokenPages ?? {}).map(([page, label]) => [`${label} page`, page]);
+
+// A sentence as nodes: where it names a page, as "Models page", that is a link to it.
+export function linked(text) {
+  const named = pages.find(([name]) => text.includes(name));
+  if (!named) return text ? [text] : [];
+  const [before, ...after] = text.split(named[0]);
+  return [before, pageLink(named[1], named[0]), ...linked(after.join(named[0]))];
+}

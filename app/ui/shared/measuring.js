@@ -6,6 +6,8 @@ import { answered, away, reason } from "./server.js";
 import { pairKey, status } from "./status.js";
 import { words } from "./words.js";
 
+const PROPOSED = "foretoken-race";
+
 export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
 
 export const select = (name, options, value, more = {}) =>
@@ -29,6 +31,7 @@ export function followOffers(page, server) {
       return; // the app is away: once it is back, the next look at the page asks again
     }
     if (!kept()) page.draw(offer);
+    touched ||= Boolean(offer.asked); // it shows what runs, and is not to turn to something else at its end
     if (!offer.number || offer.number === page.following.number) return;
     page.begin();
     page.following.watch(offer.number);
@@ -44,6 +47,11 @@ export function followOffers(page, server) {
   new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(page.form);
   status.watchAway((gone) => !gone && again());
 }
+
+// What is to be raced, told from another page: `race` is {rival, base: names of methods, place: what the base runs on, or
+// null for what is loaded}.
+export const propose = (race) => window.dispatchEvent(new CustomEvent(PROPOSED, { detail: race }));
+export const onProposed = (f) => window.addEventListener(PROPOSED, ({ detail }) => f(detail));
 
 // One measurement after another, each followed by its number; a page that was reloaded follows the last.
 export class Following {

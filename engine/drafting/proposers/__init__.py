@@ -157,7 +157,8 @@ def _lacking(need: str, loaded: Collection[str]) -> str:
     others = ", ".join(kind for kind in kinds() if kind in loaded)
     return (
         f"a head of kind {need} for this target, and none is loaded"
-        f"{f' (there is {others})' if others else ''}. Add one with --head FOLDER"
+        f"{f' (there is {others})' if others else ''}. Load "
+        "one with it, on the Models page or by --head FOLDER"
     )
 
 

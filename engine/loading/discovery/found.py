@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from engine.drafting.heads import kind_in
 from engine.errors import ModelError
 from engine.loading.discovery.listing import Listed
 from engine.loading.specs import ModelSpec, with_sizes
@@ -22,7 +23,8 @@ _Stamp = tuple[tuple[str, int, int], ...]
 class FoundModel:
     """``path`` is what a request names; ``place`` the program, or the folder, that keeps it there.
 
-    ``reason`` says why it cannot be run, and is None where it can; then ``spec`` describes it.
+    ``reason`` says why it cannot be run, and is None where it can; then ``spec`` describes it, unless
+    it is a ``head`` of that kind, which drafts for the target that it was made for.
     ``architecture`` and ``type`` (Q4_K_M, BF16, ...) are empty while unknown. ``bytes``: its files'.
     """
 
@@ -34,6 +36,7 @@ class FoundModel:
     type: str = ""
     reason: str | None = None
     spec: ModelSpec | None = None
+    head: str = ""
 
 
 def examine(listed: Listed, place: str) -> FoundModel:
@@ -57,6 +60,9 @@ def _stamp(path: Path) -> _Stamp:
 
 @lru_cache(maxsize=1024)
 def _examined(path: Path, name: str, place: str, stamp: _Stamp) -> FoundModel:
+    size = sum(size for _, size, _ in stamp)
+    if kind := kind_in(path):
+        return FoundModel(path=path, name=name, place=place, bytes=size, type="head", head=kind)
     try:
         checkpoint = inspect(path)
     except ModelError as error:
@@ -69,7 +75,7 @@ def _examined(path: Path, name: str, place: str, stamp: _Stamp) -> FoundModel:
         path=path,
         name=name,
         place=place,
-        bytes=sum(size for _, size, _ in stamp),
+        bytes=size,
         architecture=_stated_architecture(path),
         reason=reason,
     )

@@ -33,8 +33,8 @@ _PACKED = {
 }
 """What tensors are called that only such schemes have."""
 _REMEDY = (
-    "Use the original model in bf16, fp16 or fp32; with --quantization int8 or q4 it is quantised "
-    "while it loads."
+    "Use the original model in bf16, fp16 or fp32; asked for in int8 or q4, it is quantised while it "
+    "loads."
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.app.ui.chatting import (
     DONE,
@@ -219,6 +220,7 @@ def test_mistakes_are_told_in_the_page_and_the_app_goes_on(page, app):
 
 
 def test_chats_are_listed_renamed_and_deleted(page):
+    """Titles were cut at 20 characters, and those from right to left at the wrong end."""
     ask(page, "What is it?")
     page.click("[data-action=new]")
     page.wait_for_selector(".empty")
@@ -230,10 +232,21 @@ def test_chats_are_listed_renamed_and_deleted(page):
     page.fill(".rename", "Renamed")
     page.keyboard.press("Enter")
     page.wait_for_selector(".chat-list .open:has-text('Renamed')")
+    for title, direction in (("Renamed to what takes two lines", "ltr"), ("שלום " * 30, "rtl")):
+        page.locator(".chat-list li").nth(1).hover()
+        page.locator(".chat-list li").nth(1).get_by_title("Rename").click()
+        page.fill(".rename", title)
+        page.keyboard.press("Enter")
+        page.mouse.move(0, 0)
+        seen = page.locator(".chat-list .open").nth(1)
+        expect(seen).to_have_text(title.strip())
+        assert seen.evaluate("(n) => getComputedStyle(n).direction") == direction
+        cut = seen.evaluate("(n) => n.scrollHeight > n.clientHeight + 1")
+        assert cut == (direction == "rtl"), "the longer one alone is cut, at its end"
     page.locator(".chat-list li.current").hover()
     page.locator(".chat-list li.current").get_by_title("Delete").click()
     page.wait_for_selector(".empty")
-    page.click(".chat-list .open:has-text('Renamed')")
+    page.click(".chat-list .open:has-text('שלום')")
     page.wait_for_selector(DONE)
     assert page.locator(".msg.user .body").inner_text() == "What is it?"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.names import title
+from app.ui.names import title, titles
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ from app.ui.names import title
 )
 def test_a_title_is_short_and_says_the_sizes(name: str, told: str) -> None:
     assert title(name) == told
+
+
+def test_two_files_of_one_model_keep_what_tells_them_apart() -> None:
+    small, large = "qwen3-8b-q4_k_m", "qwen3-8b-q8_0"
+    assert titles(small, large, "qwen3-4b-q8_0") == (small, large, "Qwen3 4B")

@@ -109,8 +109,18 @@ def test_under_rejection_a_difference_is_expected_and_said(page):
 
 def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     app.engine.seconds_a_round = 0.02
+    choose(page, "rival", method="ngram", depth="3")
     race(page, "What is it?")
     page.wait_for_selector(".race-now:has-text('Pair 2 of 5')")
+    app.engine.seconds_a_round = 1.0  # until it is stopped
+    page.reload()  # its form turned to the chat's settings, whatever ran
+    page.wait_for_selector(".race-now:has-text('Pair')")
+    assert page.input_value("[name=rival-method]") == "ngram"
+    assert (page.input_value("[name=rival-depth]"), page.input_value("[name=prompt]")) == (
+        "3",
+        "What is it?",
+    )
+    assert page.locator("[data-side=rival] .side-hint").inner_text().startswith("As the race")
     page.click("[data-act=stop]")
     ended(page)
     assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
@@ -149,7 +159,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     stream = sse(*said("Hello", " there"), {"choices": [], "timings": timings})
     models = ({"id": "qwen", "owned_by": "llamacpp"},)
     with playing(Played(models=models, stream=stream)) as llama:
-        page.locator(".race-place select").select_option("address")
+        page.locator(".race-place [name=place]").select_option("address")
         page.fill(".race-place [name=address]", llama.url)
         page.keyboard.press("Tab")
         page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
@@ -174,7 +184,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
     page.keyboard.press("Tab")
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
-    page.locator(".race-place select").select_option("")
+    page.locator(".race-place [name=place]").select_option("")
     assert page.input_value("[name=base-method]") == "none"
     race(page, "What is it?")
     page.wait_for_selector(".verdict:has-text('speculation pays here')")
@@ -185,7 +195,7 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     """What is told of the address, as it is left, moved the button away from under the press."""
     page.locator(".race-form [value=prompt]").check()
     page.fill("[name=prompt]", "What is it?")
-    page.locator(".race-place select").select_option("address")
+    page.locator(".race-place [name=place]").select_option("address")
     start = page.locator(".race-form [data-act=start]")
     start.scroll_into_view_if_needed()
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
@@ -199,4 +209,4 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     page.wait_for_selector(".race-place .ft-error:has-text('127.0.0.1:9')")
     page.fill(".race-place [name=address]", "")
     assert page.is_hidden(".race-place .ft-error"), "of an address that is no more there"
-    page.locator(".race-place select").select_option("")
+    page.locator(".race-place [name=place]").select_option("")

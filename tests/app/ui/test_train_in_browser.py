@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from engine.fake import CAPABILITIES
 from tests.app.ui.runs import NAME, write_log, write_run
+from tests.support.places import PIP
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -76,11 +79,16 @@ def test_a_failed_one_says_why_and_can_be_tried_again(page, app):
     assert page.inner_text("[data-act=resume]") == "Try again"
 
 
-def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
+def test_a_done_one_is_loaded_raced_and_makes_room_for_another(page, app, monkeypatch):
+    """Beside a draft model it was loaded and not used, and its race was one of that draft."""
     drafter = app.data_dir / "training" / NAME / "medusa"
     (app.data_dir / "model_catalog.yaml").write_text(
-        "pairs:\n  - {id: pip-medusa-1, name: Pip + medusa 1, target: pip, draft: pip-draft}\n"
+        "pairs:\n  - {id: pip-medusa-1, name: Pip + medusa 1, target: pip, draft: pip-draft,"
+        f" heads: [{PIP / 'medusa'}]}}\n"
     )
+    medusa = replace(CAPABILITIES.proposers[1], name="medusa")
+    with_head = replace(CAPABILITIES, proposers=(*CAPABILITIES.proposers, medusa))
+    monkeypatch.setattr(app.engine, "capabilities", with_head)
     folder = write_run(app.data_dir, phase="done", folder=str(drafter), pair=NAME)
     write_log(folder, 60)
     before = app.engine.loaded
@@ -94,6 +102,11 @@ def test_a_done_one_is_loaded_and_makes_room_for_another(page, app):
     page.click("text=Race it against what there was")
     page.wait_for_url("**/race")
     page.wait_for_selector(".race-form [data-act=start]:visible")
+    chosen = [page.input_value(f"[name={side}-method]") for side in ("rival", "base")]
+    assert chosen == ["medusa", "draft"], "what was trained, and the draft that there was"
+    page.go_back()
+    page.click("text=Chat with it")
+    page.wait_for_selector(".badge:has-text('medusa, auto')")
     page.go_back()
     page.click("[data-act=another]")
     page.wait_for_selector("#train-page [data-act=start]")

@@ -50,6 +50,9 @@ def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     page.wait_for_selector(".ft-tune [data-act=use]:visible")
     assert page.locator(".heatmap tbody tr").count() == 2
     assert "The default of this pair is draft" in page.inner_text(".ft-tune form")
+    page.click(".ft-tune [data-act=forget]")
+    page.wait_for_selector(".ft-tune form:has-text('no measured default any more')")
+    assert Defaults(app.data_dir).of(app.engine.loaded) is None
 
 
 def test_it_can_be_stopped_and_mistakes_are_told_there(page, app):

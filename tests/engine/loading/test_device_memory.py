@@ -199,7 +199,7 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
     some = plan((tmp_path, None), "bf16")
     longer = plan((tmp_path, None), "bf16", "fp8")
     assert longer.target.context > 1.6 * some.target.context
-    assert some.notes[-1] == f"With kv_cache_dtype fp8 it would be {longer.target.context:,}."
+    assert some.notes[-1] == f"With the KV cache in fp8 it would be {longer.target.context:,}."
     assert not any("fp8" in note for note in longer.notes)
 
 

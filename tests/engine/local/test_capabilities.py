@@ -18,8 +18,8 @@ WHY = {
     name: (
         "It needs a draft model, and none is loaded. Load a pair with a draft."
         if name in ("draft", "hybrid", "best")
-        else f"It needs a head of kind {name} for this target, and none is loaded. Add one with --head "
-        "FOLDER."
+        else f"It needs a head of kind {name} for this target, and none is loaded. Load one with it, "
+        "on the Models page or by --head FOLDER."
     )
     for name in proposers.names()
 }

@@ -17,7 +17,7 @@ from engine.loading import fit as memory
 from engine.loading.drafts import DraftChoice, HeadChoice, break_even, judge_head
 from engine.loading.fit import human
 from engine.loading.forecast import Forecast, forecast
-from engine.loading.request import LoadRequest
+from engine.loading.request import SEPARATOR, LoadRequest
 from engine.loading.specs import ModelSpec
 
 
@@ -48,7 +48,7 @@ class ModelsBackend:
             "unusable": [
                 {"name": model.name, "place": self._place(model.place), "reason": model.reason}
                 for model in found.found
-                if model.spec is None
+                if model.reason is not None
             ],
             "folders": [{"path": str(path), "there": path.is_dir()} for path in found.folders],
             "memory": Words.memory(human(memory.free_bytes()), human(memory.total_bytes())),
@@ -76,7 +76,8 @@ class ModelsBackend:
         except ForetokenError as error:
             return {"drafts": [], "pending": False, "error": str(error)}
         drafts = [self._draft(target, choice) for choice in found.choices]
-        folders = {head: None for pair in self.runtime.catalog.pairs for head in pair.heads}
+        known_heads = (head for pair in self.runtime.catalog.pairs for head in pair.heads)
+        folders = dict.fromkeys((*known_heads, *self.runtime.found.heads))
         heads = [judge_head(target, folder, self.runtime.locate) for folder in folders]
         known = [self._head(target, head) for head in heads if head.kind]
         return {"drafts": [*known, *drafts], "pending": found.pending, "error": None}
@@ -158,7 +159,7 @@ class ModelsBackend:
             request = self._request(data)
             self.runtime.loader.start(request)
             if "folder" in data:
-                paths = (request.target, request.draft)
+                paths = (request.target, request.draft, *request.heads)
                 opened = (Path(path).expanduser().absolute() for path in paths if path)
                 self.runtime.found.remember(*opened)
 
@@ -178,7 +179,9 @@ class ModelsBackend:
         target, draft = _cleaned(target), _cleaned(draft)
         if not target:
             raise ModelError(Words.FOLDER_EMPTY)
-        return self.runtime.request(_path(target), _path(draft) if draft else "")
+        named = [_path(target), *([_path(draft)] if draft else [])]
+        asked = LoadRequest.parse(SEPARATOR.join(named))  # which knows a head from a draft model
+        return replace(self.runtime.request(asked.target, asked.draft or ""), heads=asked.heads)
 
     def browse(self, data: View) -> View:
         """What lies in a folder of this machine; for pages on it alone, which the page itself checks."""

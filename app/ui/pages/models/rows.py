@@ -52,7 +52,8 @@ class Rows:
         away = [one for one in members if self.runtime.locate(one) is None]
         known = all(one.parameters for one in members)
         room = memory.fit(*map(ModelSize.of, members), free=free) if known else None
-        default = best.get((spec.id, pair.draft.id if pair and pair.draft else None))
+        swept = [default for (target, _), default in best.items() if target == spec.id]
+        default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
             "id": spec.id,
             "name": found.name if found else spec.name,
@@ -103,7 +104,8 @@ class Rows:
         here = (*filter(self.runtime.locate, catalog.models), *self.runtime.beside_catalog())
         compared = self.runtime.found.compared(spec, here)
         fitting = {choice.spec.id for choice in compared.choices if choice.fits}
-        known = self.runtime.locate(spec) is not None and not compared.pending
+        is_here = self.runtime.locate(spec) is not None
+        known = is_here and not compared.pending and not self.runtime.found.heads
         return {"drafts": len(by_catalog | fitting), "heads": len(heads), "known": known}
 
 

@@ -52,7 +52,7 @@ export class Servers {
     const wanted = found.models.filter((each) => !found.wanted || each.id === found.wanted);
     const missing = wanted.length ? [] : [h("p", { class: "ft-error", role: "alert" }, say.noModelThere(found.wanted))];
     return [head, ...missing, h("ul", {}, ...(wanted.length ? wanted : found.models).map((each) => h("li", { dataset: { model: each.id } },
-      h("span", {}, h("b", {}, each.id), " ", each.context ? h("span", { class: "hint" }, say.contextOf(each.context)) : null, each.loaded === false ? h("span", { class: "tag" }, say.notLoadedThere) : null),
+      h("span", {}, h("b", {}, each.id), " ", each.context ? h("span", { class: "hint" }, say.contextOf(each.context)) : null, each.loaded === false ? h("span", { class: "tag" }, each.loads ? say.loadsThere(found.models.find(({ loaded }) => loaded)?.id) : say.notLoadedThere) : null),
       h("button", { class: "ft-button small", type: "button", dataset: { open: each.id }, "aria-label": say.connectTo(each.id), on: { click: () => this.connect({ address: found.address, key: asked.key, model: each.id }) } }, say.connect))))];
   }
 

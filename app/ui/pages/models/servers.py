@@ -40,7 +40,12 @@ class ServersBackend:
             "place": address.place,
             "address": address.root,
             "models": [
-                {"id": each.id, "context": each.context, "loaded": each.loaded}
+                {
+                    "id": each.id,
+                    "context": each.context,
+                    "loaded": each.loaded,
+                    "loads": found.loads(each),
+                }
                 for each in found.models
             ],
             "wanted": address.model,

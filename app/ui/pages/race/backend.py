@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +12,18 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.measurements import Measurements
 from app.ui.names import title
-from app.ui.pages.race.course import USUAL, Course
+from app.ui.pages.race.course import Course
+from app.ui.pages.race.places import look, methods_of, places, rules_of
 from app.ui.pages.race.racing import Racing
 from app.ui.settings import Settings, whole
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Capabilities, Loaded, LoadRequest
-from engine.bench import prompts, race_report
+from engine.api import Loaded, LoadRequest
+from engine.bench import prompts
 from engine.bench.paired import PAIRS
 from engine.bench.prompts import Prompt, first_of_each
 from engine.errors import InvalidRequest, NotLoaded
-from engine.loading.drafts import offered
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
+from engine.request import MAX_DEPTH, Control
 
 PAGE = "race"
 ONE, SET = "prompt", "set"
@@ -48,14 +47,16 @@ class RaceBackend:
         self.runtime, self.store = runtime, store
         self.measurements, self.chat_settings = measurements, chat_settings
         self._course: Course | None = None
+        self._data: View = {}
 
     def offer(self, data: View | None = None) -> View:
-        """What can be raced with what is loaded, and the race to follow, if there is one."""
+        """What can be raced with what is loaded, and the race to follow, if there is one. ``asked``: how
+        it was started, while it runs."""
         loaded, own = self.runtime.engine.loaded, self.chat_settings()
         return {
-            "loaded": loaded and loaded.name,
-            "methods": _methods(loaded.capabilities) if loaded else [],
-            "rules": _rules(loaded.capabilities) if loaded else [],
+            "loaded": loaded and title(loaded.name),
+            "methods": methods_of(loaded.capabilities) if loaded else [],
+            "rules": rules_of(loaded.capabilities) if loaded else [],
             "deepest": MAX_DEPTH,
             "own": side_of(own),
             "places": places(self.runtime, loaded) if loaded else [],
@@ -64,33 +65,20 @@ class RaceBackend:
             "chats": len(self._own_prompts()),
             "set": len(_set()),
             "number": self.measurements.last(PAGE),
+            "asked": self.measurements.asked(PAGE),
         }
 
     def look(self, data: View) -> View:
         """What the base can do at another ``place``: a pair of this machine, which is loaded for the race
         alone, or a server, which is asked. Raises ForetokenError."""
-        request = self._place(data, self._loaded())
-        pairing = self.runtime.known().named(request)
-        usual = {"name": USUAL}
-        if not pairing.target.address:
-            methods = [{"name": name} for name in offered(pairing)]
-            rules = list(map(str, AcceptanceRule))
-            return {"methods": [usual, *methods], "rules": rules, "unknown": ""}
-        with closing(self.runtime.another_engine()) as engine:
-            found = engine.load(request)
-        methods = _methods(found.capabilities)
-        return {
-            "methods": [usual, *methods] if len(methods) > 1 else methods,
-            "rules": _rules(found.capabilities),
-            "unknown": " ".join(race_report.unknown(found)),
-        }
+        return look(self.runtime, self._place(data, self._loaded()))
 
     def start(self, data: View) -> View:
         """A new race; the number to follow it by. Raises ForetokenError."""
         course = self._asked(data, self._loaded())
         count = max(PAIRS, len(course.prompts))
-        number = self.measurements.start(PAGE, Racing(course, count))
-        self._course = course
+        number = self.measurements.start(PAGE, Racing(course, count), data)
+        self._course, self._data = course, data
         return {"number": number}
 
     def more(self, data: View) -> View:
@@ -98,7 +86,7 @@ class RaceBackend:
         course = self._course
         if course is None or self.runtime.engine.loaded is not course.loaded:
             raise InvalidRequest("race", Words.RACE_GONE)
-        return {"number": self.measurements.start(PAGE, Racing(course, PAIRS))}
+        return {"number": self.measurements.start(PAGE, Racing(course, PAIRS), self._data)}
 
     def stop(self, data: View | None = None) -> bool:
         self.measurements.stop(PAGE)
@@ -183,31 +171,6 @@ def settings_of(own: Settings, side: View) -> Settings:
     )
 
 
-def places(runtime: Runtime, loaded: Loaded) -> list[View]:
-    """What else a base could run on: pairs and models that lie here, and servers in the catalog."""
-    catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
-    pairs = [
-        (each.id, each.name)
-        for each in catalog.pairs
-        if (each.target.id, each.draft and each.draft.id) != shown
-        and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
-    ]
-    models = [
-        (each.id, each.name)
-        for each in (*catalog.models, *runtime.beside_catalog())
-        if each.id not in {one.id for one in catalog.pairs}
-        and (each.id, None) != shown
-        and runtime.locate(each)
-    ]
-    servers = [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
-    kinds = {"pair": pairs, "model": models, "server": servers}
-    return [
-        {"kind": kind, "id": identity, "name": title(name)}
-        for kind, found in kinds.items()
-        for identity, name in found
-    ]
-
-
 def _temperature(value: Any) -> float:
     try:
         return float(value)
@@ -215,16 +178,6 @@ def _temperature(value: Any) -> float:
         raise InvalidRequest(
             "temperature", f"temperature is {value!r}; it must be a number from 0 to 5."
         ) from error
-
-
-def _methods(capabilities: Capabilities) -> list[View]:
-    """Plain decoding first."""
-    offered = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
-    return [{"name": one.name, "about": one.about, "depth": one.depth} for one in offered]
-
-
-def _rules(capabilities: Capabilities) -> list[str]:
-    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *capabilities.rules))))
 
 
 def _set() -> list[Prompt]:

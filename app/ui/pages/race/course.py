@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from app.defaults import Defaults
 from app.loading import DOWNLOADING, STAGES
 from app.runtime import Runtime
+from app.ui.names import titles
 from app.ui.resolver import Pair, resolve
 from app.ui.settings import Settings
 from app.ui.view import View
@@ -72,15 +73,16 @@ class Course:
         usual = Defaults(self.runtime.data_dir).speculation(elsewhere)
         pair = Pair("", elsewhere.name, elsewhere.capabilities, usual)
         base = resolve(self.base, pair)
+        names = titles(elsewhere.name, self.loaded.name)
         self.notes = (
-            *(f"{elsewhere.name}: {change}" for change in base.changes),
+            *(f"{names[0]}: {change}" for change in base.changes),
             *elsewhere.notes,
             *race_report.unknown(elsewhere, self.loaded),
         )
         kept = keeps_words(self.loaded) and keeps_words(elsewhere)
         contest = replace(
             self._contest(way(base.settings), kept),
-            places=(elsewhere.name, self.loaded.name),
+            places=(names[0], names[1]),
             one_target=one_target(elsewhere, self.loaded),
         )
         return Race(self.runtime.engine, contest, engine)

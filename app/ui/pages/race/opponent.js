@@ -1,11 +1,14 @@
 // What the base of a race runs on: what is loaded, another pair of this machine, or a server.
 
+import { linked } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
 import { field } from "../../shared/measuring.js";
 import { answered, reason } from "../../shared/server.js";
 import { say } from "./words.js";
 
 const ADDRESS = "address";
+const BETWEEN = "::"; // a target and its draft, as they are written in one text
+const AGAIN_MS = 700;
 const USUAL = { methods: [{ name: "" }], rules: ["auto"] };
 
 // A press that leaves the address may be one of a button below: nothing is told that would move it until the press is over.
@@ -17,6 +20,7 @@ for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type,
 export class Opponent {
   // `places` as Python offers them; `loaded` names what is loaded. `onMethods({methods, rules})` is called with what can
   // be raced there, and with null for what is loaded.
+  // A single model may be drafted for by another one; which fit is found out behind the answer.
   constructor(server, { places, loaded }, onMethods) {
     this.server = server;
     this.onMethods = onMethods;
@@ -27,14 +31,37 @@ export class Opponent {
     this.address = h("input", { type: "text", name: "address", placeholder: say.addressHint, spellcheck: "false", autocapitalize: "off", on: { input: () => this.forget(), change: () => pressing.then(() => this.look()) } });
     this.addressField = field(say.addressOf, this.address, "wide");
     this.addressField.hidden = true;
+    this.draft = h("select", { name: "draft", on: { change: () => this.look() } });
+    this.draftField = field(say.draft, this.draft, "wide");
+    this.drafts([], "");
     this.told = h("p", { class: "hint", role: "status", hidden: true });
-    this.node = h("div", { class: "race-place" }, field(say.runsOn, this.select, "wide"), this.addressField, this.told);
+    this.node = h("div", { class: "race-place" }, field(say.runsOn, this.select, "wide"), this.addressField, this.draftField, this.told);
   }
 
   // null: what is loaded.
   get place() {
     if (!this.select.value) return null;
-    return this.select.value === ADDRESS ? this.address.value : this.select.value;
+    if (this.select.value === ADDRESS) return this.address.value;
+    return this.draft.value ? `${this.select.value}${BETWEEN}${this.draft.value}` : this.select.value;
+  }
+
+  // As a race was started with it.
+  set place(text) {
+    const listed = (id) => [...this.select.options].some(({ value }) => value === id);
+    const [target, draft = ""] = listed(text) ? [text] : text.split(BETWEEN);
+    this.select.value = listed(target) ? target : ADDRESS;
+    if (this.select.value === ADDRESS) this.address.value = text;
+    this.addressField.hidden = this.select.value !== ADDRESS;
+    this.drafts([], listed(target) ? draft : "");
+    this.onMethods(USUAL);
+    this.look();
+  }
+
+  // The drafts that are offered, beside the one that is `chosen` already.
+  drafts(found, chosen = this.draft.value) {
+    const offered = !chosen || found.some(({ id }) => id === chosen) ? found : [{ id: chosen, name: chosen }, ...found];
+    this.draft.replaceChildren(h("option", { value: "" }, say.noDraft), ...offered.map(({ id, name }) => h("option", { value: id, selected: id === chosen }, name)));
+    this.draftField.hidden = !offered.length;
   }
 
   // Where what is chosen runs.
@@ -52,27 +79,33 @@ export class Opponent {
 
   // What was found out about another place.
   forget() {
+    this.drafts([], "");
     this.say("");
     this.onMethods(this.place === null ? null : USUAL);
   }
 
   // What is raced there is offered once it is known; a race may begin before.
-  async look() {
+  // `again`: which drafts fit is all that is new.
+  async look(again = false) {
+    clearTimeout(this.timer);
     const { place } = this;
     if (place === null || !place.trim()) return;
-    this.say(say.asking);
+    if (!again) this.say(say.asking);
     try {
       const found = await answered(this.server.look({ place }));
-      if (place !== this.place) return;
+      if (place !== this.place || !this.node.isConnected) return;
+      this.drafts(found.drafts);
+      if (found.pending) this.timer = setTimeout(() => this.look(true), AGAIN_MS);
+      if (again) return;
       this.onMethods(found);
-      this.say(found.unknown);
+      this.say(found.told);
     } catch (error) {
       if (place === this.place) this.say(reason(error), true);
     }
   }
 
   say(text, wrong = false) {
-    this.told.textContent = text;
+    this.told.replaceChildren(...linked(text));
     this.told.className = wrong ? "ft-error" : "hint";
     this.told.hidden = !text;
   }

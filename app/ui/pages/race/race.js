@@ -1,7 +1,8 @@
 // The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
+import { linked } from "../../shared/addresses.js";
 import { h, percent, showToken, speed } from "../../shared/dom.js";
-import { choice, field, followOffers, Following, select } from "../../shared/measuring.js";
+import { choice, field, followOffers, Following, onProposed, select } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
 import { answered } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -40,6 +41,7 @@ class RacePage {
     this.replay = h("div", { hidden: true });
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.notes, this.result, this.replies, this.replay));
+    onProposed((race) => this.propose(race));
     followOffers(this, server);
   }
 
@@ -49,37 +51,57 @@ class RacePage {
 
   // ---- the form
 
+  // What another page would have raced; it stays until a race is begun.
+  propose(race) {
+    this.proposed = race;
+    if (!this.offer?.loaded || this.running) return;
+    this.draw({ ...this.offer, asked: null });
+    this.form.dispatchEvent(new Event("input")); // as if it were chosen here
+  }
+
+  // How the form is to be filled: as the race that runs was started, as another page proposes, or as the chat is set.
+  filling(offer) {
+    const sides = [{ ...offer.own, method: "none", depth: "auto" }, offer.own];
+    const own = { source: "prompt", prompt: this.form.elements.prompt?.value ?? say.example, sides, seed: offer.seed, max_tokens: offer.max_tokens, place: null, hint: say.ownHint };
+    if (offer.asked) return { ...own, ...offer.asked, hint: say.askedHint };
+    const { rival, base, place } = this.proposed ?? {};
+    if (!offer.methods.some(({ name }) => name === rival)) return own;
+    return { ...own, place, sides: [{ ...sides[0], method: base }, { ...sides[1], method: rival }], hint: say.proposedHint };
+  }
+
   draw(offer) {
     this.offer = offer;
     if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));
-    const kept = this.form.elements.prompt?.value;
-    const plain = { method: "none", depth: "auto", rule: offer.own.rule, temperature: offer.own.temperature };
+    const { source, prompt, sides: [base, rival], seed, max_tokens: longest, place, hint } = this.filling(offer);
+    const checked = (name) => ({ checked: name === source });
     const few = !offer.chats;
-    this.opponent = new Opponent(this.server, offer, (found) => this.offerBase(found ?? offer, found ? "" : plain.method));
+    this.opponent = new Opponent(this.server, offer, (found) => this.offerBase(found ?? offer, this.opponent.place === place ? base : { method: found ? "" : "none" }));
     this.form.replaceChildren(
       h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" },
-        choice("radio", "source", "prompt", say.one, say.oneHint, { checked: true }),
-        choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { disabled: few }),
-        choice("radio", "source", "set", say.set, say.setHint(offer.set))),
-        h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, kept ?? say.example)),
+        choice("radio", "source", "prompt", say.one, say.oneHint, checked("prompt")),
+        choice("radio", "source", "chats", say.chats(offer.chats), say.chatsHint(offer.chats), { ...checked("chats"), disabled: few }),
+        choice("radio", "source", "set", say.set, say.setHint(offer.set), checked("set"))),
+        h("textarea", { name: "prompt", rows: 3, "aria-label": say.prompt }, prompt)),
       ...(offer.methods.length > 1 ? [] : [h("p", { class: "hint" }, say.oneMethod)]),
-      h("div", { class: "race-sides" }, this.side("base", plain, this.baseHint()), this.side("rival", offer.own, say.ownHint)),
+      h("div", { class: "race-sides" }, this.side("base", base), this.side("rival", rival)),
       h("details", {}, h("summary", {}, say.more), h("div", { class: "fields" },
-        field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(offer.max_tokens) })),
-        field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: offer.seed === null ? "" : String(offer.seed) })))),
+        field(say.max, h("input", { type: "number", name: "max_tokens", min: "1", step: "1", value: String(longest ?? "") })),
+        field(say.seed, h("input", { type: "number", name: "seed", step: "1", placeholder: say.seedHint, value: String(seed ?? "") })))),
       h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.empty)));
     for (const side of SIDES) this.rest(side);
+    this.hint("rival", hint);
+    if (place !== null) this.opponent.place = place;
     this.rested();
   }
 
-  side(side, chosen, hint) {
+  side(side, chosen) {
     const { methods, rules, deepest } = this.offer;
     const name = (part) => `${side}-${part}`;
     const depths = ["auto", ...Array.from({ length: deepest }, (_, i) => String(i + 1))];
     const known = methods.some((each) => each.name === chosen.method) ? chosen.method : methods.at(-1).name;
     const heat = h("input", { type: "number", name: name("temperature"), min: "0", max: "5", step: "any", value: String(chosen.temperature) });
     return h("fieldset", { class: "race-side", dataset: { side }, on: { change: () => this.rest(side) } },
-      h("legend", {}, say.sides[side]), side === "base" ? this.opponent.node : null, h("p", { class: "hint side-hint" }, hint),
+      h("legend", {}, say.sides[side]), side === "base" ? this.opponent.node : null, h("p", { class: "hint side-hint" }),
       h("div", { class: "fields" },
         field(say.method, select(name("method"), methods.map(named), known)),
         field(say.depth, select(name("depth"), depths.map((each) => [each, each === "auto" ? say.auto : each]), chosen.depth)),
@@ -87,27 +109,36 @@ class RacePage {
         field(say.temperature, heat)));
   }
 
-  // What the base can do where it runs; `usual` is chosen, if it is there.
-  offerBase({ methods, rules }, usual) {
+  // What the base can do where it runs; `wanted` is chosen, as far as it is there.
+  offerBase({ methods, rules }, wanted) {
     const { elements } = this.form;
     const fill = (name, options, chosen) => {
       elements[name].replaceChildren(...options.map(([each, text]) => h("option", { value: each }, text)));
       elements[name].value = chosen;
     };
-    fill("base-method", methods.map(named), methods.some((each) => each.name === usual) ? usual : methods.at(-1).name);
-    fill("base-rule", rules.map((each) => [each, each]), rules.includes(elements["base-rule"].value) ? elements["base-rule"].value : rules[0]);
-    this.form.querySelector("[data-side=base] .side-hint").textContent = this.opponent.place === null ? this.baseHint() : this.opponent.hint;
+    fill("base-method", methods.map(named), methods.some((each) => each.name === wanted.method) ? wanted.method : methods.at(-1).name);
+    const rule = [wanted.rule, elements["base-rule"].value].find((each) => rules.includes(each)) ?? rules[0];
+    fill("base-rule", rules.map((each) => [each, each]), rule);
     this.rest("base");
   }
 
+  // What is told of a side is of what is chosen there now.
   baseHint() {
-    return this.offer.methods.some((each) => each.name === "none") ? say.plainHint : say.serverHint;
+    if (this.opponent.place !== null) return this.opponent.hint;
+    return { none: say.plainHint, server: say.serverHint }[this.form.elements["base-method"].value] ?? "";
+  }
+
+  hint(side, text) {
+    const node = this.form.querySelector(`[data-side=${side}] .side-hint`);
+    node.textContent = text;
+    node.hidden = !text;
   }
 
   // Plain decoding has no depth; a server, and what drafts where nobody chose, choose their own.
   rest(side) {
     const { elements } = this.form;
     elements[`${side}-depth`].disabled = ["", "none", "server"].includes(elements[`${side}-method`].value);
+    this.hint(side, side === "base" ? this.baseHint() : "");
   }
 
   asked() {
@@ -126,6 +157,7 @@ class RacePage {
 
   begin() {
     this.pairs = [];
+    this.proposed = null;
     this.running = true;
     this.fail("");
     this.said.textContent = "";
@@ -268,7 +300,7 @@ class RacePage {
   }
 
   fail(text) {
-    this.alert.textContent = text;
+    this.alert.replaceChildren(...linked(text));
     this.alert.hidden = !text;
   }
 }

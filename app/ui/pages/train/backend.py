@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from app import training, training_order
@@ -15,7 +16,11 @@ from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
+from engine.loading.request import LoadRequest
+from engine.request import PLAIN
 
+DRAFT_MODEL = "draft"
+"""The proposer, and the kind of drafter, that is a model of its own."""
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""
 
@@ -29,10 +34,12 @@ class TrainBackend:
         trainings: Trainings,
         pickers: Pickers,
         speed: Callable[[], float | None] = lambda: None,
+        draft_with: Callable[[str], None] = lambda proposer: None,
     ) -> None:
-        """``speed``: tokens/s of what is loaded, as it was measured here; None where it was not."""
+        """``speed``: tokens/s of what is loaded, as it was measured here; None where it was not.
+        ``draft_with`` chooses a proposer for what is loaded."""
         self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
-        self._speed = speed
+        self._speed, self._draft_with = speed, draft_with
 
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
@@ -54,8 +61,25 @@ class TrainBackend:
         status = self._trainings.status()
         if status is None:
             return {"run": None, "error": None}
-        named = self._name_of(status.pair) if status.state is State.DONE else None
-        return {"run": {**show(status), "pair": named}, "error": None}
+        if status.state is not State.DONE:
+            return {"run": {**show(status), "pair": None, "race": None}, "error": None}
+        named = self._name_of(status.pair)
+        return {"run": {**show(status), "pair": named, "race": self._race(status)}, "error": None}
+
+    def _race(self, status: Status) -> View:
+        """Of a run that is done: what it is to be raced by, and what there was before: the target's draft
+        model, which a pair with a head has kept, else plain decoding. ``place`` as a race's."""
+        order, place, was = status.run.order, None, PLAIN
+        try:
+            before = self._runtime.known().named(LoadRequest.parse(order.pair))
+            pair = self._runtime.known().pair(status.pair)
+        except ForetokenError:  # it is gone; loading it says so
+            return {"rival": order.kind, "base": was, "place": place}
+        if pair.heads and pair.draft is not None:
+            was = DRAFT_MODEL
+        elif before.draft is not None:
+            place, was = order.pair, DRAFT_MODEL
+        return {"rival": order.kind, "base": was, "place": place}
 
     def train(self, data: View) -> View:
         """Start what the form says; the answer holds what is wrong with it, if anything."""
@@ -83,10 +107,14 @@ class TrainBackend:
         return self._then(self._trainings.put_away)
 
     def open_trained(self, data: View | None = None) -> View:
-        """Load the pair of the run that is done."""
+        """Load the pair of the run that is done, and draft with what was trained: where nobody chose, it
+        would be a draft model that the pair has beside it."""
         status = self._trainings.status()
-        request = self._runtime.request(status.pair if status else "")
-        return self._then(lambda: self._runtime.loader.start(request))
+        if status is None:
+            return self.training()
+        request, kind = self._runtime.request(status.pair), status.run.order.kind
+        use = partial(self._draft_with, kind)
+        return self._then(lambda: self._runtime.loader.start(request, then=use))
 
     def _then(self, act: Callable[[], object]) -> View:
         try:

@@ -2,6 +2,7 @@
 
 import { pageLink } from "../../shared/addresses.js";
 import { copy, fixed, h, percent } from "../../shared/dom.js";
+import { propose } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
 import { answered, reason } from "../../shared/server.js";
 import { status } from "../../shared/status.js";
@@ -167,7 +168,7 @@ class TrainPage {
     if (run.state === "done") {
       this.loadButton = button("load", say.load, () => this.act(server.open_trained).then(() => status.refresh()), "primary");
       this.loadNote = h("span", { class: "hint", role: "status" });
-      this.next = h("span", { class: "loaded-next", hidden: true }, pageLink("chat", say.chatWith), " · ", pageLink("race", say.race));
+      this.next = h("span", { class: "loaded-next", hidden: true }, pageLink("chat", say.chatWith), " · ", this.raceLink(run.race));
       this.pair = run.pair;
       return h("div", { class: "train-buttons" }, this.loadButton, button("another", say.another, () => this.act(server.put_training_away)), this.loadNote, this.next);
     }
@@ -181,6 +182,13 @@ class TrainPage {
       discard.textContent = say.discard;
     });
     return h("div", { class: "train-buttons" }, button("resume", run.state === "failed" ? say.again : say.goOn, () => this.act(server.resume_training), "primary"), discard);
+  }
+
+  // To a race whose form has both already.
+  raceLink(race) {
+    const link = pageLink("race", say.race);
+    link.addEventListener("click", () => propose(race));
+    return link;
   }
 
   fill(run) {

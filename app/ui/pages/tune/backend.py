@@ -40,7 +40,8 @@ class TuneBackend:
         self._tuning: Tuning | None = None
 
     def offer(self, data: View | None = None) -> View:
-        """What can be swept of what is loaded, and the sweep to follow, if there is one."""
+        """What can be swept of what is loaded, and the sweep to follow, if there is one. ``asked``: how
+        it was started, while it runs."""
         loaded = self.runtime.engine.loaded
         kept = self.defaults.of(loaded)
         return {
@@ -51,6 +52,7 @@ class TuneBackend:
             "sets": [{"id": one, "count": len(found)} for one, found in self._sets().items()],
             "kept": kept and str(kept),
             "number": self.measurements.last(PAGE),
+            "asked": self.measurements.asked(PAGE),
         }
 
     def start(self, data: View) -> View:
@@ -69,7 +71,7 @@ class TuneBackend:
             raise InvalidRequest("prompts", Words.TUNE_NO_PROMPTS)
         plan = Plan(chosen, max_tokens=max_tokens, repeats=repeats)
         tuning = Tuning(self.runtime, loaded, plan, asked)
-        number = self.measurements.start(PAGE, tuning)
+        number = self.measurements.start(PAGE, tuning, data)
         self._tuning = tuning
         return {"number": number}
 
@@ -87,6 +89,13 @@ class TuneBackend:
         if self.runtime.engine.loaded is not tuning.loaded:
             raise InvalidRequest("pair", Words.TUNE_OTHER_PAIR)
         return {"kept": str(keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result))}
+
+    def forget(self, data: View | None = None) -> View:
+        """The loaded pair has no measured default from then on. Raises ForetokenError."""
+        loaded = self.runtime.engine.loaded
+        if loaded is not None:
+            self.defaults.forget(loaded)
+        return self.offer()
 
     def export(self, data: View | None = None) -> View:
         """All that was measured, as the JSON of ``foretoken bench sweep``. Raises InvalidRequest."""

@@ -25,6 +25,7 @@ def tune_page(backend: TuneBackend, *shared: Callable[[View], Any]) -> None:
                 backend.stop,
                 backend.follow,
                 backend.use,
+                backend.forget,
                 backend.export,
             ),
             elem_id="tune-view",

@@ -1,5 +1,6 @@
 // The tune page: what is measured, how far it is, a map of what is fastest, and a button that keeps it.
 
+import { linked } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
 import { choice, followOffers, Following } from "../../shared/measuring.js";
 import { register } from "../../shared/pages.js";
@@ -19,8 +20,10 @@ class TunePage {
     this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
     this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
     this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
+    this.forget = h("button", { class: "ft-link", type: "button", dataset: { act: "forget" }, on: { click: () => this.ask(this.server.forget({}), ({ kept }) => this.changed(kept, say.forgotten)) } }, say.forget);
+    this.standing = h("p", { class: "hint", role: "status" }); // what was kept before
     this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
-    this.kept = h("p", { class: "tune-kept", role: "status" });
+    this.kept = h("p", { class: "tune-kept" }); // which `standing` says aloud
     this.notes = h("div", { class: "tune-notes" });
     this.map = h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": say.map });
     this.buttons = h("div", { class: "buttons" }, this.use, this.export);
@@ -38,21 +41,35 @@ class TunePage {
 
   draw(offer) {
     if (!offer.loaded) return void this.form.replaceChildren(h("p", { class: "hint" }, say.none));
+    const { asked } = offer; // what runs, if this page was reloaded since it was started
     const own = offer.sets.find((each) => each.id === "chats").count > 0;
     const sets = offer.sets.map(({ id, count }) => {
       const [title, hint] = say.sets[id](count);
-      return choice("checkbox", "source", id, title, hint, { checked: id === "chats" ? own : !own, disabled: !count });
+      return choice("checkbox", "source", id, title, hint, { checked: asked ? asked.sources.includes(id) : id === "chats" ? own : !own, disabled: !count });
     });
-    const number = (depth) => h("label", { class: "number" }, h("input", { type: "checkbox", name: "depth", value: String(depth), checked: offer.chosen.includes(depth) }), String(depth));
+    const number = (depth) => h("label", { class: "number" }, h("input", { type: "checkbox", name: "depth", value: String(depth), checked: (asked?.depths ?? offer.chosen).includes(depth) }), String(depth));
     this.form.replaceChildren(
-      offer.kept ? h("p", { class: "hint" }, say.kept(offer.kept)) : "",
+      this.standing,
       h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" }, ...sets)),
-      h("fieldset", {}, h("legend", {}, say.methods), h("div", { class: "choices" }, ...offer.methods.map((each) => choice("checkbox", "method", each.name, each.name, each.about, { checked: true })))),
+      h("fieldset", {}, h("legend", {}, say.methods), h("div", { class: "choices" }, ...offer.methods.map((each) => choice("checkbox", "method", each.name, each.name, each.about, { checked: asked ? asked.methods.includes(each.name) : true })))),
       h("fieldset", {}, h("legend", {}, say.depths), h("div", { class: "numbers" }, ...offer.depths.map(number)), h("p", { class: "hint" }, say.depthsHint)),
       h("fieldset", {}, h("legend", {}, say.effort), h("div", { class: "choices" },
-        ...Object.entries(say.efforts).map(([id, [title, hint]]) => choice("radio", "effort", id, title, hint, { checked: id === "quick" })))),
+        ...Object.entries(say.efforts).map(([id, [title, hint]]) => choice("radio", "effort", id, title, hint, { checked: id === (asked?.effort ?? "quick") })))),
       h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start)));
+    this.tellDefault(offer.kept);
     this.rested();
+  }
+
+  // What the pair's default is, and a way to have none.
+  tellDefault(kept, without = "") {
+    this.standing.replaceChildren(...(kept ? [say.kept(kept), " ", this.forget] : [without]));
+    this.standing.hidden = !kept && !without;
+    this.kept.textContent = "";
+  }
+
+  changed(kept, without) {
+    this.tellDefault(kept, without);
+    status.refresh(); // the chat tells it, too
   }
 
   start() {
@@ -120,8 +137,8 @@ class TunePage {
 
   keep() {
     return this.ask(this.server.use({}), ({ kept }) => {
+      this.changed(kept);
       this.kept.textContent = say.used(kept);
-      status.refresh(); // the chat tells its default
     });
   }
 
@@ -134,7 +151,7 @@ class TunePage {
   }
 
   fail(text) {
-    this.alert.textContent = text;
+    this.alert.replaceChildren(...linked(text));
     this.alert.hidden = !text;
   }
 }

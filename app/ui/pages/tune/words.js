@@ -28,6 +28,7 @@ export const say = {
   useHint: "It becomes the default of this pair on this machine, in chats where nothing else was chosen, in the API and on the command line.",
   used: (text) => `Kept: ${text}`,
   kept: (text) => `The default of this pair is ${text}.`,
+  forget: "Forget it", forgotten: "This pair has no measured default any more.",
   export: "Export as JSON",
   divergences: (n) => `${n} ${n === 1 ? "reply has" : "replies have"} other words than plain decoding: a bug. Race them to see where they part.`,
   leftOut: (n) => `${n} ${n === 1 ? "prompt was" : "prompts were"} longer than the model's context, and left out.`,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -10,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from app.paths import catalog_file
-from app.runtime import Runtime
 from app.store import Store
 from app.ui.measurements import Measurements
 from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
@@ -21,11 +20,12 @@ from engine.api import LoadRequest
 from engine.bench.race import Side
 from engine.errors import CatalogError, InvalidRequest, NotLoaded
 from engine.fake import FakeEngine
-from engine.loading.catalog import open_catalog
+from engine.loading import fit as memory
 from engine.request import PLAIN, AcceptanceRule, Control
 from tests.app.ui.following import followed
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.recital import reciting_engine
+from tests.support.serving import fake_runtime
 
 OWN = Settings(
     temperature=0.0, system="Be short.", top_p=0.9, options={"ngram": {"remember": True}}
@@ -38,7 +38,7 @@ class Made:
 
     def __init__(self, folder: Path, engine: FakeEngine) -> None:
         self.engine = engine
-        self.runtime = Runtime(engine, open_catalog(catalog_file()), folder, folder / "models")
+        self.runtime = fake_runtime(folder, engine)
         self.store = Store(folder)
         self.measurements = Measurements()
         self.own = OWN
@@ -248,7 +248,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_s
     """The page raced on the loaded pair alone; only the command line knew another place."""
     found = made.backend.look({"place": llama.url})
     assert [each["name"] for each in found["methods"]] == ["server"]
-    assert "does not tell its rounds" in found["unknown"]
+    assert "does not tell its rounds" in found["told"]
     events = made.events(elsewhere(llama.url))
     kinds = [event["t"] for event in events]
     begun = events[kinds.index("begun")]
@@ -259,7 +259,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_s
         "draft, auto, Pip",
     )
     assert not begun["promised"]
-    assert found["unknown"] in begun["notes"]
+    assert found["told"] in begun["notes"]
     pairs = [event for event in events if event["t"] == "pair"]
     assert [each["base_tokens_per_s"] for each in pairs] == [pytest.approx(100)] * 5
     assert events[-1]["t"] == "words" and "as they may" in events[-1]["told"]
@@ -284,6 +284,62 @@ def test_another_pair_of_this_machine_is_raced_with_any_method_that_it_has(
     assert begun["names"][0].startswith("draft, depth 2, ")
     assert len([event for event in events if event["t"] == "pair"]) == 5
     assert any(event["t"] == "round" and event["side"] == Side.BASE for event in events)
+
+
+def test_a_model_of_this_machine_is_offered_with_the_drafts_that_fit_it(
+    made: Made, pair: tuple[Path, Path]
+) -> None:
+    """What had been loaded as TARGET::DRAFT could be raced from the command line alone."""
+    target, draft = map(str, pair)
+    found = made.runtime.found
+    found.remember(*pair)
+    while found.scanning:
+        time.sleep(0.01)
+    offered = {each["id"]: each["name"] for each in made.backend.offer()["places"]}
+    assert offered[target] == pair[0].name
+    while (seen := made.backend.look({"place": target}))["pending"]:
+        time.sleep(0.01)
+    assert seen["told"] == "" and "draft" not in [each["name"] for each in seen["methods"]]
+    assert [each["id"] for each in seen["drafts"]] == [draft]
+    both = made.backend.look({"place": f"{target}::{draft}"})
+    assert "draft" in [each["name"] for each in both["methods"]]
+    assert both["drafts"] == seen["drafts"]
+
+
+def test_what_does_not_fit_beside_what_is_loaded_is_told_with_figures_before_it_is_opened(
+    made: Made, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10_000_000)
+    told = made.backend.look({"place": str(pair[0])})["told"]
+    assert "10.0 MB are free" in told and "Not even the weights fit" in told
+    events = made.events(elsewhere(str(pair[0])))
+    assert "10.0 MB are free" in events[-1]["message"]
+
+
+def test_a_model_that_its_server_would_have_to_load_is_only_asked_about(made: Made) -> None:
+    """To choose it put what that server had loaded, which others may use, out of its memory."""
+    models = [
+        {"id": name, "owned_by": "foretoken", "loaded": name == "pip"} for name in ("pip", "big")
+    ]
+    with playing(Played(models=models)) as far:
+        found = made.backend.look({"place": f"{far.url}#big"})
+        assert not far.posted("/api/generate")
+    assert "has it loaded there, in the place of pip" in found["told"]
+    assert [each["name"] for each in found["methods"]] == [""]
+
+
+def test_how_a_race_was_started_is_told_while_it_runs(made: Made) -> None:
+    """A page that was reloaded in the middle offered another race than the one it showed."""
+    made.engine.seconds_a_round = 0.01
+    made.backend.start(asked(seed=7))
+    assert made.backend.offer()["asked"] == asked(seed=7)
+    made.backend.stop()
+    followed(made.measurements, "race", made.measurements.last("race"))
+    assert made.backend.offer()["asked"] is None
+    number = made.backend.more({})["number"]
+    assert made.backend.offer()["asked"] == asked(seed=7)
+    made.backend.stop()
+    followed(made.measurements, "race", number)
 
 
 def test_a_place_that_is_none_is_told_at_once_and_a_server_that_is_away_when_it_is_asked(

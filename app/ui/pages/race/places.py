@@ -1,0 +1,107 @@
+"""What a race's base may run on beside what is loaded: a pair or a model that lies here, or a server."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from app import servers
+from app.runtime import Runtime
+from app.ui.names import titles
+from app.ui.pages.race.course import USUAL
+from app.ui.view import View
+from app.ui.words import Words
+from engine.api import Capabilities, Loaded, LoadRequest
+from engine.bench import race_report
+from engine.errors import ModelError
+from engine.loading.drafts import offered
+from engine.loading.forecast import forecast
+from engine.loading.servers import Address
+from engine.loading.specs import Pairing
+from engine.request import PLAIN, AcceptanceRule
+
+_USUAL = {"name": USUAL}
+
+
+def places(runtime: Runtime, loaded: Loaded) -> list[View]:
+    """Pairs and models that lie here, and servers in the catalog."""
+    catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
+    pairs = [
+        (each.id, each.name)
+        for each in catalog.pairs
+        if (each.target.id, each.draft and each.draft.id) != shown
+        and all(spec is None or runtime.locate(spec) for spec in (each.target, each.draft))
+    ]
+    models = [
+        (each.id, each.name)
+        for each in (*catalog.models, *runtime.beside_catalog())
+        if each.id not in {one.id for one in catalog.pairs} and runtime.locate(each)
+    ]
+    found = [(each.id, each.name) for each in catalog.servers if each.id != loaded.target_id]
+    kinds = {"pair": pairs, "model": models, "server": found}
+    listed = [(kind, *one) for kind, some in kinds.items() for one in some]
+    _, *names = titles(loaded.name, *(name for _, _, name in listed))
+    return [
+        {"kind": kind, "id": identity, "name": name}
+        for (kind, identity, _), name in zip(listed, names, strict=True)
+    ]
+
+
+def look(runtime: Runtime, request: LoadRequest) -> View:
+    """What can be raced at a place. ``told``: what to know before, or ""; ``drafts``: what lies here and
+    can draft for a single model, ``pending`` while more is compared. Nothing is loaded for it. Raises
+    ForetokenError."""
+    pairing = runtime.known().resolve(request, runtime.locate)
+    if pairing.target.address:
+        return {**_server(runtime, request, pairing), "drafts": [], "pending": False}
+    methods = [_USUAL, *({"name": name} for name in offered(pairing))]
+    return {
+        "methods": methods,
+        "rules": list(map(str, AcceptanceRule)),
+        "told": _memory(runtime, request, pairing),
+        **_drafts(runtime, pairing),
+    }
+
+
+def methods_of(capabilities: Capabilities) -> list[View]:
+    """Plain decoding first."""
+    found = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
+    return [{"name": one.name, "about": one.about, "depth": one.depth} for one in found]
+
+
+def rules_of(capabilities: Capabilities) -> list[str]:
+    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *capabilities.rules))))
+
+
+def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
+    """A model that the server would have to load is only asked about: others may use what it has."""
+    address = Address.parse(pairing.target.address)
+    if address.model and (out := servers.puts_out(address)) is not None:
+        told = Words.loads_there(address.model, address.place, out)
+        return {"methods": [_USUAL], "rules": [str(AcceptanceRule.AUTO)], "told": told}
+    with closing(runtime.another_engine()) as engine:
+        found = engine.load(request)
+    methods = methods_of(found.capabilities)
+    return {
+        "methods": [_USUAL, *methods] if len(methods) > 1 else methods,
+        "rules": rules_of(found.capabilities),
+        "told": " ".join(race_report.unknown(found)),
+    }
+
+
+def _memory(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> str:
+    """What is lacking for it beside what is loaded; "" where nothing is."""
+    try:
+        room = forecast(pairing, request, runtime.locate).room
+    except ModelError as error:  # nothing of it is here
+        return str(error)
+    return "" if room.fits else room.sentence
+
+
+def _drafts(runtime: Runtime, pairing: Pairing) -> View:
+    if pairing.id:
+        return {"drafts": [], "pending": False}
+    found = runtime.drafts_for(pairing.target)
+    here = [one.spec for one in found.choices if one.fits and runtime.locate(one.spec)]
+    names = titles(*(spec.name for spec in here))
+    drafts = [{"id": spec.id, "name": name} for spec, name in zip(here, names, strict=True)]
+    return {"drafts": drafts, "pending": found.pending}
