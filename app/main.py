@@ -178,10 +178,12 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from app.cors import Cors
     from app.guard import Guard
     from app.server import Counter, create_api
+    from app.server.errors import unknown_method
     from app.server.logged import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
+    app.add_exception_handler(405, unknown_method)
     app.include_router(create_api(runtime, switch, app.state.counter))
     inline: tuple[str, ...] = ()
     if settings.pages:

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.server.ollama.schemas import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
+from app.server.responses.paging import PageQuery
 from app.server.responses.schemas import ResponseBody
 from app.server.schemas import ChatBody, CompletionBody
 
@@ -38,6 +39,8 @@ _READ: dict[str, str] = {
     "/api/ps": "Ollama's list of loaded models.",
     "/api/version": "The program's version.",
 }
+_ASKED: dict[str, type[BaseModel]] = {"/v1/responses/{name}/input_items": PageQuery}
+"""What may stand behind a question mark."""
 _DELETED = {"/v1/responses/{name}": "Forgets a response."}
 
 _ERROR: Json = {
@@ -105,4 +108,8 @@ def _operation(path: str, text: str) -> Json:
     if "{name}" in path:
         name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [name]
+    if path in _ASKED:
+        schemas = _ASKED[path].model_json_schema()["properties"].items()
+        asked = ({"name": name, "in": "query", "schema": schema} for name, schema in schemas)
+        operation["parameters"] += asked
     return operation

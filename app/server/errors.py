@@ -148,6 +148,13 @@ def translate(error: Exception) -> ApiError:
             )
 
 
+async def unknown_method(request: Request, error: Exception) -> Response:
+    """A method that a path does not have, in the API's form too."""
+    message = f"There is no {request.method} {request.url.path}."
+    told = ApiError(404, message, code="unknown_endpoint")
+    return told.plain() if request.url.path.startswith(OLLAMA) else told.reply()
+
+
 class Route(APIRoute):
     """A route whose errors are answered in OpenAI's form, whatever app it is mounted in."""
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag
 
 from app.server.structured import StructureBody
 from engine.errors import InvalidRequest
@@ -72,12 +72,22 @@ class ToolCallBody(StructureBody):
     function: CalledFunctionBody
 
 
+WORD, FUNCTION, ALLOWED = "(word)", "(function)", "(allowed_tools)"
+"""What a choice may be, by tags that are names of no fields."""
+
+
+def kind_of_choice(value: Any) -> str:
+    """So that what is wrong is told of what was meant."""
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", "word")
+    return f"({kind})"
+
+
 def check_choice(value: Any, inner: str, form: str) -> Any:
     """A choice as it came. Raises ValueError for an object of another form than ``form``, in which a
     function is named ``inner``: where each protocol has the name is easily confused."""
     if isinstance(value, dict):
-        kind = value.get("type")
-        if kind not in ("function", "allowed_tools") or (kind == "function" and inner not in value):
+        kind = kind_of_choice(value)
+        if kind not in (FUNCTION, ALLOWED) or (kind == FUNCTION and inner not in value):
             raise ValueError(f"must be 'auto', 'required', 'none', allowed_tools or {form}")
     return value
 
@@ -92,10 +102,16 @@ class ToolsBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
     tools: list[ToolBody] | None = None
-    tool_choice: Annotated[
-        Literal["auto", "required", "none"] | NamedToolBody | AllowedToolsBody | None,
-        BeforeValidator(_choice),
-    ] = None
+    tool_choice: (
+        Annotated[
+            Annotated[Literal["auto", "required", "none"], Tag(WORD)]
+            | Annotated[NamedToolBody, Tag(FUNCTION)]
+            | Annotated[AllowedToolsBody, Tag(ALLOWED)],
+            Discriminator(kind_of_choice),
+            BeforeValidator(_choice),
+        ]
+        | None
+    ) = None
     parallel_tool_calls: bool | None = None
 
 

@@ -22,7 +22,8 @@ MOST = {"n": 2, "max_tokens": 3, "max_completion_tokens": 3, "max_output_tokens"
 
 
 def bounded(body: Any) -> Any:
-    """``body`` with short replies."""
+    """``body`` with short replies, of the model that is there, and on its own: another model's name is a
+    404 before anything else is looked at, and so is an earlier response."""
     if not isinstance(body, dict):
         return body
     body = {
@@ -30,6 +31,10 @@ def bounded(body: Any) -> Any:
     }
     if isinstance(body.get("options"), dict):
         body["options"] = body["options"] | {"num_predict": 2}
+    if isinstance(body.get("model"), str):
+        body["model"] = "default"
+    if isinstance(body.get("previous_response_id"), str):
+        del body["previous_response_id"]
     return {"max_tokens": 2, **body}
 
 

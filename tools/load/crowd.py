@@ -11,7 +11,7 @@ import json
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -257,7 +257,7 @@ class _Client:
                 raise Trouble("no [DONE]")
 
 
-async def _events(reply: httpx2.Response) -> AsyncIterator[str]:
+async def _events(reply: httpx2.Response) -> AsyncGenerator[str, None]:
     async for line in reply.aiter_lines():
         if line.startswith("data: "):
             yield line.removeprefix("data: ")

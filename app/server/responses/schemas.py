@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from app.server.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
 from app.server.structured import StructureBody, TextBody
 from app.server.tools import (
+    ALLOWED,
+    FUNCTION,
+    WORD,
     AllowedBody,
     AllowedToolsBody,
     FunctionBody,
@@ -17,6 +20,7 @@ from app.server.tools import (
     ToolBody,
     ToolsBody,
     check_choice,
+    kind_of_choice,
 )
 from app.server.unsupported import REFUSED, Refused, is_nothing
 
@@ -148,10 +152,16 @@ class ResponseBody(GenerationBody):
     instructions: str | None = None
     text: TextBody | None = None
     tools: Annotated[list[FunctionToolBody] | None, BeforeValidator(_functions)] = None
-    tool_choice: Annotated[
-        Literal["auto", "required", "none"] | NamedFunctionToolBody | AllowedFunctionsBody | None,
-        BeforeValidator(_choice),
-    ] = None
+    tool_choice: (
+        Annotated[
+            Annotated[Literal["auto", "required", "none"], Tag(WORD)]
+            | Annotated[NamedFunctionToolBody, Tag(FUNCTION)]
+            | Annotated[AllowedFunctionsBody, Tag(ALLOWED)],
+            Discriminator(kind_of_choice),
+            BeforeValidator(_choice),
+        ]
+        | None
+    ) = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None

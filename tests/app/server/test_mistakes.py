@@ -264,12 +264,19 @@ def test_a_draft_that_is_not_there_cannot_be_asked_for(alone) -> None:
     assert "ngram" in error["message"]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PROPFIND"])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1", "/v1/", "/v1/chat/completions/x"])
 def test_endpoints_that_do_not_exist_are_a_404_in_openais_form(
     server, http: httpx.Client, method: str, path: str
 ) -> None:
     assert error_of(http.request(method, path), 404)["code"] == "unknown_endpoint"
+
+
+def test_a_method_that_a_path_does_not_have_is_one_too(server, http: httpx.Client) -> None:
+    """It was {"detail": "Method Not Allowed"}."""
+    for method, path in (("POST", "/health"), ("PROPFIND", CHAT), ("DELETE", "/metrics")):
+        assert error_of(http.request(method, path), 404)["code"] == "unknown_endpoint"
+    assert http.request("PROPFIND", "/api/chat").json().keys() == {"error"}
 
 
 def test_getting_what_must_be_posted_names_the_endpoints(server, http: httpx.Client) -> None:

@@ -222,6 +222,11 @@ SENT = [{"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"
             "tool_choice",
             400,
         ),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "odd", "tools": []}},
+            "tool_choice.mode",
+            400,
+        ),
         ({"top_logprobs": 2}, "top_logprobs", 400),
         (
             {
