@@ -40,9 +40,7 @@ class ServerTrouble(ForetokenError):
     """A server could not be reached, refused, or broke off. ``refused`` and ``wait_s`` as in
     ``Failed``."""
 
-    def __init__(
-        self, message: str, *, refused: bool = False, wait_s: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, refused: bool = False, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.refused, self.wait_s = refused, wait_s
 
