@@ -13,7 +13,7 @@ from engine.bench import prompts as held
 from engine.bench.prompts import ALL, Prompt
 from engine.bench.sweep import Result, Row, winners
 from engine.errors import InvalidRequest
-from engine.request import Message
+from engine.request import Control, Message
 
 CHATS = "chats"
 """The set of the user's own last prompts; also their kind."""
@@ -67,6 +67,16 @@ def behind(system: str, prompt: Prompt) -> Prompt:
         return prompt
     first = Message("system", system.strip())
     return Prompt(prompt.kind, prompt.turns, before=(first, *prompt.before))
+
+
+def check_tunable(loaded: Loaded) -> None:
+    """Raises InvalidRequest for a server that takes no depth of a request."""
+    if Control.FIXED not in loaded.capabilities.controllers:
+        raise InvalidRequest(
+            "controller",
+            f"The server of {loaded.name} decides by itself how far it drafts, so there is nothing to "
+            "tune from here. Start it with other settings, and race both.",
+        )
 
 
 def keep_winners(folder: Path, loaded: Loaded, result: Result) -> Default:

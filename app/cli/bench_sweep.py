@@ -14,7 +14,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import open_here
+from app.cli.loading import open_for_command
 from app.cli.outputs import check_writable
 from app.cli.progress import progress
 from app.cli.tables import table
@@ -81,9 +81,10 @@ def sweep(
         measuring.named(name, folder, vocabulary=1)
     if out is not None:
         check_writable(out)
-    with open_here(load, folder, *(wanted or ())) as engine:
+    with open_for_command(load, folder, *(wanted or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None
+        measuring.check_tunable(loaded)
         every = tuple(name for name in loaded.capabilities.names if name != PLAIN)
         plan = bench.Plan(
             tuple(bench.settings(wanted or every, deep, auto)),
@@ -99,7 +100,7 @@ def sweep(
                 engine,
                 held.first_of_each(asked, per_kind),
                 plan,
-                _memory(engine.footprint),
+                None if loaded.server else _memory(engine.local.footprint),
                 on_progress,
             )
     _print(result)
@@ -155,6 +156,7 @@ def _facts(pair: str, loaded: Loaded, names: list[str], plan: Plan) -> dict[str,
     return {
         "pair": f"{pair} (target {loaded.target_name}, draft {loaded.draft_name or 'none'})",
         "target": f"{loaded.quantization} on {loaded.device}{compiled}",
+        **({"server": loaded.server} if loaded.server else {}),
         "prompts": ", ".join(names),
         "acceptance": plan.acceptance.value,
         "replies": f"{plan.max_tokens} tokens at most, {plan.repeats} repeats, seed {plan.seed}",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.loading.hub import Progress
     from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
+    from engine.switching import SwitchingEngine
 
 E = TypeVar("E", bound="Engine")
 
@@ -104,15 +105,15 @@ def _check_here(request: LoadRequest, catalog: Catalog) -> None:
     if catalog.named(request).target.address:
         raise InvalidRequest(
             "pair",
-            f"{request.text} is a server, and this needs a model on this machine. `foretoken race` "
-            "and `foretoken chat` work with servers.",
+            f"{request.text} is a server, and this needs a model on this machine. `foretoken race`, "
+            "`foretoken chat` and `foretoken bench sweep` work with servers.",
         )
 
 
 @contextlib.contextmanager
 def open_for_command(
     request: LoadRequest, data_dir: Path, *proposers: str | None
-) -> Iterator[Engine]:
+) -> Iterator[SwitchingEngine]:
     """An engine with what is asked for loaded, here or on a server, closed again at the end.
 
     Raises InvalidRequest before anything is loaded where one of ``proposers`` needs more than that.

@@ -139,11 +139,6 @@ class Words:
     )
     RACE_GONE = "This race is over and forgotten. Start a new one."
 
-    TUNE_SERVER = (
-        "This server decides by itself how far it drafts, so there is nothing to tune from here. "
-        "Start it with other settings, and race both."
-    )
-
     # Models
     ADDRESS_EMPTY = "Give the address of a server, such as http://127.0.0.1:8000."
     FOLDER_EMPTY = "Give the path of a folder that holds a model, or of a GGUF file."

@@ -22,6 +22,8 @@ FOLDER_VARIABLE = "FORETOKEN_SERVER_KEYS"
 
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _VERSION = re.compile(r"/v1/?$")
+_OTHER_VERSION = re.compile(r"/v\d+$")
+"""Where some have OpenAI's protocol: OpenVINO Model Server at /v3."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -34,7 +36,7 @@ def is_address(text: str) -> bool:
 class Address:
     """Where a server answers, and which of its models is meant: "" is its first.
 
-    ``root`` is what stands before ``/v1``, without a slash behind it.
+    ``root`` is what stands before ``/v1``, without a slash behind it; another version is part of it.
     """
 
     root: str
@@ -70,7 +72,7 @@ class Address:
     @property
     def api(self) -> str:
         """Where OpenAI's protocol is spoken."""
-        return f"{self.root}/v1"
+        return self.root if _OTHER_VERSION.search(self.root) else f"{self.root}/v1"
 
     @property
     def text(self) -> str:

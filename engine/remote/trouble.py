@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import ssl
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 import openai
@@ -40,9 +42,7 @@ class ServerTrouble(ForetokenError):
     """A server could not be reached, refused, or broke off. ``refused`` and ``wait_s`` as in
     ``Failed``."""
 
-    def __init__(
-        self, message: str, *, refused: bool = False, wait_s: float | None = None
-    ) -> None:
+    def __init__(self, message: str, *, refused: bool = False, wait_s: float | None = None) -> None:
         super().__init__(message)
         self.refused, self.wait_s = refused, wait_s
 
@@ -202,10 +202,22 @@ def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble
         return ServerTrouble(
             f"{address.place} does not speak TLS as asked: {found[-1]}. Is it http:// instead of https://?"
         )
+    proxy = (
+        " It is asked through the proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, "
+        "ALL_PROXY; NO_PROXY)."
+        if _through_proxy(address)
+        else ""
+    )
     return ServerTrouble(
         f"Nothing answers at {address.root}: {why or found[-1] or type(error).__name__}. Is the "
-        "server running, and are host and port right?"
+        f"server running, and are host and port right?{proxy}"
     )
+
+
+def _through_proxy(address: Address) -> bool:
+    parts, proxies = urlsplit(address.root), getproxies()
+    asked = parts.scheme in proxies or "all" in proxies
+    return asked and not address.is_here and not proxy_bypass(parts.hostname or "")
 
 
 def _causes(error: BaseException) -> list[BaseException]:

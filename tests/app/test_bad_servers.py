@@ -28,7 +28,11 @@ BUSY = {"error": {"message": "Too many requests"}}
 
 NOBODY: dict[str, tuple[Played | None, str, str]] = {
     "down": (None, "", "Nothing answers at"),
-    "another language": (Played(found={"/v1/models": "<html></html>"}), "", "not OpenAI's protocol"),
+    "another language": (
+        Played(found={"/v1/models": "<html></html>"}),
+        "",
+        "not OpenAI's protocol",
+    ),
     "no models": (Played(models=()), "", "lists no models"),
     "another model": (Played(), "#large", "has no model 'large'. It has: small."),
     "its key": (Played(key="right"), "", "asks for a key"),

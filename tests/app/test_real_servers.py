@@ -20,6 +20,7 @@ from engine.plan.model import of_path
 from engine.plan.planning import make_plan
 from engine.plan.render import render
 from engine.plan.render.rendered import PORT
+from engine.plan.render.vllm import environment_of
 from engine.plan.request import PlanRequest
 from tests.engine.plan.test_vllm_parses import VARIABLE as VLLM
 from tests.engine.remote.test_llama_server import VARIABLE as LLAMA_CPP
@@ -104,15 +105,16 @@ def test_a_plan_for_vllm_is_started_chatted_with_and_raced(
     place = folder(VLLM)
     target, gpus = of_path(PIP / "target"), parse_gpus("1xL4")
     asked = PlanRequest("vllm", target, gpus, method, users=2, context=1024, **DRAFTERS[method])
-    port = free_port()
-    script = render(make_plan(asked)).start.replace(str(PORT), str(port))
+    plan, port = make_plan(asked), free_port()
+    script = render(plan).start.replace(str(PORT), str(port))
     words = shlex.split(script.replace("\\\n", " "), comments=True)
     words = words[words.index("serve") + 1 :]
     # bin/vllm asks for the version of a package "vllm", which the build for CPUs is not called; and
     # compiling the model takes minutes, and says nothing of the plan.
     program = [str(place / "bin" / "python"), "-m", "vllm.entrypoints.openai.api_server"]
     program += ["--model", *words, "--enforce-eager"]
-    with serving(program, port, tmp_path / "log", ON_A_CPU) as url:
+    environment = {**ON_A_CPU, **environment_of(plan)}
+    with serving(program, port, tmp_path / "log", environment) as url:
         told = chatted(foretoken, url)
         assert 0 < told["accepted"] <= told["drafted"] and told["rounds"] > 0
         raced(foretoken, url, "pip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import select
+import ssl
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,17 +71,20 @@ class Played:
 
 
 @contextmanager
-def playing(played: Played) -> Iterator[Played]:
-    """Answers as ``played`` says, which may change meanwhile, at ``played.url``."""
+def playing(played: Played, tls: ssl.SSLContext | None = None) -> Iterator[Played]:
+    """Answers as ``played`` says, which may change meanwhile, at ``played.url``; ``tls``: encrypted."""
 
     class Handler(_Handler):
         play = played
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    played.url = f"http://127.0.0.1:{server.server_address[1]}"
+    scheme = "http" if tls is None else "https"
+    played.url = f"{scheme}://127.0.0.1:{server.server_address[1]}"
     try:
         yield played
     finally:

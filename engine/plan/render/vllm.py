@@ -2,9 +2,9 @@
 
 Options checked against release 0.32.0 (vllm/engine/arg_utils.py, and vllm/config/speculative.py, whose
 keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding). Its own
-parser has read them (tests/engine/plan/test_vllm_parses.py), and plans with n-grams, suffix trees, a draft
-model and EAGLE-3 were started (tests/app/test_real_servers.py). Arctic's keys against snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py,
-docs/arctic-speculator.rst).
+parser has read them (tests/engine/plan/test_vllm_parses.py), and plans with n-grams, suffix trees, a
+draft model and EAGLE-3 were started (tests/app/test_real_servers.py). Arctic's keys against
+snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py, docs/arctic-speculator.rst).
 """
 
 from __future__ import annotations

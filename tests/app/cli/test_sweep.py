@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.defaults import Defaults, Winner
+from engine.api import LoadRequest
 from engine.local.engine import LocalEngine
 from tests.app.cli.conftest import Foretoken
 from tests.support.loading import request_for
+from tests.support.model_server import Played, playing
+from tests.support.recital import recite
+from tests.support.remote import far_away
 
 SHORT = ("--per-kind", 1, "--depths", "1,3", "--max-tokens", 6, "--repeats", 1)
 QUICK = (*SHORT, "--quantization", "fp32", "--no-native", "--device", "cpu")
@@ -51,6 +55,30 @@ def test_a_sweep_prints_writes_and_keeps_a_default_that_is_used_shown_and_forgot
     assert str(kept) in foretoken("models", "list", *data).out
     assert "Forgot 1 measured default." in foretoken("models", "defaults", "--clear", *data).out
     assert "No default was measured" in foretoken("models", "defaults", *data).out
+
+
+def test_another_foretoken_is_swept_and_a_server_that_takes_no_depth_says_so(
+    foretoken: Foretoken, tmp_path: Path
+) -> None:
+    """From the command line no server could be."""
+    own, words = ("--data-dir", tmp_path / "own"), ("--methods", "ngram", *SHORT)
+    with far_away(tmp_path / "far", recite) as far:
+        far.load(LoadRequest(target="pip"))
+        asked = ("bench", "sweep", "--pair", far.url, *words, "--no-auto", "--apply", "--json")
+        result = foretoken(*asked, *own)
+        assert result.status == 0, result.err
+        rows = result.last_json["results"]
+        assert {(row["proposer"], row["depth"]) for row in rows} == {
+            ("none", 0),
+            ("ngram", 1),
+            ("ngram", 3),
+        }
+        assert {row["memory_bytes"] for row in rows} == {None}
+        (kept,) = Defaults(tmp_path / "own").all().values()
+        assert str(kept) in foretoken("chat", "plain", "--pair", far.url, *own).err
+    with playing(Played()) as played:
+        refused = foretoken("bench", "sweep", "--pair", played.url, *words, *own)
+    assert refused.status == 2 and "decides by itself how far it drafts" in refused.err
 
 
 def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(

@@ -36,6 +36,13 @@ def test_an_address_is_read_and_written_again(text: str, root: str, model: str) 
     assert Address.parse(found.text) == found
 
 
+def test_another_version_of_the_api_stays_where_it_is() -> None:
+    """OpenVINO Model Server was asked at /v3/v1."""
+    found = Address.parse("http://127.0.0.1:8000/v3/#OpenVINO/Qwen3-8B-int4-ov")
+    assert found.api == found.root == "http://127.0.0.1:8000/v3"
+    assert Address.parse(found.text) == found
+
+
 @pytest.mark.parametrize(
     "text",
     ["http://", "http://user:pw@host", "http://host:99999", "http://a b", "http://h/?k=1", "#m"],

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import threading
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
 from engine.remote.engine import RemoteEngine
@@ -18,7 +20,7 @@ from engine.request import Control, Grammar, GrammarKind, Message, Request, Samp
 from engine.tool_calls.reading import Arguments, Called, CallReader
 from engine.tool_calls.values import Tool, ToolCall
 from tests.engine.remote.conftest import Connect
-from tests.support.model_server import Played, said, sse
+from tests.support.model_server import Played, playing, said, sse
 
 SERVER = Speculation(proposer="server")
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3}
@@ -336,6 +338,19 @@ def test_thoughts_and_calls_stand_in_the_text_as_models_write_them(connect: Conn
     assert [each["function"]["name"] for each in body["tools"]] == ["find", "open"]
     assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"q": "a"}'
     assert body["messages"][2]["tool_call_id"] == "c1"
+
+
+def test_openvino_model_server_answers_at_its_own_version_of_the_api() -> None:
+    listed = {"object": "list", "data": [{"id": "OpenVINO/Qwen3-8B-int4-ov", "owned_by": "OVMS"}]}
+    stream = sse(*said("One", " two"), {"choices": [], "usage": USAGE})
+    with (
+        playing(Played(found={"/v3/models": listed}, stream=stream)) as played,
+        closing(RemoteEngine()) as engine,
+    ):
+        engine.load(LoadRequest(target=f"{played.url}/v3"))
+        reply = ReplyState.of(engine.generate(asked()))
+        assert (reply.text, reply.statistics.completion_tokens) == ("One two", 3)
+        assert len(played.posted("/v3/chat/completions")) == 1
 
 
 def test_of_several_models_the_one_that_is_named_answers(connect: Connect) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.defaults import Defaults, Winner
-from app.measuring import CHATS, keep_winners, last_prompts, winner
+from app.measuring import CHATS, check_tunable, keep_winners, last_prompts, winner
 from app.runtime import Runtime
 from app.store import Store
 from app.ui.feed import Feed
@@ -60,8 +60,7 @@ class TuneBackend:
         loaded = self.runtime.engine.loaded
         if loaded is None:
             raise NotLoaded(Words.NOT_LOADED)
-        if Control.FIXED not in loaded.capabilities.controllers:
-            raise InvalidRequest("controller", Words.TUNE_SERVER)
+        check_tunable(loaded)
         effort = str(data.get("effort"))
         repeats, max_tokens, of_each = EFFORTS.get(effort, EFFORTS["quick"])
         chosen = tuple(sweep.settings(_offered(loaded, data["methods"]), _depths(data["depths"])))

@@ -16,11 +16,13 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.measurements import Measurements
 from app.ui.pages.tune.backend import TuneBackend
+from engine.api import LoadRequest
 from engine.bench.prompts import ALL
 from engine.errors import InvalidRequest, NotLoaded
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
+from engine.remote.engine import RemoteEngine
 from tests.app.ui.following import followed
+from tests.support.model_server import Played, playing
 from tests.support.recital import reciting_engine
 
 ASKED = {"sources": ["set"], "methods": ["draft", "ngram"], "depths": [2, 4], "effort": "quick"}
@@ -28,9 +30,9 @@ SETTINGS = {("draft", "2"), ("draft", "4"), ("draft", "auto"), ("ngram", "2"), (
 
 
 class Made:
-    """A backend over a fake engine."""
+    """A backend over a fake engine, or another."""
 
-    def __init__(self, folder: Path, engine: FakeEngine) -> None:
+    def __init__(self, folder: Path, engine: Any) -> None:
         self.engine, self.folder = engine, folder
         runtime = Runtime(engine, open_catalog(catalog_file()), folder, folder / "models")
         self.store, self.measurements = Store(folder), Measurements()
@@ -133,6 +135,15 @@ def test_without_a_model_there_is_nothing_to_measure(made: Made) -> None:
     assert made.backend.offer()["methods"] == []
     with pytest.raises(NotLoaded):
         made.events()
+
+
+def test_a_server_that_takes_no_depth_is_not_tuned(tmp_path: Path) -> None:
+    with playing(Played()) as played, closing(RemoteEngine()) as engine:
+        engine.load(LoadRequest(target=played.url))
+        found = Made(tmp_path, engine)
+        with pytest.raises(InvalidRequest, match="decides by itself how far it drafts"):
+            found.events()
+        found.store.close()
 
 
 def test_another_model_ends_it_and_a_failure_is_told(made: Made) -> None:
