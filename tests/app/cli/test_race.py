@@ -52,8 +52,8 @@ def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
     )
     assert result.status == 0, result.err
     assert (result.last_json["base"], result.last_json["rival"]) == (
-        f"plain, {pair[1].name}",
-        f"ngram, auto, {pair[0].name}",
+        f"{pair[1].name} (plain)",
+        f"{pair[0].name} (ngram, auto)",
     )
 
 
