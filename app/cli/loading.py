@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from app.cli.drafting import check_needs
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, ModelError, OutOfMemory
 
 if TYPE_CHECKING:
     from engine.api import Engine, LoadRequest
@@ -99,6 +99,34 @@ def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bo
         check_needs((proposer,), catalog.named(request))
         if here:
             _check_here(request, catalog)
+
+
+def check_room(data_dir: Path, *requests: LoadRequest) -> None:
+    """Whether pairs fit into memory beside each other, at least with the shortest context, before any is
+    loaded. Servers take none, and of what is not here yet nothing may be known. Raises OutOfMemory."""
+    from functools import partial
+
+    from app.runtime import read_catalog
+    from engine.loading import fit, hub
+    from engine.loading.forecast import forecast
+
+    catalog = read_catalog(data_dir)
+    locate = partial(hub.locate, models=hub.models_folder(data_dir))
+    rooms = []
+    for request in requests:
+        with contextlib.suppress(ModelError):  # told when it is loaded, if it is one then
+            pairing = catalog.resolve(request, locate)
+            rooms.append(forecast(pairing, request, locate, fit.SHORTEST_CONTEXT).room)
+    if len(rooms) < 2:
+        return
+    needed = sum(room.weights + room.kv for room in rooms) + max(room.work for room in rooms)
+    free = min(room.free for room in rooms)
+    if needed > free:
+        names = " and ".join(model.name for room in rooms for model in room.models)
+        raise OutOfMemory(
+            f"{names} need {fit.human(needed)} at once, with {fit.SHORTEST_CONTEXT} tokens of context "
+            f"each; {fit.human(free)} are free. Choose smaller ones, or close other programs."
+        )
 
 
 def _check_here(request: LoadRequest, catalog: Catalog) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import check_loads, open_for_command
+from app.cli.loading import check_loads, check_room, open_for_command
 from app.cli.progress import progress
 from app.cli.tables import table
 from app.defaults import Defaults
@@ -103,6 +103,8 @@ def race(
     check_loads(
         folder, (load, rivals), (base_load, drafts)
     )  # or the second is told after the first
+    if base_load != load:
+        check_room(folder, load, base_load)
     with contextlib.ExitStack() as stack:
 
         def opened(request: LoadRequest, *proposers: str | None) -> Engine:

@@ -53,7 +53,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         chat_page(backend, pickers)
         race_page(race, backend.status)
         tune_page(TuneBackend(runtime, store, measurements), backend.status)
-        models_page(ModelsBackend(runtime), backend.status, backend.cancel_loading)
+        models_page(ModelsBackend(runtime, backend.speeds), backend.status, backend.cancel_loading)
         train = TrainBackend(runtime, trainings, pickers, backend.speed, backend.kept.draft_with)
         train_page(train, backend.status)
         server_page(ServerBackend(runtime, switch))

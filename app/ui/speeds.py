@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import threading
 from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.ui.replies import Writing
 
+DRAFT = "draft"
+"""The proposer that is a draft model."""
 LATEST = 5
 """Replies that count: a machine that is busy with something else soon weighs no more."""
 SHORTEST = 16
@@ -17,14 +21,16 @@ SHORTEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The median of ``replies`` replies, in tokens a second."""
+    """The median of ``replies`` replies, in tokens a second. ``speedup``: the same beside plain decoding,
+    as far as that was measured."""
 
     tokens_per_s: float
     replies: int
+    speedup: float | None = None
 
 
 class Speeds:
-    """Safe to use from any thread."""
+    """Of pairs by the keys of ``app.ui.kept.key_of``. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,10 +53,30 @@ class Speeds:
     def of(self, pair: str, proposer: str) -> Speed | None:
         """None where there was no reply yet."""
         with self._lock:
-            found = [each.statistics for each in self._writings.get((pair, proposer), ())]
-        measured = [
-            each.tokens_per_s
-            for each in found
-            if each is not None and each.tokens_per_s and each.completion_tokens >= SHORTEST
-        ][-LATEST:]
-        return Speed(statistics.median(measured), len(measured)) if measured else None
+            return _speed(self._writings.get((pair, proposer), ()))
+
+    def tried(self, target: str, draft: str) -> Speed | None:
+        """The same of a draft model, by the ids of both, whatever was loaded beside them."""
+        with self._lock:
+            found = [
+                writing
+                for (pair, proposer), writings in self._writings.items()
+                if proposer == DRAFT and json.loads(pair)[:2] == [target, draft]
+                for writing in writings
+            ]
+        return _speed(found)
+
+
+def _speed(writings: Iterable[Writing]) -> Speed | None:
+    measured = [
+        each
+        for each in (writing.statistics for writing in writings)
+        if each is not None and each.tokens_per_s and each.completion_tokens >= SHORTEST
+    ][-LATEST:]
+    if not measured:
+        return None
+    times = [each.speedup for each in measured if each.speedup]
+    speeds = [each.tokens_per_s for each in measured if each.tokens_per_s]
+    return Speed(
+        statistics.median(speeds), len(measured), statistics.median(times) if times else None
+    )

@@ -266,6 +266,11 @@ class Words:
         return f"{name} · server"
 
     @staticmethod
+    def tried(speedup: float, replies: int) -> str:
+        chats = "1 reply" if replies == 1 else f"the last {replies} replies"
+        return f"{speedup:.2f}x in {chats} here"
+
+    @staticmethod
     def loads_there(model: str, place: str, out: str) -> str:
         """Of a server's model that is not in its memory."""
         said = f"{model} is not in the memory of {place}. The race has it loaded there"

@@ -39,7 +39,7 @@ def names(contest: Contest) -> tuple[str, str]:
     """Of both sides; two that are alike are told apart."""
     base, rival = name(contest.base), name(contest.rival)
     if contest.places is not None:
-        return f"{base}, {contest.places[0]}", f"{rival}, {contest.places[1]}"
+        return f"{contest.places[0]} ({base})", f"{contest.places[1]} ({rival})"
     return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
 
 

@@ -10,6 +10,7 @@ import pytest
 from app.cli.race import speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
+from engine.loading import fit as memory
 from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control
 from tests.app.cli.conftest import Foretoken
@@ -51,8 +52,8 @@ def test_another_pair_is_raced_on_as_many_threads_and_in_the_same_weights(
     )
     assert result.status == 0, result.err
     assert (result.last_json["base"], result.last_json["rival"]) == (
-        f"plain, {pair[1].name}",
-        f"ngram, auto, {pair[0].name}",
+        f"{pair[1].name} (plain)",
+        f"{pair[0].name} (ngram, auto)",
     )
 
 
@@ -120,6 +121,21 @@ def test_mistakes_are_told_before_anything_is_loaded(
     result = foretoken("race", *words, "--pair", model, *QUICK, "--data-dir", tmp_path)
     assert result.status == 2
     assert message in result.err
+
+
+def test_two_pairs_that_do_not_fit_at_once_are_refused_before_either_is_loaded(
+    foretoken: Foretoken,
+    pair: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second was refused once the first was in memory."""
+    monkeypatch.delattr("app.cli.loading._load")
+    monkeypatch.setattr(memory, "free_bytes", lambda: 250_000_000)
+    both = ("--pair", pair[0], "--base-pair", pair[1])
+    result = foretoken("race", "Hi", *both, *QUICK, "--data-dir", tmp_path)
+    assert result.status != 0
+    assert "at once" in result.err and "250 MB are free" in result.err
 
 
 def test_a_method_has_a_depth_or_finds_it() -> None:

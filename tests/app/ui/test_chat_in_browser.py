@@ -232,9 +232,9 @@ def test_chats_are_listed_renamed_and_deleted(page):
     page.fill(".rename", "Renamed")
     page.keyboard.press("Enter")
     page.wait_for_selector(".chat-list .open:has-text('Renamed')")
-    for title, direction in (("Renamed to what takes two lines", "ltr"), ("שלום " * 30, "rtl")):
+    for title, direction in (("Renamed to what takes two lines", "ltr"), ("שלום " * 20, "rtl")):
         page.locator(".chat-list li").nth(1).hover()
-        page.locator(".chat-list li").nth(1).get_by_title("Rename").click()
+        page.locator(".chat-list li").nth(1).get_by_role("button", name="Rename:").click()
         page.fill(".rename", title)
         page.keyboard.press("Enter")
         page.mouse.move(0, 0)

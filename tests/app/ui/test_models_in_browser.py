@@ -16,7 +16,7 @@ from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.hub import patience, tokens, transfer
 from engine.loading.watching import LoadProgress, Stage
-from tests.app.ui.chatting import open_pair
+from tests.app.ui.chatting import ask, open_pair
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
@@ -180,6 +180,9 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     models.get_by_role("link", name="Chat", exact=True).click()
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.draft_name.endswith("small")
+    ask(models, "What is it?")
+    models.get_by_role("link", name="Models", exact=True).click()
+    expect(fitting).to_contain_text(re.compile(r"\d\.\d\dx in 1 reply here"))
 
 
 def heads_of(app: App) -> list[str]:

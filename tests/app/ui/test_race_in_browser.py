@@ -152,7 +152,9 @@ def test_own_prompts_are_raced_once_there_are_some(page, app):
     page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")
 
 
-def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(page, monkeypatch):
+def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
+    page, app, monkeypatch
+):
     """Another place than the loaded pair was for the command line alone."""
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     timings = {"predicted_n": 3, "predicted_ms": 3.0}
@@ -168,6 +170,16 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(pa
             "as the server drafts"
         ]
         assert page.is_disabled("[name=base-depth]")
+        app.engine.seconds_a_round = 1.0  # until it is stopped
+        race(page, "What is it?")
+        page.wait_for_selector(".under-way")
+        page.reload()
+        page.wait_for_selector(".race-place [name=address]")
+        assert page.input_value(".race-place [name=address]") == llama.url
+        page.wait_for_selector(".race-place .hint:has-text('does not tell its rounds')")
+        page.click("[data-act=stop]")
+        ended(page)
+        app.engine.seconds_a_round = 0.01
         race(page, "What is it?")
         page.wait_for_selector("[data-lane=base] h3:has-text('qwen on 127.0.0.1')")
         page.wait_for_selector(".verdict:has-text('in 5 of 5 pairs')")

@@ -10,6 +10,7 @@ from app.downloads import key_of
 from app.runtime import Runtime
 from app.ui.pages.models.outcome import outcome
 from app.ui.pages.models.rows import Rows, measured
+from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest, ModelError
@@ -24,8 +25,9 @@ from engine.loading.specs import ModelSpec
 class ModelsBackend:
     """The models of one running app: those of its catalog, and those on its machine."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
+    def __init__(self, runtime: Runtime, speeds: Speeds | None = None) -> None:
+        """``speeds``: of replies in this run of the app."""
+        self.runtime, self._speeds = runtime, speeds or Speeds()
         self.rows = Rows(runtime)
 
     # ---- the table
@@ -85,7 +87,6 @@ class ModelsBackend:
     def _draft(self, target: ModelSpec, choice: DraftChoice) -> View:
         draft = choice.spec
         least = break_even(target, draft) if choice.fits else None
-        default = measured(self.runtime).get((target.id, draft.id))
         return {
             "id": draft.id,
             "kind": "draft",
@@ -95,10 +96,21 @@ class ModelsBackend:
             "here": self.runtime.locate(draft) is not None,
             "size": human(draft.bytes) if draft.bytes else "",
             "downloads": [key_of(draft)] if draft.repository else [],
-            "measured": str(default) if default else None,
+            **self._speed(target, draft),
             "break_even": least,
             "open": {"target": target.id, "draft": draft.id},
         }
+
+    def _speed(self, target: ModelSpec, draft: ModelSpec) -> View:
+        """What is known here of how fast they are: what Tune found, else what replies told."""
+        swept = measured(self.runtime).get((target.id, draft.id))
+        if swept is not None:
+            return {"measured": str(swept), "faster": swept.winner.speedup > 1}
+        tried = self._speeds.tried(target.id, draft.id)
+        if tried is None or tried.speedup is None:
+            return {"measured": None, "faster": False}
+        told = Words.tried(tried.speedup, tried.replies)
+        return {"measured": told, "faster": tried.speedup > 1}
 
     def _head(self, target: ModelSpec, head: HeadChoice) -> View:
         pairs = [p for p in self.runtime.catalog.pairs if head.folder in p.heads]
@@ -115,6 +127,7 @@ class ModelsBackend:
             "size": "",
             "downloads": [],
             "measured": str(default) if won else None,
+            "faster": won,
             "break_even": None,
             "open": {
                 "target": target.id,

@@ -14,9 +14,10 @@ export class Details {
     this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
   }
 
-  // People see it again: what was asked for may have been left unfinished.
+  // People see it again: what was asked for may have been left unfinished, and memory and speeds be others since.
   opened() {
     this.drafts.refresh();
+    this.bar.again();
   }
 
   show(row) {

@@ -57,7 +57,7 @@ export class Drafts {
     const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind, draft.name);
     if (draft.reason) return h("li", { class: "no" }, h("span", {}, h("b", {}, "✕ ", draft.name), " ", draft.reason));
     const pays = draft.break_even === null ? null : h("span", { class: "tag", title: say.breakEvenHint }, say.breakEven(draft.break_even));
-    const speed = h("span", { class: draft.measured ? "tag good" : "tag", title: say.speedHint }, draft.measured ? say.measured(draft.measured) : say.untriedDraft);
+    const speed = h("span", { class: draft.faster ? "tag good" : "tag", title: draft.measured ? say.triedHint : say.untriedHint }, draft.measured ?? say.untriedDraft);
     return h("li", { class: "yes" },
       h("span", {}, h("b", {}, "✓ ", draft.name), " ", how, " ", h("span", { class: "tags" }, draft.size ? h("span", { class: "tag" }, draft.size) : null, speed, pays)),
       h("span", { class: "acts" },

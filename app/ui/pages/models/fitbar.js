@@ -21,7 +21,7 @@ export class FitBar {
 
   // `pair` as for `fit` in backend.py.
   async reckon(pair, context = null) {
-    this.pair = pair;
+    [this.pair, this.context] = [pair, context];
     const asked = (this.asked += 1);
     const found = await this.page.ask("fit", { ...pair, context });
     if (!found || asked !== this.asked) return;
@@ -35,6 +35,10 @@ export class FitBar {
     this.slider.value = String(found.context);
     this.tokens.textContent = say.tokens(found.context);
     this.slider.setAttribute("aria-valuetext", say.tokens(found.context));
+  }
+
+  again() {
+    if (this.pair) this.reckon(this.pair, this.context);
   }
 
   draw(parts) {

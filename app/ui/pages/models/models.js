@@ -33,7 +33,7 @@ class ModelsPage {
       this.now, h("div", { class: "news" }, this.loading.node, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.servers.node, this.disk.node);
     status.watch((latest) => this.show(latest), server.status);
     // Each time the page comes into sight; of several changes that are told together, the last counts.
-    new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.refresh({ look: true })).observe(this.now);
+    new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.seen()).observe(this.now);
   }
 
   // The answer; null where there is none, which is said.
@@ -44,6 +44,11 @@ class ModelsPage {
       this.fail(reason(error));
       return null;
     }
+  }
+
+  seen() {
+    this.refresh({ look: true });
+    this.table.seen();
   }
 
   // Asks for what can be seen; `data` as for `table` in backend.py.

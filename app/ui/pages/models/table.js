@@ -170,6 +170,11 @@ export class Table {
     return h("button", { class: "ft-button small primary", type: "button", "aria-label": `${say.load} ${row.pair_name ?? row.name}`, dataset: { focus: `act ${row.id}`, open: row.id }, on: { click: load } }, say.load);
   }
 
+  // The page came into sight.
+  seen() {
+    for (const id of this.open) this.cards.get(id)?.opened();
+  }
+
   card(row) {
     let card = this.cards.get(row.id);
     if (!card) this.cards.set(row.id, (card = new Details(this.page, row.id)));

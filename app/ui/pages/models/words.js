@@ -21,7 +21,8 @@ export const say = {
   groups: { heads: "Heads made for it", same: "Draft models of its vocabulary", across: "Draft models of another vocabulary", no: "Not these, and why" },
   none: "Without a draft", noneBody: "n-gram and suffix guess from the text itself, with every model.",
   fitsDraft: (across) => (across ? `fits ${across}` : "fits: one vocabulary, and it is smaller"), fitsHead: (kind, name) => (kind === name ? "made for this model" : `${kind}: made for this model`),
-  measured: (text) => `measured: ${text}`, untriedDraft: "speed-up unknown until tried",
+  triedHint: "Against plain decoding, on this machine: as Tune measured it, or by the chats since the start",
+  untriedDraft: "speed-up unknown until tried",
   breakEven: (share) => (share >= 1 ? "too big to pay" : `pays from ${Math.max(1, Math.round(100 * share))} % accepted, or more`), breakEvenHint: "By the sizes: what must be read for a guess, against what for a token of the target",
   loadWith: "Load with it", loadWithout: "Load without a draft", reckon: "Memory", reckonHint: (name) => `Reckon the memory with ${name}`,
   // Memory

@@ -2,7 +2,7 @@
 
 const SPACE = "http://www.w3.org/2000/svg";
 const WIDTH = 640, LEFT = 16, RIGHT = 16, TOP = 14, BOTTOM = 30;
-const TICKS = [0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16];
+const TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.25, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128];
 const LEAST = Math.log(1.25); // the axis shows at least from 0.8 to 1.25
 const APART = 44; // between two ticks
 

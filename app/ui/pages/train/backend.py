@@ -12,6 +12,7 @@ from app.drafters import CHATS, SHIPPED
 from app.runtime import Runtime
 from app.training import State, Status, Trainings
 from app.training_order import Order
+from app.ui.names import titles
 from app.ui.pickers import Pickers
 from app.ui.view import View
 from app.ui.words import Words
@@ -43,13 +44,12 @@ class TrainBackend:
 
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
-        here = [
-            {"id": spec.id, "name": spec.name}
-            for spec in self._pickers.models()
-            if self._runtime.locate(spec)
-        ]
+        here = [spec for spec in self._pickers.models() if self._runtime.locate(spec)]
+        names = titles(*(spec.name for spec in here))
         return {
-            "targets": here,
+            "targets": [
+                {"id": spec.id, "name": name} for spec, name in zip(here, names, strict=True)
+            ],
             "target": self._pickers.shown()[0],
             "speed": self._speed(),
             "kinds": [_kind(kind) for kind in training_order.offered()],

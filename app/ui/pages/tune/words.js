@@ -1,7 +1,6 @@
 // Every word that the tune page's script says.
 
 const times = (x) => `${x.toFixed(x < 10 ? 2 : 1)}×`;
-const short = (x) => `${x.toFixed(1)}×`;
 const left = (s) => (s < 90 ? `about ${Math.max(1, Math.round(s))} s left` : `about ${Math.round(s / 60)} min left`);
 
 export const say = {
@@ -24,7 +23,7 @@ export const say = {
   method: "method", depth: "depth", all: "all", plain: "plain",
   auto: "auto",
   cell: (row) => `${row.method} ${row.depth}, ${row.kind}: ${times(row.speedup)}, ${row.tokens_per_s.toFixed(1)} tokens/s, slowest prompt ${times(row.slowest)}, ${row.prompts} prompts`,
-  use: (won) => (won.method === "none" ? "Use plain decoding: nothing was faster" : `Use ${won.method}, ${won.depth === "auto" ? "auto" : `depth ${won.depth}`}: ${short(won.speedup)}`),
+  use: (won) => (won.method === "none" ? "Use plain decoding: nothing was faster" : `Use ${won.method}, ${won.depth === "auto" ? "auto" : `depth ${won.depth}`}: ${times(won.speedup)}`),
   useHint: "It becomes the default of this pair on this machine, in chats where nothing else was chosen, in the API and on the command line.",
   used: (text) => `Kept: ${text}`,
   kept: (text) => `The default of this pair is ${text}.`,

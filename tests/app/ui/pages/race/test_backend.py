@@ -255,8 +255,8 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_s
     assert set(kinds[: kinds.index("begun")]) == {"opening"}
     place = llama.url.removeprefix("http://")
     assert begun["names"] == (
-        f"as the server drafts, qwen on {place}",
-        "draft, auto, Pip",
+        f"qwen on {place} (as the server drafts)",
+        "Pip (draft, auto)",
     )
     assert not begun["promised"]
     assert found["told"] in begun["notes"]
@@ -281,7 +281,7 @@ def test_another_pair_of_this_machine_is_raced_with_any_method_that_it_has(
     sides = [{**PLAIN_SIDE, "method": "draft", "depth": "2"}, side_of(OWN)]
     events = made.events(asked(place=place, sides=sides, max_tokens=8))
     begun = next(event for event in events if event["t"] == "begun")
-    assert begun["names"][0].startswith("draft, depth 2, ")
+    assert begun["names"][0].endswith("(draft, depth 2)")
     assert len([event for event in events if event["t"] == "pair"]) == 5
     assert any(event["t"] == "round" and event["side"] == Side.BASE for event in events)
 
