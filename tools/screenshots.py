@@ -1,7 +1,7 @@
 """Takes README's screenshots of every page from the running app: ``python -m tools.screenshots``.
 
 Starts the app on a free port with a data folder of its own, uses each page as a person would, and
-writes docs/images/. With ``--all OUT`` it is every page at four sizes by day and by night instead, for
+writes docs/images/. With ``--all OUT`` it is every page at five sizes by day and by night instead, for
 looking at and not for the repository. Needs the test extra (playwright) and Chromium.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1280, 800
-SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080))
+SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080), (3840, 2160))
 QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--pair", default="pip", help="what the app is started with")
     parser.add_argument("--url", help="an app that already runs; none is started then")
     parser.add_argument(
-        "--all", type=Path, metavar="OUT", help="every page at four sizes, into OUT"
+        "--all", type=Path, metavar="OUT", help="every page at five sizes, into OUT"
     )
     arguments = parser.parse_args()
     everything, out = arguments.all is not None, arguments.all or IMAGES

@@ -78,7 +78,11 @@ function skip() {
     const goal = page.querySelector(".composer textarea") ?? page.querySelector("button:not(:disabled), a[href], input, textarea, select") ?? page;
     goal.focus();
   };
-  return h("button", { class: "skip", type: "button", on: { click: past } }, words.skip);
+  const button = h("button", { class: "skip", type: "button", on: { click: past } });
+  const name = () => (button.textContent = address.page === "chat" ? words.skip : words.skipMenu);
+  address.watch(name);
+  name();
+  return button;
 }
 
 // Says that the app does not answer, and for a moment that it does again.

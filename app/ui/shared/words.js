@@ -83,6 +83,7 @@ export const words = {
   measurementGone: "The app was restarted meanwhile, so this was ended: nothing of it is left. Start it again.",
   pages: "Pages",
   skip: "Skip to the message box",
+  skipMenu: "Skip past the menu", // where a page has no such box
   close: "Close",
   loadPair: "Load",
   shortcutsTitle: "Keyboard shortcuts",
