@@ -85,6 +85,15 @@ function skip() {
   return button;
 }
 
+// The page's heading for those who do not see which link of the bar is marked.
+function heading() {
+  const node = h("h1", { class: "sr-only" });
+  const name = () => (node.textContent = window.ForetokenPages[address.page]);
+  address.watch(name);
+  name();
+  return node;
+}
+
 // Says that the app does not answer, and for a moment that it does again.
 function awayBar() {
   const bar = h("p", { class: "away", role: "status", hidden: true });
@@ -107,6 +116,6 @@ export function brand() {
     h("header", { id: "brand" }, skip(),
       h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
       h("span", { class: "name" }, "Foretoken"),
-      pages(), shortcuts.button, settings(), themeSwitch()),
+      heading(), pages(), shortcuts.button, settings(), themeSwitch()),
     away, shortcuts.node);
 }
