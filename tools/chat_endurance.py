@@ -3,7 +3,8 @@
 Starts the app with Pip and a data folder of its own, chats in one chat in Chromium, and reports the
 memory of the app's process, of the page's process and scripts and its nodes along the way; a full
 context leaves out the oldest turns, as people would. The page chats by itself, and nobody is attached to
-Chromium meanwhile: who looks at it through its developer tools has it keep what it receives. In the end
+Chromium meanwhile: who looks at it through its developer tools has it keep what it receives. At the first
+and the last look what is unused is collected before: only these two can be compared. In the end
 keys are pressed while a reply is written, and it is told how long each takes to be shown. Needs the test
 extra (playwright) and Chromium.
 """
@@ -121,7 +122,7 @@ def endure(browser: Browser, folder: Path, app: int, messages: int) -> None:
     until_stored(folder, STEP)
     with browser.attached() as page:
         page.evaluate("window.chatted")
-        measured = [{"messages": STEP, **processes(browser.pid, app), **scripts(page)}]
+        measured = [{"messages": STEP, **scripts(page), **processes(browser.pid, app)}]
         page.evaluate(CHAT, (messages - STEP) // 2)
     print(measured[-1], flush=True)
     for count in range(2 * STEP, messages + 1, STEP):
@@ -148,17 +149,22 @@ def until_stored(folder: Path, messages: int) -> None:
 
 
 def processes(browser: int, app: int) -> dict[str, float]:
-    """Resident memory of the app and of the page's process, in MB."""
+    """Resident memory of the app and of the page's process, in MB; ``own``: what of the page's is no
+    file and shared with nobody."""
     children = psutil.Process(browser).children(recursive=True)
     renderers = [each.pid for each in children if "--type=renderer" in each.cmdline()]
-    return {"app_mb": resident(app), "page_mb": max(map(resident, renderers))}
+    page = max(renderers, key=resident)
+    own = sum(line.private_dirty for line in psutil.Process(page).memory_maps()) / 2**20
+    return {"app_mb": resident(app), "page_mb": resident(page), "own_mb": round(own, 1)}
 
 
 def scripts(page: Any) -> dict[str, float]:
     """What the page's scripts hold once what is unused is gone, in MB, and its nodes. Whoever attaches
     leaves something of his own behind, so it is asked twice only."""
     session = page.context.new_cdp_session(page)
-    session.send("HeapProfiler.collectGarbage")
+    for _ in range(3):  # what only what was collected had held is found by the next one
+        session.send("HeapProfiler.collectGarbage")
+        time.sleep(0.5)
     heap = session.send("Runtime.getHeapUsage")["usedSize"]
     nodes = session.send("Memory.getDOMCounters")["nodes"]
     session.detach()
