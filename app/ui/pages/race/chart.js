@@ -28,7 +28,7 @@ export function chart(ratios, found, say) {
     }
     shown.push(upright(found.median, "median"));
     ratios.forEach((ratio, i) => shown.push(draw("circle", { cx: x(ratio), cy: TOP + row * (i + 0.5), r: row > 6 ? 5 : 3, class: "dot" })));
-    shown.push(draw("text", { x: LEFT, y: height - 4, class: "side" }, `← ${say.slower}`), draw("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end", class: "side" }, `${say.faster} →`));
+    shown.push(draw("text", { x: LEFT, y: height - 4, class: "way" }, `← ${say.slower}`), draw("text", { x: width - RIGHT, y: height - 4, "text-anchor": "end", class: "way" }, `${say.faster} →`));
     return shown;
   });
 }
