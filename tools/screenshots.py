@@ -1,7 +1,7 @@
 """Takes README's screenshots of every page from the running app: ``python -m tools.screenshots``.
 
 Starts the app on a free port with a data folder of its own, uses each page as a person would, and
-writes docs/images/. With ``--all OUT`` it is every page at four sizes by day and by night instead, for
+writes docs/images/. With ``--all OUT`` it is every page at five sizes by day and by night instead, for
 looking at and not for the repository. Needs the test extra (playwright) and Chromium.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 1280, 800
-SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080))
+SIZES = ((390, 844), (800, 600), (1280, 800), (1920, 1080), (3840, 2160))
 QUESTIONS = ("What is speculative decoding?", "Tell me a short tale about a fox and a lantern.")
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--pair", default="pip", help="what the app is started with")
     parser.add_argument("--url", help="an app that already runs; none is started then")
     parser.add_argument(
-        "--all", type=Path, metavar="OUT", help="every page at four sizes, into OUT"
+        "--all", type=Path, metavar="OUT", help="every page at five sizes, into OUT"
     )
     arguments = parser.parse_args()
     everything, out = arguments.all is not None, arguments.all or IMAGES
@@ -117,7 +117,7 @@ def take_all(url: str, out: Path) -> None:
             visit(page)
             for width, height in SIZES:
                 page.set_viewport_size({"width": width, "height": height})
-                if name in PHONE_HIDES:
+                if name in EACH_SIZE:
                     visit(page)
                 keep(page, f"{name}-{width}", out)
         browser.close()
@@ -141,6 +141,14 @@ def _open_drawer(tab: str) -> Callable[[Page], None]:
     return visit
 
 
+def _replay(page: Page) -> None:
+    page.keyboard.press("Escape")
+    if page.locator(".drawer").is_hidden():
+        page.click("[data-toggle=drawer]")
+    if page.locator(".replay-drawer:not([open])").count():
+        page.click(".replay-drawer summary")
+
+
 def _open_pair(page: Page) -> None:
     page.click(".badge")
     page.wait_for_selector("#target select option", state="attached")
@@ -150,6 +158,10 @@ def _race(page: Page) -> None:
     _go(page, "race")
     page.click(".race-form [data-act=start]")
     page.wait_for_selector(".race-words[data-identical]")
+
+
+def _race_result(page: Page) -> None:
+    page.locator(".race-result").evaluate("(node) => node.scrollIntoView()")
 
 
 def _models(page: Page) -> None:
@@ -166,7 +178,8 @@ def _plan(page: Page) -> None:
 
 
 def _settings_below(page: Page) -> None:
-    page.locator("[data-part=diagnostics] summary").click()
+    if page.locator("[data-part=diagnostics] details:not([open])").count():
+        page.locator("[data-part=diagnostics] summary").click()
     page.wait_for_selector(".report:has-text('Machine')")
     page.locator("[data-part=folders]").evaluate("(node) => node.scrollIntoView()")
 
@@ -189,8 +202,10 @@ STATES: dict[str, Callable[[Page], None]] = {
     "chat": _ask,
     "chat-settings": _open_drawer("Settings"),
     "chat-rounds": _open_drawer("Rounds"),
+    "chat-replay": _replay,
     "pair": _open_pair,
     "race": _race,
+    "race-result": _race_result,
     "tune": _page("tune", "#tune-page [data-act=start]"),
     "models": _models,
     "train": _page("train", "#train-page [data-act=start]"),
@@ -200,8 +215,8 @@ STATES: dict[str, Callable[[Page], None]] = {
     "settings-below": _settings_below,
 }
 """What ``--all`` shows, in this order; each begins where the one before it ended."""
-PHONE_HIDES = ("chat-settings", "chat-rounds")
-"""Of these, what is closed when the window gets as narrow as a phone."""
+EACH_SIZE = ("chat-settings", "chat-rounds", "chat-replay", "race-result", "settings-below")
+"""Of these, what is closed or scrolled away when the window becomes another."""
 
 
 def keep(page: Page, name: str, out: Path = IMAGES) -> None:

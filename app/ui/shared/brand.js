@@ -78,7 +78,20 @@ function skip() {
     const goal = page.querySelector(".composer textarea") ?? page.querySelector("button:not(:disabled), a[href], input, textarea, select") ?? page;
     goal.focus();
   };
-  return h("button", { class: "skip", type: "button", on: { click: past } }, words.skip);
+  const button = h("button", { class: "skip", type: "button", on: { click: past } });
+  const name = () => (button.textContent = address.page === "chat" ? words.skip : words.skipMenu);
+  address.watch(name);
+  name();
+  return button;
+}
+
+// The page's heading for those who do not see which link of the bar is marked.
+function heading() {
+  const node = h("h1", { class: "sr-only" });
+  const name = () => (node.textContent = window.ForetokenPages[address.page]);
+  address.watch(name);
+  name();
+  return node;
 }
 
 // Says that the app does not answer, and for a moment that it does again.
@@ -103,6 +116,6 @@ export function brand() {
     h("header", { id: "brand" }, skip(),
       h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
       h("span", { class: "name" }, "Foretoken"),
-      pages(), shortcuts.button, settings(), themeSwitch()),
+      heading(), pages(), shortcuts.button, settings(), themeSwitch()),
     away, shortcuts.node);
 }

@@ -2,6 +2,7 @@
 
 export const words = {
   drafter: "who drafts from this round on",
+  legendName: "Legend",
   legend: { accepted: "accepted", rejected: "rejected", unseen: "not judged", correction: "correction", bonus: "bonus" },
   rounds: "Rounds",
   roundsOf: (n) => `Rounds of reply ${n}`,
@@ -15,6 +16,7 @@ export const words = {
   saveTrace: "Save as JSONL",
   saveTraceHint: "Every event of the reply, one JSON object a line",
   newest: "Newest ↓",
+  totalsName: "Totals",
   totals: (s) => ({ rounds: s.rounds, drafted: s.drafted, accepted: s.accepted, tokens: s.completion_tokens }),
   totalLabels: { rounds: "rounds", drafted: "drafted", accepted: "accepted", tokens: "tokens" },
   stats: {
@@ -83,6 +85,7 @@ export const words = {
   measurementGone: "The app was restarted meanwhile, so this was ended: nothing of it is left. Start it again.",
   pages: "Pages",
   skip: "Skip to the message box",
+  skipMenu: "Skip past the menu", // where a page has no such box
   close: "Close",
   loadPair: "Load",
   shortcutsTitle: "Keyboard shortcuts",

@@ -61,6 +61,7 @@ def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):
         page.locator(f"#{name}-page").wait_for()
         assert page.inner_text(".pages [aria-current=page]").lower() == name
         assert page.locator("#chat-page").is_hidden()
+        assert page.locator(".skip").text_content() == "Skip past the menu"
     page.goto(f"{app.url}chat/98765")
     page.wait_for_selector(".notice:has-text('no longer there')")
     assert path(page) == "/chat"

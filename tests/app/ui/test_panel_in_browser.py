@@ -102,7 +102,10 @@ def test_a_model_without_a_draft_answers_and_says_why_draft_is_off(page, app):
     off.get_by_text("needs a draft model").wait_for()
     assert off.locator("input").is_disabled()
     assert popover.locator("[data-method=ngram] input").is_checked()
-    page.keyboard.press("Escape")
+    popover.get_by_role("link", name="Models").click()  # where there are some
+    page.locator("#models-page").wait_for()
+    page.go_back()
+    popover.wait_for(state="hidden")
     ask(page, "Hi")
     assert last_trace(app)[0]["proposer"] == "ngram"
 

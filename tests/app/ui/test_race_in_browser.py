@@ -83,6 +83,8 @@ def test_two_that_are_alike_get_no_verdict(page):
     assert page.locator(".race-result").get_attribute("data-favours") == "0"
     assert "plain (A)" in page.inner_text("[data-lane=base] h3")
     choose(page, "rival", method="draft")
+    page.set_viewport_size({"width": 390, "height": 844})  # where these words were hidden once
+    assert [way.is_visible() for way in page.locator(".dots .way").all()] == [True, True]
 
 
 def test_where_words_part_both_tokens_and_the_targets_likeliest_are_shown(page, app):

@@ -282,6 +282,10 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     assert "Accepted by position: 1: " in page.locator(".replay-charts svg").first.get_attribute(
         "aria-label"
     )
+    scales = "all => all.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
+    # Drawn at another width than they have, their words once were five pixels high.
+    drawn = page.locator(".replay-charts svg").evaluate_all(scales)
+    assert drawn == pytest.approx([1, 1], abs=0.02)
     page.locator(".replay-speed").select_option("4")
     page.click("[data-transport=first]")
     page.click("[data-transport=play]")

@@ -30,6 +30,7 @@ export class Message {
     this.role = message.role;
     this.beside = message.beside ?? [];
     this.drawn = false;
+    this.scattered = false; // what is left of it lies where it was written, see nearby.js
     this.node = h("article", { class: `msg ${message.role}`, dataset: { id: String(message.id ?? "") } });
     this.leaveOut(Boolean(message.left_out));
   }
@@ -37,6 +38,7 @@ export class Message {
   draw() {
     if (this.drawn) return;
     this.drawn = true;
+    this.scattered = false;
     this.node.style.height = "";
     this.node.classList.remove("far");
     this.fill();
@@ -46,11 +48,20 @@ export class Message {
   // Its text stays, to be searched and copied, at the height that the message had; where nobody knows that, it is null.
   rest(height) {
     if (this.drawn) this.empty();
+    this.scattered ||= this.drawn;
     this.drawn = false;
     this.node.classList.add("far");
     this.node.setAttribute("aria-live", "off"); // it is not news when it is drawn again
     this.node.style.height = height ? `${height}px` : "";
     this.node.replaceChildren(h("div", { class: "body", dir: "auto" }, this.text));
+  }
+
+  // In another place of the memory.
+  renew() {
+    const fresh = this.node.cloneNode(true);
+    this.node.replaceWith(fresh);
+    this.node = fresh;
+    this.scattered = false;
   }
 
   // Whether people hold it: what they write in, or have selected, stays.

@@ -4,6 +4,7 @@
 
 const DRAWN = 1; // heights of the view, above and below it, in which messages are drawn
 const KEPT = 2; // and in which they stay so
+const TOGETHER = 24; // messages that are far are made anew so many at a time
 
 export class Nearby {
   // `messages()` are those of the conversation, in order; `follow` keeps `scroller` at its end.
@@ -44,10 +45,20 @@ export class Nearby {
       message.rest(rect.height);
       this.drawn.delete(message);
     }
+    this.gather();
     for (const message of fresh) this.draw(message);
     if (this.follow.stuck) return void this.follow.grown();
     const moved = seen ? seen.node.getBoundingClientRect().top - stood : 0;
     if (Math.abs(moved) >= 1) this.scroller.scrollTop += moved;
+  }
+
+  // Chromium never moves what a page holds, and keeps each piece of memory in which something lives. What is left of a
+  // message lies among all that was made and thrown away while it was written; made anew together with others, it lies
+  // beside them (docs/log/page.md).
+  gather() {
+    const scattered = this.messages().filter((message) => message.scattered);
+    if (scattered.length < TOGETHER || !getSelection().isCollapsed) return;
+    for (const message of scattered) message.renew();
   }
 
   // The messages that reach into this stretch of the window.

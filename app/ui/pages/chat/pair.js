@@ -1,6 +1,7 @@
 // The chip above the chat: which pair answers, and how it drafts. Behind it: all pairs that can be loaded, and every
 // way to draft with its speed where that is known, or the reason why it cannot.
 
+import { pageLink } from "../../shared/addresses.js";
 import { h, percent } from "../../shared/dom.js";
 import { field } from "../../shared/fields.js";
 import { Loading } from "../../shared/loading.js";
@@ -24,9 +25,11 @@ export class PairChip {
     this.note = h("p", { class: "ft-error", id: "pair-note", role: "alert", hidden: true });
     this.methods = h("div", { class: "methods", role: "radiogroup", "aria-labelledby": "methods-head" });
     this.changes = h("p", { class: "hint changes", hidden: true });
+    const elsewhere = (page) => pageLink(page, window.ForetokenPages[page]);
+    this.others = h("p", { class: "hint", hidden: true, on: { click: (event) => event.target.href && this.turn(false) } }, ...say.others(elsewhere("models"), elsewhere("train")));
     this.popover = h("div", { class: "popover", id: "pair-popover", role: "dialog", "aria-label": say.pair, hidden: true },
       this.detail, this.loading.node, this.form, h("div", { class: "field-row" }, this.load), this.note,
-      h("h3", { id: "methods-head" }, say.methods), this.changes, this.methods);
+      h("h3", { id: "methods-head" }, say.methods), this.changes, this.methods, this.others);
     this.node = h("div", { class: "pair" }, this.chip, this.popover);
     this.node.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.popover.hidden) return;
@@ -134,6 +137,7 @@ export class PairChip {
     if (this.latest) this.name();
     this.changes.textContent = changes.join(" ");
     this.changes.hidden = !changes.length;
+    this.others.hidden = methods.every(({ why }) => !why);
     if (!methods.length) return this.methods.replaceChildren(h("p", { class: "hint" }, say.noPair));
     const row = ({ name, about, why, speed, default: usual }) => {
       const id = `method-${name}`;

@@ -38,8 +38,8 @@ export class RoundsView {
   // `ask(name, data)` asks Python for what is to be saved.
   constructor(root, ask = async () => null) {
     this.title = h("h2", {}, words.rounds);
-    this.totals = h("dl", { class: "totals", "aria-label": "Totals" });
-    this.legend = h("ul", { class: "legend", "aria-label": "Legend" },
+    this.totals = h("dl", { class: "totals", "aria-label": words.totalsName });
+    this.legend = h("ul", { class: "legend", "aria-label": words.legendName },
       ...Object.entries(words.legend).map(([kind, name]) => h("li", {}, h("span", { class: `chip ${kind}`, "aria-hidden": true }, "ab"), name)));
     this.all = h("button", { class: "ft-button small", type: "button", "aria-pressed": "false", title: words.showWordsHint, dataset: { action: "words" }, on: { click: () => this.openAll() } }, words.showWords);
     this.replay = new Replay();
@@ -212,6 +212,7 @@ export class RoundsView {
     this.all.setAttribute("aria-pressed", String(on));
     this.opened.clear();
     this.list.reset();
+    this.follow.grown();
   }
 
   head(index) {

@@ -12,6 +12,8 @@ export const say = {
   methods: "How it drafts",
   isDefault: "default",
   noPair: "No model is loaded: how it can draft stands here once one is.",
+  // `models` and `train` are links
+  others: (models, train) => ["Drafts and heads that fit this target stand on ", models, ". ", train, " makes one of your own."],
   mark: "Mark origins in the message",
   markInfo: "Solid line: drafted. Box: correction. Dots: bonus.",
   held: (text, opening) => `Waits for the model, and is sent once that is ready: “${text.length > 80 ? `${text.slice(0, 79)}…` : text}” ${opening}`,

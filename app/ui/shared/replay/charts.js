@@ -1,11 +1,12 @@
-// Small bar charts, drawn by hand: a bar for each place, its value above it, its name below.
+// Small charts, drawn by hand in pixels: whatever room they get, their words keep their size.
 
 const SPACE = "http://www.w3.org/2000/svg";
 const HEIGHT = 92;
 const TOP = 16;
 const BOTTOM = 16;
 const WIDEST = 34;
-const WIDTH = 320;
+const LABEL = 20; // the least room of a number below or above a bar
+const UNSEEN = 320; // as wide as a chart is drawn before it has a place
 
 export function draw(tag, attributes = {}, text = undefined) {
   const node = document.createElementNS(SPACE, tag);
@@ -14,21 +15,41 @@ export function draw(tag, attributes = {}, text = undefined) {
   return node;
 }
 
+// An SVG of this height and as wide as its place; `paint(width)` gives what is in it, anew for each width.
+export function fitted(attributes, height, paint) {
+  const svg = draw("svg", { ...attributes, role: "img" });
+  svg.style.height = `${height}px`;
+  let painted = null;
+  const fit = (width) => {
+    if (!width || width === painted) return;
+    painted = width;
+    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.replaceChildren(...paint(width));
+  };
+  fit(UNSEEN);
+  new ResizeObserver(([entry]) => fit(Math.floor(entry.contentRect.width))).observe(svg);
+  return svg;
+}
+
 // `values` as bars up to `most`, drawn with `format`; `names` below them. `label` and all values are its name
-// for those who do not see it.
+// for those who do not see it. Where bars are narrow, only some have their number.
 export function bars(values, { label, names, format, most = Math.max(...values, 1e-9) }) {
   const told = values.map((value, i) => `${names[i]}: ${format(value)}`).join(", ");
-  const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${label}: ${told}`, class: "bars" });
-  const each = Math.min(WIDEST, WIDTH / Math.max(values.length, 1));
-  const room = HEIGHT - TOP - BOTTOM;
-  svg.append(draw("line", { x1: 0, x2: each * values.length, y1: HEIGHT - BOTTOM + 0.5, y2: HEIGHT - BOTTOM + 0.5, class: "grid" }));
-  values.forEach((value, i) => {
-    const height = Math.max(value > 0 ? 1 : 0, (value / most) * room);
-    const middle = each * (i + 0.5);
-    svg.append(
-      draw("rect", { x: each * i + 2, y: HEIGHT - BOTTOM - height, width: each - 4, height, rx: 2, class: "bar" }),
-      draw("text", { x: middle, y: HEIGHT - BOTTOM - height - 4, "text-anchor": "middle", class: "value" }, format(value)),
-      draw("text", { x: middle, y: HEIGHT - 4, "text-anchor": "middle" }, names[i]));
+  return fitted({ "aria-label": `${label}: ${told}`, class: "bars" }, HEIGHT, (width) => {
+    const each = Math.min(WIDEST, width / Math.max(values.length, 1));
+    const numbered = Math.ceil(LABEL / each);
+    const gap = Math.min(2, each / 6);
+    const room = HEIGHT - TOP - BOTTOM;
+    const found = [draw("line", { x1: 0, x2: each * values.length, y1: HEIGHT - BOTTOM + 0.5, y2: HEIGHT - BOTTOM + 0.5, class: "grid" })];
+    values.forEach((value, i) => {
+      const height = Math.max(value > 0 ? 1 : 0, (value / most) * room);
+      const middle = each * (i + 0.5);
+      found.push(draw("rect", { x: each * i + gap, y: HEIGHT - BOTTOM - height, width: each - 2 * gap, height, rx: Math.min(2, gap), class: "bar" }));
+      if (i % numbered) return;
+      found.push(
+        draw("text", { x: middle, y: HEIGHT - BOTTOM - height - 4, "text-anchor": "middle", class: "value" }, format(value)),
+        draw("text", { x: middle, y: HEIGHT - 4, "text-anchor": "middle" }, names[i]));
+    });
+    return found;
   });
-  return svg;
 }
