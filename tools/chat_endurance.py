@@ -38,8 +38,8 @@ WATCH_KEYS = """() => {
     drawn.port2.postMessage(null);
   }), true);
 }"""
-"""From the key to the end of the frame that comes next. Chromium's own account of it counts until something
-of the window changes on the screen, which without one may be seconds."""
+"""From the key to the end of the frame that comes next. Chromium's own account of it counts until
+something of the window changes on the screen, which without one may be seconds."""
 
 CHAT = """(times) => {
   const wait = (done) => new Promise((over) => {
