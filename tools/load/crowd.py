@@ -207,7 +207,7 @@ class _Client:
             tally.left += 1
             self._judge(ask, body, reply.text, ask.text[: len(reply.text)])
         except (httpx2.HTTPError, Trouble, ValueError, LookupError) as error:
-            tally.lost.append(f"{body}: {error!r} behind {reply.text!r}")
+            tally.lost.append(f"{_named(ask, body)}: {error!r} behind {reply.text!r}")
         else:
             if reply.retry_s is not None:
                 tally.refused += 1
@@ -227,7 +227,7 @@ class _Client:
             return True
         others = (other for other in self._known if other is not ask)
         crossed = any(other.text.startswith(text) for other in others)
-        told = f"{body}: {text!r} and not {own!r}"
+        told = f"{_named(ask, body)}: {text!r} and not {own!r}"
         (self._tally.crossed if crossed else self._tally.changed).append(told)
         return False
 
@@ -255,6 +255,11 @@ class _Client:
                         reply.text += text
             if not ended:
                 raise Trouble("no [DONE]")
+
+
+def _named(ask: Ask, body: dict[str, Any]) -> str:
+    whole = "a stream" if body["stream"] else "whole"
+    return f"question {ask.seed}, {whole}, {body.get('speculation', 'as the server drafts')}"
 
 
 async def _events(reply: httpx2.Response) -> AsyncGenerator[str, None]:

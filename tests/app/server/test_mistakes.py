@@ -141,7 +141,6 @@ def test_a_mistake_further_inside_is_named_by_its_place(
         ("functions", [{"name": "f"}]),
         ("modalities", ["text", "audio"]),
         ("grammar", "root ::= [0-9]+"),
-        ("guided_json", {}),
     ],
 )
 def test_what_would_change_the_reply_is_refused_not_ignored(

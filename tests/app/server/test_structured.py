@@ -111,7 +111,7 @@ UNIQUE = {"type": "array", "uniqueItems": True}
         ({"structured_outputs": {}}, "structured_outputs", "exactly one"),
         ({"structured_outputs": {"regex": "a"}, "ignore_eos": True}, "ignore_eos", "grammar"),
         ({"structured_outputs": {"regex": "a"}, **schema_format({})}, "structured_outputs", "both"),
-        ({"guided_json": {}, "guided_regex": "a"}, "guided_regex", "structured_outputs"),
+        ({"guided_json": {}}, "guided_json", "structured_outputs"),
     ],
 )
 def test_what_cannot_be_is_a_400_that_names_the_field(
