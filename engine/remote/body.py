@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from engine.errors import ContextExceeded, InvalidRequest
-from engine.remote.kinds import TRAITS, Kind
+from engine.remote.kinds import ENGINE_DATA, TRAITS, Kind
 from engine.request import Control, Grammar, GrammarKind, Message, Request, Sampling
 from engine.tool_calls.values import Calling
 
@@ -66,6 +66,8 @@ def body_of(request: Request, kind: Kind) -> Json:
         body |= _grammar(request.grammar, kind)
     if not request.reuse_cache:
         body |= _own_cache(kind)
+    if kind is Kind.DYNAMO:  # its frontend hands on what a worker counted, if it is asked to
+        body["nvext"] = {"extra_fields": [ENGINE_DATA]}
     return body | sampling_of(request, traits.sampling, says_all=traits.says_all)
 
 

@@ -26,6 +26,9 @@ class Kind(StrEnum):
 SGLANG_INFO = ("/server_info", "/get_server_info")
 """Where SGLang tells of itself: the second is what earlier versions had, and is said to go."""
 
+ENGINE_DATA = "engine_data"
+"""What Dynamo (1.6) calls what a worker says beside a reply: of ours, ``timings`` as llama-server's."""
+
 _OPENAI = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed")
 _JSON = frozenset({GrammarKind.JSON_SCHEMA, GrammarKind.JSON_OBJECT})
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.events import FinishReason
+from engine.remote.kinds import ENGINE_DATA
 from engine.tool_calls.styles import HERMES
 
 Json = Mapping[str, Any]
@@ -37,9 +38,12 @@ class Reading:
 
     def add(self, chunk: Json) -> str:
         """What it adds to the text. Raises TypeError, KeyError, AttributeError for what is no chunk."""
+        beside = chunk.get("nvext")  # Dynamo's
+        of_worker = beside.get(ENGINE_DATA) if isinstance(beside, dict) else None
+        said = {**chunk, **of_worker} if isinstance(of_worker, dict) else chunk
         for name in ("timings", "metrics", "stats"):
-            if isinstance(chunk.get(name), dict):
-                self.told[name] = chunk[name]
+            if isinstance(said.get(name), dict):
+                self.told[name] = said[name]
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
         added = ""

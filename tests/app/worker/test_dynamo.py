@@ -21,6 +21,7 @@ import pytest
 
 from engine.api import LoadRequest
 from engine.local.engine import LocalEngine
+from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
 from engine.request import Message, Request, Sampling, Speculation
 from tests.support.dynamo import VARIABLE, Frontend, etcd, frontend, worker
@@ -161,6 +162,15 @@ def test_clients_see_one_server(
             process = psutil.Process(two[each["instance_id"]].process.pid)
             listening = {place.laddr for place in process.net_connections("tcp") if not place.raddr}
             assert [at.ip for at in listening if at.port == int(port)] == [host]
+
+    # The app, too, which is told what the worker drafted.
+    with contextlib.closing(RemoteEngine()) as far:
+        assert far.load(LoadRequest(target=front.url)).server.startswith("Dynamo ")
+        by_server = Speculation(proposer="server")
+        said = (Message("user", text),)
+        asked = Request(messages=said, speculation=by_server, max_tokens=40)
+        reply = ReplyState.of(far.generate(asked))
+        assert reply.text == whole and 0 < reply.statistics.accepted <= reply.statistics.drafted
 
     stream = ask(front, LONG, TOKENS, temperature=0, stream=True)
     next(iter(stream))

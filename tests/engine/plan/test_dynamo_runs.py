@@ -9,17 +9,22 @@ import json
 import os
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
+from engine.api import LoadRequest
 from engine.plan.gpus import parse_gpus
 from engine.plan.model import of_path
 from engine.plan.planning import make_plan
 from engine.plan.render import render
 from engine.plan.render.rendered import PORT
 from engine.plan.request import PlanRequest
+from engine.remote.engine import RemoteEngine
+from engine.reply import ReplyState
+from engine.request import Message, Request, Speculation
 from tests.support.dynamo import Frontend, discovery, dynamo_python
 from tests.support.places import PIP
 from tests.support.processes import free_port, running
@@ -58,11 +63,12 @@ def test_a_plan_starts_a_frontend_and_its_workers_and_ends_them(tmp_path: Path) 
         front = Frontend(program, f"http://127.0.0.1:{port}", tmp_path, environment)
         program.until(lambda: len(front.instances()) == plan.layout.replicas)
         program.until(lambda: (front.get("/v1/models") or {}).get("data"))
-        reply = front.client.chat.completions.create(
-            model="pip", messages=[{"role": "user", "content": "Hello"}], max_tokens=8
-        )
-        assert reply.usage is not None
-        assert reply.usage.completion_tokens == 8
+        with closing(RemoteEngine()) as engine:
+            assert engine.load(LoadRequest(target=front.url)).server.startswith("Dynamo ")
+            said, by_server = (Message("user", "Hello"),), Speculation(proposer="server")
+            asked = Request(messages=said, speculation=by_server, max_tokens=8)
+            reply = ReplyState.of(engine.generate(asked))
+            assert reply.statistics.completion_tokens == 8
         started = psutil.Process(program.process.pid).children(recursive=True)
         program.send(signal.SIGTERM)
         program.ended()

@@ -218,6 +218,31 @@ KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
         {},
         {"drafted": 0, "told_acceptance_length": None},
     ),
+    "Dynamo with workers of ours": (
+        Played(
+            owned("nvidia"),
+            {"/health": {"status": "healthy", "endpoints": [], "instances": []}},
+            sse(
+                *said("One", " two"),
+                {
+                    "choices": [],
+                    "usage": USAGE,
+                    "nvext": {
+                        "engine_data": {
+                            "timings": {
+                                "predicted_n": 3,
+                                "predicted_ms": 30.0,
+                                "draft_n": 8,
+                                "draft_n_accepted": 3,
+                            }
+                        }
+                    },
+                },
+            ),
+        ),
+        {},
+        {"drafted": 8, "accepted": 3, "rounds": 0, "shared": False},
+    ),
     "an OpenAI-compatible server": (
         Played(owned("openai"), {}, sse(*said("One", " two"))),
         {},
@@ -238,7 +263,7 @@ def test_it_is_found_out_by_asking_and_tells_what_it_counts(name: str, connect: 
     engine = connect(played)
     loaded = engine.loaded
     assert loaded is not None
-    kind = next((each for each in ("vLLM", "SGLang") if name.startswith(each)), name)
+    kind = next((each for each in ("vLLM", "SGLang", "Dynamo") if name.startswith(each)), name)
     assert loaded.server.startswith(kind) and loaded.server.endswith(f"at {played.url}")
     assert {each: getattr(loaded, each) for each in known} == known
     tells = loaded.capabilities
