@@ -133,12 +133,21 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     assert "6 pairs" in page.inner_text(".verdict")
 
 
-def test_mistakes_and_failures_are_told_where_the_race_was_started(page):
+def test_mistakes_and_failures_are_told_where_the_race_was_started(page, monkeypatch):
     race(page, " ")
     page.wait_for_selector(".ft-race .ft-error:has-text('Write something first')")
     race(page, "fail")
     page.wait_for_selector(".ft-race .ft-error:has-text('asked to fail')")
     assert page.is_enabled(".race-form [data-act=start]")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    with playing(Played(key="secret")) as locked:
+        page.locator(".race-place [name=place]").select_option("address")
+        page.fill(".race-place [name=address]", locked.url)
+        page.keyboard.press("Tab")
+        page.click(".race-place .ft-error a:has-text('Models page')")  # where its key is given
+        page.wait_for_url("**/models")
+    page.go_back()
+    page.locator(".race-place [name=place]").select_option("")
 
 
 def test_own_prompts_are_raced_once_there_are_some(page, app):
