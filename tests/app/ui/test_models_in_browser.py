@@ -181,7 +181,13 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     models.wait_for_selector(".badge:has-text('large')")
     assert app.engine.loaded.draft_name.endswith("small")
     ask(models, "What is it?")
+    with (
+        app.store() as store
+    ):  # a reply counts once it is kept, which is after its last word was seen
+        while store.messages(store.chats()[0].id)[-1].status != "done":
+            models.wait_for_timeout(20)
     models.get_by_role("link", name="Models", exact=True).click()
+    models.locator("#models-page .now").scroll_into_view_if_needed()  # it was left further down
     expect(fitting).to_contain_text(re.compile(r"\d\.\d\dx in 1 reply here"))
 
 
