@@ -90,7 +90,7 @@ def test_weights_are_offered_as_the_file_stores_them_while_the_target_is_a_gguf_
     before = app.engine.loaded
     open_pair(page)
     assert page.locator(stored).count() == 0
-    page.get_by_role("link", name="Models", exact=True).click()
+    page.locator("nav").get_by_role("link", name="Models", exact=True).click()
     page.fill(".folder [name=folder]", str(file))
     page.click(".folder [data-open=folder]")
     page.wait_for_selector(".now-name:has-text('little')")

@@ -333,6 +333,6 @@ def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_fro
     assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
     detail = backend.status()["loaded"]["detail"]
     assert "Default: ngram, depth 5, 1.80x as measured on" in detail
-    assert "foretoken models defaults --clear" in detail
+    assert "the Tune page, where it can be measured anew, forgets it" in detail
     backend.defaults.clear()
     assert backend.kept.now().settings == Settings()
