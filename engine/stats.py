@@ -7,7 +7,9 @@ Definitions follow vLLM and llama.cpp, so that figures can be compared:
     per-position rate        rounds that accepted draft position i / all rounds
     tokens per second        emitted tokens / seconds in rounds, over the whole reply
     time to first token      from taking the request up to the end of the first round
-    plain tokens per second  rounds that draft nothing in a second, as the controller measured
+    plain tokens per second  as many rounds that draft nothing as the reply has tokens, by the time they
+                             would have taken: each as the controller measured it at that moment, and
+                             none longer than the round that was there, which read the weights too
 
 An engine elsewhere may show no rounds. Then the figures of rounds are what it counted in the end, else
 zero or None. Speed is by its own clock where it tells that; else it comes from the events' time
@@ -49,7 +51,7 @@ class Statistics:
     untimed_tokens: int = 0
     """Of ``completion_tokens``, those that came before time was measured."""
     plain_s: float | None = None
-    """Seconds of a round that drafts nothing, as last told; None where nobody measured."""
+    """Seconds of a round that drafts nothing, the mean over the tokens; None where nobody measured."""
     told_acceptance_length: float | None = None
     """The mean, from an engine that tells it and no rounds."""
     shared: bool = False
@@ -127,7 +129,8 @@ class Tally:
         self._untimed = 0
         self._lengths: Counter[int] = Counter()
         self._decision: Decision | None = None
-        self._plain: float | None = None
+        self._plain: float | None = None  # as last told
+        self._plainly_s, self._plainly_tokens = 0.0, 0
         self._counted: Counted | None = None
 
     def add(self, event: Event) -> None:
@@ -169,8 +172,17 @@ class Tally:
         self._verify += round.timing.verify_s
         self._decision = round.budget.decision or self._decision
         self._plain = round.budget.plain_s or self._plain
+        if self._plain is not None:
+            self._plainly(round, self._plain)
         if self._first is None:
             self._first = self._prefill + round.timing.total_s
+
+    def _plainly(self, round: Round, told_s: float) -> None:
+        """What the round's tokens would have taken one by one. A machine's pace drifts: what was told at
+        another moment may be more than this whole round took, and then it is no measure of it."""
+        took_s = round.timing.total_s
+        self._plainly_s += round.emitted * (min(told_s, took_s) if round.tree else took_s)
+        self._plainly_tokens += round.emitted
 
     def statistics(self) -> Statistics:
         """The figures so far."""
@@ -198,7 +210,7 @@ class Tally:
             ),
             decision=self._decision,
             untimed_tokens=self._untimed,
-            plain_s=self._plain,
+            plain_s=self._plainly_s / self._plainly_tokens if self._plainly_tokens else None,
         )
 
 
