@@ -219,6 +219,8 @@ def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Databa
         _refuse_damaged(connection)
     db.execute("pragma journal_mode = wal")
     db.execute("pragma synchronous = normal")
+    # Pages of 4 KB. What stands in the log alone is lost with it, and to who copies the file alone.
+    db.execute("pragma wal_autocheckpoint = 64")
     # One transaction around them: another process may open the same old file just now.
     connection.execute("begin immediate")
     try:

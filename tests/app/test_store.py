@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -99,6 +100,16 @@ def test_what_was_deleted_is_gone_once_the_app_has_ended(tmp_path):
         assert store.restore(deleted) is None
         assert store.all_messages(chat) == ()
         assert store.trace(reply) == ()
+
+
+def test_the_file_alone_has_all_but_the_last_messages(store, tmp_path):
+    chat = store.new_chat()
+    for number in range(8):
+        turn(store, chat, f"Question {number}", "word " * 10_000)
+    (tmp_path / "copy").mkdir()
+    shutil.copy(tmp_path / FILE, tmp_path / "copy" / FILE)
+    with closing(Store(tmp_path / "copy")) as copied:
+        assert "Question 3" in told(copied, chat)
 
 
 def test_folders_hold_chats_and_let_them_go(store):
