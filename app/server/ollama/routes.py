@@ -238,10 +238,15 @@ def _entry(one: Described) -> Json:
             "format": "gguf" if one.is_gguf else "safetensors",
             "family": "",
             "families": [],
-            "parameter_size": f"{one.parameters / 1e9:.1f}B",
+            "parameter_size": _size(one.parameters),
             "quantization_level": one.quantization,
         },
     }
+
+
+def _size(parameters: int) -> str:
+    """As Ollama writes it: 1.5B, 7.5M."""
+    return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.1f}M"
 
 
 def _line(value: Json) -> bytes:

@@ -103,6 +103,11 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
     status = error.response.status_code if error.response is not None else 0
     if status in (401, 403):
         return TokenNeeded(_gated(spec, f"{endpoint()}/{spec.repository}"))
+    if status == 404:  # of a mirror: the hub says of what
+        return DownloadError(
+            f"{endpoint()} has no {spec.repository}, or not all of its files (404). Check the name: "
+            "it is spelt owner/name, with capitals as there."
+        )
     if status == 429:
         return DownloadError(
             f"{endpoint()} asks to slow down (429), again and again. What has arrived is kept. Wait some "

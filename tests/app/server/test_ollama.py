@@ -66,6 +66,7 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     loaded = server.runtime.engine.loaded
     assert tag["name"] == tag["model"] == loaded.id
     assert tag["size"] > 0
+    assert tag["details"]["parameter_size"] == "7.5M"
     assert http.get("/api/ps").json()["models"] == [tag]
     shown = http.post("/api/show", json={"model": tag["name"]}).json()
     family = shown["model_info"]["general.architecture"]

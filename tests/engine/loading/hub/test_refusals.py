@@ -50,6 +50,13 @@ def test_an_unknown_repository(server: HubServer, models: Path) -> None:
     assert "There is no repository owner/nothing" in failure(models, spec)
 
 
+def test_what_a_mirror_has_not(
+    server: HubServer, repository: HostedRepository, models: Path
+) -> None:
+    repository.refusals[""] = [(404, None)]
+    assert "has no owner/tiny, or not all of its files (404). Check the name" in failure(models)
+
+
 def test_an_unknown_revision(server: HubServer, models: Path) -> None:
     spec = ModelSpec(id="x", name="X", repository="owner/tiny", revision="v9")
     assert "no revision 'v9'" in failure(models, spec)
