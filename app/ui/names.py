@@ -7,12 +7,15 @@ import re
 _SIZE = re.compile(r"\d+(\.\d+)?[bm]", re.IGNORECASE)
 _OF_FILES = re.compile(r"instruct|chat|it|hf|gguf|(i?q\d\w*|[bf]?f(p)?(16|32))", re.IGNORECASE)
 """Words of a file's name that tell one file from another, and no model."""
+_ON_A_SERVER = re.compile(r"(.+)( on )(\S+)")
 
 
 def title(name: str) -> str:
-    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files' names; others as they are."""
-    target, *others = (model_title(part) for part in name.split(" + "))
-    return " + ".join((target, *(_without_shared(target, other) for other in others)))
+    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files' names, ``... on HOST`` on a server; others as
+    they are."""
+    pair, on, host = found.groups() if (found := _ON_A_SERVER.fullmatch(name)) else (name, "", "")
+    target, *others = (model_title(part) for part in pair.split(" + "))
+    return " + ".join((target, *(_without_shared(target, other) for other in others))) + on + host
 
 
 def titles(*names: str) -> tuple[str, ...]:
@@ -25,7 +28,7 @@ def titles(*names: str) -> tuple[str, ...]:
 
 def model_title(name: str) -> str:
     """``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names as they are."""
-    words = name.rsplit("/", 1)[-1].split("-")
+    words = name.rsplit("/", 1)[-1].removesuffix(".gguf").split("-")
     if " " in name or not any(map(_SIZE.fullmatch, words)):
         return name
     kept = [word for word in words if word and not _OF_FILES.fullmatch(word)]

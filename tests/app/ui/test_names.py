@@ -19,6 +19,12 @@ from app.ui.names import title, titles
         ("SmolLM2-1.7B-Instruct", "SmolLM2 1.7B"),
         ("llama-3b + llama-3b", "Llama 3B + 3B"),
         ("Pip", "Pip"),
+        ("Pip on 127.0.0.1:8000", "Pip on 127.0.0.1:8000"),
+        (
+            "/models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf on 127.0.0.1:8000",
+            "Qwen2.5 Coder 1.5B on 127.0.0.1:8000",
+        ),
+        ("qwen3-8b-q4_k_m + qwen3-0.6b-q8_0 on host", "Qwen3 8B + 0.6B on host"),
         ("my-model + small", "my-model + small"),
     ],
 )

@@ -349,7 +349,7 @@ def describe(loaded: Loaded | None) -> View | None:
         "pip": loaded.target_id == EMBEDDED,
         "target": loaded.target_id,
         "draft": loaded.draft_id,
-        "label": pair_words.label(loaded.name, loaded.draft, loaded.server),
+        "label": pair_words.label(title(loaded.name), loaded.draft, loaded.server),
         "detail": pair_words.loaded_detail(loaded),
         "context": loaded.context,
         "proposers": list(loaded.capabilities.names),
