@@ -11,7 +11,7 @@ _ON_A_SERVER = re.compile(r"(.+)( on )(\S+)")
 
 
 def title(name: str) -> str:
-    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files' names, ``... on HOST`` on a server; others as
+    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files, ``... on HOST`` on a server; other names as
     they are."""
     pair, on, host = found.groups() if (found := _ON_A_SERVER.fullmatch(name)) else (name, "", "")
     target, *others = (model_title(part) for part in pair.split(" + "))
