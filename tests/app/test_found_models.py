@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from app import own_catalog, paths
 from app.defaults import Defaults, Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
@@ -168,3 +169,19 @@ def test_heads_that_lie_here_are_offered_for_the_target_they_were_made_for(
     loaded = runtime.engine.loaded
     assert loaded is not None and loaded.draft_name is None
     assert list(loaded.request.heads) == [head]
+
+
+def test_a_head_that_was_trained_here_is_found_by_the_name_of_its_pair(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    """Two lines said the same of the shipped head and of the one people had made themselves."""
+    shipped = next(head for head in runtime.catalog.pair("pip").heads if head.name == "mlp")
+    mine = shutil.copytree(shipped, tmp_path / "mlp")
+    entry = {"id": "pip-mlp-1", "name": "Pip + mlp 1", "target": "pip", "heads": [str(mine)]}
+    assert own_catalog.add(paths.own_catalog(tmp_path), catalog_file(), "pairs", entry)
+    runtime.read_catalog_again()
+    backend = ModelsBackend(runtime)
+    listed = {one["id"]: one["name"] for one in backend.why_not({"target": "pip"})["drafts"]}
+    assert (listed[str(shipped)], listed[str(mine)]) == ("mlp", "Pip + mlp 1")
+    (row,) = (row for row in backend.table()["rows"] if row["id"] == "pip")
+    assert "Pip + mlp 1" in row["pairs"]

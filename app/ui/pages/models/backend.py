@@ -117,10 +117,13 @@ class ModelsBackend:
         draft = next((p.draft for p in pairs if p.target.id == target.id), None)
         default = measured(self.runtime).get((target.id, draft.id if draft else None))
         won = default is not None and default.winner.proposer == head.kind
+        own = next(
+            (p.name for p in pairs if p.heads == (head.folder,)), None
+        )  # as it was trained here
         return {
             "id": str(head.folder),
             "kind": head.kind,
-            "name": head.folder.name,
+            "name": own or head.folder.name,
             "reason": head.reason,
             "across": None,
             "here": True,

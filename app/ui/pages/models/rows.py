@@ -60,6 +60,7 @@ class Rows:
             "note": pair.note if pair else spec.note,
             "pair": pair.id if pair else None,
             "pair_name": pair.name if pair else None,
+            "pairs": [one.name for one in self.runtime.catalog.pairs if one.target.id == spec.id],
             "source": self._source(spec),
             "place": self._place(found, here),
             "path": str(here) if here else None,

@@ -78,7 +78,7 @@ export class Table {
 
   wanted(row) {
     const { text, where, size, licence, fits, drafters } = this.filter;
-    const words = [row.name, row.id, row.source, row.path ?? "", row.pair_name ?? ""].join(" ").toLowerCase();
+    const words = [row.name, row.id, row.source, row.path ?? "", ...row.pairs].join(" ").toLowerCase();
     return text.split(/\s+/).every((part) => words.includes(part))
       && (!where || row.here === (where === "here"))
       && (!size || (row.bytes > 0 && row.bytes <= Number(size) * 1e9))
