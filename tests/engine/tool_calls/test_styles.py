@@ -182,6 +182,8 @@ def test_a_reply_that_begins_with_the_json_of_a_call_is_one_however_it_comes() -
             assert read(HERMES, text, step, offered=["sub"]) == [Said(text)]
             assert read(HERMES, text, step, offered=OFFERED, structured=True) == [Said(text)]
             assert read(HERMES, f"So: {text}", step, offered=OFFERED) == [Said(f"So: {text}")]
+    for text in (ADD.replace("2.5", "NaN"), ADD.replace('"a"', "'a'"), f'{ADD[:-1]}, "id": 1}}'):
+        assert read(HERMES, text, 5, offered=OFFERED) == [Said(text)]
     marked = HERMES.written(CALLS)
     assert read(HERMES, marked, 2, offered=OFFERED) == read(HERMES, marked, 2)
     assert next(CallReader(HERMES, offered=OFFERED).read('{"names'), None) == Said('{"names')
