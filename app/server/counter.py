@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from app.request_log import asked
-from app.server.errors import RETRY_S, closing, queue_full
+from app.server.errors import RETRY_S, asks_too_many, closing, queue_full
 from app.server.prometheus import Meter
 from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
@@ -165,10 +165,10 @@ class Counter:
         count, present = len(requests), sum(ticket.open for ticket in self.tickets)
         too_many = present + count - self._at_once - MAX_WAITING
         if present and too_many > 0:
-            raise queue_full(
-                max(0, present - self._at_once),
-                retry=self.pace.until(min(too_many, present)),
-            )
+            retry = self.pace.until(min(too_many, present))
+            if too_many < count:
+                raise asks_too_many(count, count - too_many, retry)
+            raise queue_full(present - self._at_once, retry=retry)
         ticket, entry = Ticket(self, count), asked.get()
 
         def submit() -> None:

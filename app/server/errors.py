@@ -80,9 +80,21 @@ def not_loaded(message: str) -> ApiError:
 
 def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> ApiError:
     """``retry``: seconds until there will be room, as far as can be told."""
+    return _full(f"{waiting} {what} are waiting already. Try", retry)
+
+
+def asks_too_many(count: int, room: int, retry: int) -> ApiError:
+    """For a request for ``count`` replies while others are written or wait, and ``room`` more may."""
+    why = (
+        f"This request asks for {count} replies, but beside those that are written or wait already"
+    )
+    return _full(f"{why} {room} more are taken at most. Ask for fewer, or try", retry)
+
+
+def _full(why: str, retry: int) -> ApiError:
     return ApiError(
         429,
-        f"{waiting} {what} are waiting already. Try again in {retry} s, when some are done.",
+        f"{why} again in {retry} s, when some are done.",
         code="queue_full",
         kind="rate_limit_error",
         retry=retry,

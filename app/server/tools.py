@@ -195,8 +195,14 @@ class CallsInReply:
     """One choice's reply to a request, told apart into content and calls."""
 
     def __init__(self, style: CallStyle, request: Request) -> None:
-        must, structured = request.tool_choice.must, request.grammar is not None
-        self._reader = CallReader(style, must=must, structured=structured)
+        choice = request.tool_choice
+        self._reader = CallReader(
+            style,
+            must=choice.must,
+            structured=request.grammar is not None,
+            offered=[tool.name for tool in request.tools],
+            several=choice.parallel,
+        )
         self.content = ""
         self.calls: list[WrittenCall] = []
 

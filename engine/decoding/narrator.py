@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -25,16 +25,17 @@ class Narrator:
         ending: Ending,
         shown: Mapping[str, int] | None = None,
         calls: CallStyle | None = None,
+        offered: Collection[str] = (),
     ) -> None:
         """``stop``: strings that end the reply, and are no part of it. ``shown``: control tokens that the
         reply's text has by name, where others have none. ``calls``: how the reply calls tools; None where
-        it is offered none."""
+        it is offered none. ``offered``: tools whose calls may also stand without the style's mark."""
         self.codec, self.ending = codec, ending
         names = {token: name for name, token in (shown or {}).items()}
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
-        self.repetition = None if calls is None else Repetition(calls)
+        self.repetition = None if calls is None else Repetition(calls, offered)
         self.stopped = False  # by the text, whatever the model would have said next
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []

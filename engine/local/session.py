@@ -189,7 +189,9 @@ class Session:
         run = Run.resolve(request, prompt, info, self.grammar_of(request))
         calls = self.codec.calls if request.tools else None
         shown = {} if calls is None else self._special(calls.control)
-        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls)
+        free = request.grammar is None  # of a reply by a schema JSON calls nothing
+        offered = [tool.name for tool in request.tools if free]
+        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls, offered)
         beside = beside and self.parallel > 1
         joined = self.learning.together.joined() if beside else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.values import json_object
+
+_FENCES = ("", "```json", "```", "``````json", "``````")
+"""What may stand before a call without its style's mark: a block of code begins, or one ends first."""
+_UNMARKED = re.compile(
+    r'\s*(?:```\s*)?(?:```(?:json)?\s*)?\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*(?=\{)'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +45,21 @@ Part = Said | Called | Arguments
 class CallReader:
     """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``."""
 
-    def __init__(self, style: CallStyle, *, must: bool = False, structured: bool = False) -> None:
-        """``must``: nothing but calls may come. ``structured``: what calls nothing is JSON."""
+    def __init__(
+        self,
+        style: CallStyle,
+        *,
+        must: bool = False,
+        structured: bool = False,
+        offered: Collection[str] = (),
+        several: bool = True,
+    ) -> None:
+        """``must``: nothing but calls may come. ``structured``: what calls nothing is JSON. ``offered``:
+        the tools of which a reply that begins with JSON, bare or as a block of code, is a call too, as
+        small models write it in a style with a mark; ``several``: whether more may follow it."""
         self._style, self._must, self._structured = style, must, structured
+        self._unmarked = () if structured or style.whole else tuple(offered)
+        self._several, self._seen, self._object = several, 0, _Json()
         self._text = ""  # not yet told
         self._calls = 0
         self._json: _Json | None = None  # of the call that is read
@@ -63,6 +83,8 @@ class CallReader:
 
     def end(self) -> Iterator[Part]:
         """What was held back, when no more comes, unless it is the beginning of a call that was cut."""
+        self._unmarked = ()
+        yield from self.read("")
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
             yield Said(rest)
@@ -77,6 +99,10 @@ class CallReader:
     def _next(self) -> Part | None:
         if self._json is not None:
             return self._more_arguments(self._json)
+        if self._unmarked:
+            called = self._call_without_mark(self._unmarked)
+            if called or self._unmarked:
+                return called
         style = self._style
         if self._begun:
             return self._call(style.tail + style.between + style.head)
@@ -105,6 +131,33 @@ class CallReader:
         self._json, self._begun, self._calls = _Json(), True, self._calls + 1
         return Called(self._calls - 1, name)
 
+    def _call_without_mark(self, names: Collection[str]) -> Called | None:
+        """The call with which the text begins, once it is whole; none is looked for where it begins
+        otherwise."""
+        text = self._text
+        head = _UNMARKED.match(text)
+        if head is None:
+            dense = "".join(text.split())
+            heads = (f'{f}{{"name":"{name}","arguments":{{' for f in _FENCES for name in names)
+            if not any(each.startswith(dense) for each in heads):
+                self._unmarked = ()
+            return None
+        if head[1] in names:
+            self._seen = max(self._seen, head.end())
+            if not self._object.ended:
+                self._seen += self._object.read(text[self._seen :])
+            rest = text[self._seen :].lstrip()
+            if not self._object.ended or not rest:
+                return None
+            arguments = text[head.end() : self._seen]
+            if rest[0] == "}" and json_object(arguments) is not None:
+                self._text, self._seen, self._object = arguments + rest[1:], 0, _Json()
+                self._unmarked = self._unmarked if self._several else ()
+                self._json, self._begun, self._calls = _Json(), True, self._calls + 1
+                return Called(self._calls - 1, head[1])
+        self._unmarked = ()
+        return None
+
     def _more_arguments(self, json: _Json) -> Part | None:
         length = json.read(self._text)
         if not length:
@@ -122,8 +175,8 @@ class Repetition:
     another call, and nothing makes them stop.
     """
 
-    def __init__(self, style: CallStyle) -> None:
-        self._reader = CallReader(style)
+    def __init__(self, style: CallStyle, offered: Collection[str] = ()) -> None:
+        self._reader = CallReader(style, offered=offered)
         self._call = ""  # the last one, as far as it was written
         self._made: set[str] = set()
 

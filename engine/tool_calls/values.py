@@ -83,10 +83,14 @@ class ToolCall:
 def json_object(text: str) -> dict[str, Any] | None:
     """The JSON object that ``text`` is, if it is one."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")  # which Python reads
 
 
 class Calling(StrEnum):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from openai import OpenAI
 
-from engine.request import Message, Request
-from engine.tool_calls.values import ToolCall
+from app.server.answer import Answer
+from app.server.dialects import chat_reason
+from engine.events import Emitted, Finished, FinishReason
+from engine.request import Grammar, GrammarKind, Message, Request
+from engine.tool_calls.styles import HERMES
+from engine.tool_calls.values import Tool, ToolCall
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 
@@ -87,6 +92,22 @@ def test_tools_are_the_models_own_choice_and_none_is_told_of_none(server, client
     streamed = client.chat.completions.create(**ask, tools=TOOLS, stream=True)
     said = "".join(each.delta.content or "" for chunk in streamed for each in chunk.choices)
     assert said == (auto.choices[0].message.content or "")
+
+
+def test_a_reply_that_is_the_json_of_a_call_ends_for_it() -> None:
+    """Which all dialects tell by the same answer. By a schema such JSON is what was asked for."""
+    text = '```json\n{"name": "find", "arguments": {"q": "a"}}\n```'
+    request = Request(messages=(Message("user", "Find a"),), tools=(Tool("find"),))
+    finished = Finished(reason=FinishReason.STOP, tail="", text=text, token_ids=None)
+    answer = Answer(request, HERMES)
+    for event in (Emitted(text=text[:9]), Emitted(text=text[9:]), finished):
+        answer.add(event)
+    assert [(call.name, call.arguments) for call in answer.called] == [("find", '{"q": "a"}')]
+    assert answer.said == "" and chat_reason(answer) == "tool_calls"
+    answer = Answer(replace(request, grammar=Grammar(GrammarKind.JSON_OBJECT)), HERMES)
+    for event in (Emitted(text=text), finished):
+        answer.add(event)
+    assert (answer.said, answer.called, chat_reason(answer)) == (text, [], "stop")
 
 
 def test_a_call_that_max_tokens_cut_can_be_sent_back(server, client: OpenAI) -> None:

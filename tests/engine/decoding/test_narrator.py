@@ -63,11 +63,15 @@ def rounds(tokens: Sequence[int], sizes: Sequence[int]) -> Iterator[Round]:
 
 
 def narrated(
-    text: str, stop: tuple[str, ...], sizes: Sequence[int], calls: CallStyle | None = None
+    text: str,
+    stop: tuple[str, ...],
+    sizes: Sequence[int],
+    calls: CallStyle | None = None,
+    offered: Sequence[str] = (),
 ) -> list[Event]:
     tokens = [*text.encode(), EOS]
     codec: Any = Bytes()
-    narrator = Narrator(codec, [], stop, Ending(10**9, (EOS,)), calls=calls)
+    narrator = Narrator(codec, [], stop, Ending(10**9, (EOS,)), calls=calls, offered=offered)
     return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
 
 
@@ -113,6 +117,10 @@ def test_a_reply_ends_behind_the_call_that_it_makes_again(
     finished = check_places(narrated(style.written(calls), (), sizes, style))
     assert finished.text == style.written(calls[:4]).removesuffix(style.tail + style.closing)
     assert finished.reason is FinishReason.STOP
+    if not style.whole:
+        bare = [f'{{"name": "{call.name}", "arguments": {call.arguments}}}\n' for call in calls]
+        told = narrated("".join(bare), (), sizes, style, ("wind", "rain"))
+        assert check_places(told).text == "".join(bare[:4]).removesuffix("\n")
     whole = style.written(calls[:3])
     assert check_places(narrated(whole, (), sizes, style)).text == whole
 

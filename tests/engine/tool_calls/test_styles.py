@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.errors import InvalidRequest
 from engine.grammar.compiler import Grammars
@@ -55,7 +58,7 @@ def fits(grammars: Grammars, grammar: Grammar, text: str) -> bool:
     return grammars.start(grammar).count_fitting(tokens) == len(tokens)
 
 
-def read(style: CallStyle, text: str, step: int, **told: bool) -> list[Part]:
+def read(style: CallStyle, text: str, step: int, **told: Any) -> list[Part]:
     """Its parts, neighbours of a kind joined."""
     reader, found = CallReader(style, **told), list[Part]()
     for at in range(0, len(text), step):
@@ -154,6 +157,59 @@ def test_what_may_yet_be_text_is_said_where_a_reply_ends() -> None:
     person = '{"name": "Ann"}'
     assert read(LLAMA, person, 1, structured=True) == [Said(person)]
     assert read(LLAMA, person[:8], 1, structured=True, must=True) == []
+
+
+ADD = '{"name": "add", "arguments": {"a": 2.5}}'
+FENCED = f"```json\n{ADD}\n```"
+OFFERED = [tool.name for tool in TOOLS]
+
+
+def test_a_reply_that_begins_with_the_json_of_a_call_is_one_however_it_comes() -> None:
+    """Qwen2.5-Coder writes so what its template has in ``<tool_call>``."""
+    call: list[Part] = [Called(0, "add"), Arguments(0, '{"a": 2.5}')]
+    city = CALLS[1].arguments
+    other = f'```\n{{"name" : "get_weather","arguments":\n{city} }}```'
+    both = [*call, Called(1, "get_weather"), Arguments(1, city)]
+    for step in (1, 3, 7, 999):
+        for style in (HERMES, GEMMA):
+            for text in (ADD, FENCED, f" \n{FENCED}\n", f"{FENCED}\nIt is 3.", FENCED[:-2]):
+                assert read(style, text, step, offered=OFFERED) == call
+            assert read(style, f"{FENCED}\n{other}\n", step, offered=OFFERED) == both
+            assert read(style, f"{ADD}\n{other}", step, offered=OFFERED) == both
+            assert read(style, f"{ADD}{other}", step, offered=OFFERED, several=False) == call
+        for text in (ADD, FENCED):
+            assert read(HERMES, text, step) == [Said(text)]
+            assert read(HERMES, text, step, offered=["sub"]) == [Said(text)]
+            assert read(HERMES, text, step, offered=OFFERED, structured=True) == [Said(text)]
+            assert read(HERMES, f"So: {text}", step, offered=OFFERED) == [Said(f"So: {text}")]
+    for text in (ADD.replace("2.5", "NaN"), ADD.replace('"a"', "'a'"), f'{ADD[:-1]}, "id": 1}}'):
+        assert read(HERMES, text, 5, offered=OFFERED) == [Said(text)]
+    marked = HERMES.written(CALLS)
+    assert read(HERMES, marked, 2, offered=OFFERED) == read(HERMES, marked, 2)
+    assert next(CallReader(HERMES, offered=OFFERED).read('{"names'), None) == Said('{"names')
+
+
+@given(
+    pieces=st.lists(
+        st.sampled_from(
+            [
+                *("```", "json", "\n", " ", "{", "}", '"', '"name": ', '"add"', '"a', ", ", "é"),
+                *('"arguments": ', '{"name": "add", "arguments": ', "{}", '{"a": "}"}', "{'a': 1}"),
+            ]
+        ),
+        max_size=12,
+    ),
+    steps=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_what_calls_nothing_is_said_unchanged_in_whatever_pieces(
+    pieces: list[str], steps: list[int]
+) -> None:
+    text = "".join(pieces)
+    whole = read(HERMES, text, len(text) + 1, offered=OFFERED)
+    for step in steps:
+        assert read(HERMES, text, step, offered=OFFERED) == whole
+    if not any(isinstance(part, Called) for part in whole):
+        assert "".join(part.text for part in whole if isinstance(part, Said)) == text
 
 
 def test_a_style_is_known_by_its_template() -> None:
