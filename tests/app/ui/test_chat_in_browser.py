@@ -14,6 +14,7 @@ from tests.app.ui.chatting import (
     open_settings,
     send,
 )
+from tests.app.ui.conftest import VIEWPORT
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -94,8 +95,14 @@ def test_what_is_written_anew_becomes_a_branch_that_the_keys_reach(page):
 def test_what_is_deleted_can_be_taken_back(page):
     ask(page, "What is it?")
     ask(page, "And a second question?")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.evaluate("document.querySelector('.messages').scrollTop = 0")
+    newest = page.locator(".messages-frame .newest")
+    newest.wait_for()
     page.click("[data-action=clear]")
     page.wait_for_selector(".empty")
+    assert newest.is_hidden()
+    page.set_viewport_size(VIEWPORT)
     page.click(".toast button:has-text('Undo')")
     page.wait_for_function("document.querySelectorAll('.msg').length === 4")
     page.locator(".msg.user").last.hover()
