@@ -157,6 +157,14 @@ def test_what_is_written_is_kept_for_each_chat(page):
     page.wait_for_selector(".notice[role=alert]:has-text('a.png is not text')")
     page.click("[data-action=new]")
     assert page.input_value(".composer textarea") == "Another one"
+    page.fill(".composer textarea", "One\ntwo\nthree\nfour\nfive")
+    page.get_by_role("link", name="Plan", exact=True).click()
+    page.reload()  # it is filled while another page is shown
+    page.wait_for_selector("body[data-controls=ready]")
+    page.get_by_role("link", name="Chat", exact=True).click()
+    assert page.input_value(".composer textarea").endswith("five")
+    scrolled = "(box) => box.scrollHeight - box.clientHeight"
+    assert page.locator(".composer textarea").evaluate(scrolled) == 0
     page.fill(".composer textarea", "")
 
 
