@@ -201,7 +201,7 @@ def totals(statistics: Statistics, predicted: View | None = None) -> View:
     """The statistics that the page shows while a reply grows.
 
     Beside figures of the same names: ``predicted``, as ``Predicted`` counts; ``needed``, the acceptance
-    from which drafting pays, and ``expected``, the one it has, as the controller last said (see
+    from which drafting pays, and ``expected``, that of the next drafts, as the controller last said (see
     ``Decision``).
     """
     named = {name: getattr(statistics, name) for name in TOTALS}

@@ -98,6 +98,8 @@ function heading() {
 function awayBar() {
   const bar = h("p", { class: "away", role: "status", hidden: true });
   let over = null;
+  // It lies over no page: they begin below it.
+  new ResizeObserver(() => document.documentElement.style.setProperty("--ft-away", `${bar.offsetHeight}px`)).observe(bar);
   status.watchAway((gone, stale) => {
     clearTimeout(over);
     bar.hidden = false;

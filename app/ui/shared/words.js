@@ -37,7 +37,7 @@ export const words = {
     name: "Speed",
     times: (times, plain) => `${times}× plain (${plain} tokens/s)`,
     unknown: "plain decoding was not measured",
-    needed: (needed, has) => `pays from ${needed} acceptance${has === null ? "" : `, has ${has}`}`,
+    needed: (needed, expected) => `pays from ${needed} acceptance${expected === null ? "" : `, expects ${expected} of the next drafts`}`,
   },
   context: {
     name: "Context used",

@@ -14,6 +14,7 @@ from tests.app.ui.chatting import (
     open_settings,
     send,
 )
+from tests.app.ui.conftest import VIEWPORT
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 
@@ -94,8 +95,14 @@ def test_what_is_written_anew_becomes_a_branch_that_the_keys_reach(page):
 def test_what_is_deleted_can_be_taken_back(page):
     ask(page, "What is it?")
     ask(page, "And a second question?")
+    page.set_viewport_size({"width": 1280, "height": 400})
+    page.evaluate("document.querySelector('.messages').scrollTop = 0")
+    newest = page.locator(".messages-frame .newest")
+    newest.wait_for()
     page.click("[data-action=clear]")
     page.wait_for_selector(".empty")
+    assert newest.is_hidden()
+    page.set_viewport_size(VIEWPORT)
     page.click(".toast button:has-text('Undo')")
     page.wait_for_function("document.querySelectorAll('.msg').length === 4")
     page.locator(".msg.user").last.hover()
@@ -150,6 +157,14 @@ def test_what_is_written_is_kept_for_each_chat(page):
     page.wait_for_selector(".notice[role=alert]:has-text('a.png is not text')")
     page.click("[data-action=new]")
     assert page.input_value(".composer textarea") == "Another one"
+    page.fill(".composer textarea", "One\ntwo\nthree\nfour\nfive")
+    page.get_by_role("link", name="Plan", exact=True).click()
+    page.reload()  # it is filled while another page is shown
+    page.wait_for_selector("body[data-controls=ready]")
+    page.get_by_role("link", name="Chat", exact=True).click()
+    assert page.input_value(".composer textarea").endswith("five")
+    scrolled = "(box) => box.scrollHeight - box.clientHeight"
+    assert page.locator(".composer textarea").evaluate(scrolled) == 0
     page.fill(".composer textarea", "")
 
 

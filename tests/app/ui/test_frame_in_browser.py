@@ -121,8 +121,15 @@ def test_a_text_sent_during_a_reply_stays_and_the_page_says_why(page, app):
     send(page, "And then?")
     page.wait_for_selector(".notice:has-text('A reply is being written')")
     assert page.input_value(".composer textarea") == "And then?"
+    refusal = page.locator(".notice:has-text('A reply is being written')")
+    page.keyboard.type("!")
+    refusal.wait_for(state="hidden")  # it was of another text
+    assert page.locator(".stop").is_visible()
+    page.keyboard.press("Enter")
+    refusal.wait_for()
     page.click(".stop")
     page.wait_for_selector(".msg.assistant[data-status=cancelled]")
+    assert refusal.is_hidden()
 
 
 def test_on_a_phone_the_pages_stand_in_a_menu(page):

@@ -72,6 +72,9 @@ def test_pages_say_that_the_app_is_away_and_go_on_when_it_is_back(app, browser):
     app.stop()
     bar = page.locator(".away")
     bar.filter(has_text="does not answer").wait_for()  # though nobody did anything
+    box = "document.querySelector('{}').getBoundingClientRect()"
+    beneath = f"{box.format('#settings-page')}.top >= {box.format('.away')}.bottom"
+    page.wait_for_function(beneath)
     page.select_option("#own-threads select", "1")
     page.locator("#settings-page .ft-error", has_text="cannot reach the app").wait_for()
     assert page.locator("#own-threads select").input_value() == ""  # it was not kept

@@ -206,7 +206,7 @@ def test_what_nobody_measured_is_said_to_be_unknown(page):
     assert "was not measured" in unknown[0]
     assert unknown[1] == 0
     assert "2.0× plain (20.0 tokens/s)" in known[0]
-    assert "pays from 58 % acceptance, has 41 %" in known[0]
+    assert "pays from 58 % acceptance, expects 41 % of the next drafts" in known[0]
     assert known[1] == 2
     assert scales == [1, 10, 15, 50, 1000]
 

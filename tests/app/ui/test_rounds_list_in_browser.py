@@ -94,21 +94,28 @@ FOLDED = """async (rounds) => {
   for (const round of rounds) { view.add([round]); view.draw(); }
   view.list.render();
   const found = [...root.querySelectorAll(".lane")].map((lane) => [lane.dataset.rounds, lane.innerText]);
+  view.finish();
+  const told = rounds.map((_, i) => view.timeline.after(i + 1).why);
   root.remove();
-  return found;
+  return [found, told, view.replay.pane.why.textContent];
 }"""
 
 
 def test_rounds_without_a_draft_fold_into_one_row_with_the_reason(page):
-    pause = "drafting paused: needs 58 % acceptance, has 41 %"
+    pause = "drafting paused: needs 58 % acceptance, expects 41 %"
     plain = {"d": [], "n": [" x", "b", 0.9, True], "k": "b2", "s": " x"}
     rounds = long_reply(1)
     rounds += [{**rounds[0], **plain, "i": 1, "g": 0, "w": [pause, 0]}]
     rounds += [{**rounds[0], **plain, "i": i, "g": 0} for i in range(2, 9)]
     rounds += [{**rounds[0], **plain, "i": 9, "g": 2}]  # a try for which nothing was found
     rounds += [{**rounds[0], "i": 10, "w": ["drafting 4 tokens a round", 4]}]
-    found = page.evaluate(FOLDED, rounds)
-    assert [count for count, _ in found] == ["1", "8", "1", "1"]
+    rounds += [{**rounds[0], "i": 11, "g": 15}]  # so deep nobody announced
+    found, told, last = page.evaluate(FOLDED, rounds)
+    assert [count for count, _ in found] == ["1", "8", "1", "1", "1"]
     assert f"8 rounds without a draft: {pause}" in found[1][1]
     assert "1 round without a draft: no guess was found, or none was sure enough" in found[2][1]
     assert "drafting 4 tokens a round" in found[3][1]
+    # The replay says the same of each, and nothing of a depth that was not announced.
+    none = "no guess was found, or none was sure enough"
+    assert told == [None, *[pause] * 8, none, "drafting 4 tokens a round", None]
+    assert last == ""

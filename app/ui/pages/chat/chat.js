@@ -91,7 +91,7 @@ class ChatPage {
       send: () => this.sending.send(),
       stop: () => this.stream.stop(),
       up: () => !this.stream.running && this.conversation.editLast(),
-      changed: () => this.sending.keepDraft(),
+      changed: () => (this.notices.over(words.busy), this.sending.keepDraft()),
       refused: notice,
     });
     this.composer.attached.take(this.conversation.log);

@@ -1,5 +1,6 @@
 // Where a message is written: its text, its files, and the buttons that send and stop. What stands in it is kept.
 
+import { address } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
 import { words } from "../../shared/words.js";
 import { Attachments } from "./attachments.js";
@@ -18,6 +19,7 @@ export class Composer {
     this.stop = h("button", { class: "ft-button stop", type: "button", hidden: true, on: { click: () => on.stop() } }, words.stop);
     this.node = h("form", { class: "composer", on: { submit: (event) => (event.preventDefault(), on.send()) } },
       this.attached.node, this.attached.button, this.attached.input, this.input, this.send, this.stop);
+    address.watch(() => this.fit());
   }
 
   get value() {
@@ -54,6 +56,7 @@ export class Composer {
   }
 
   fit() {
+    if (!this.input.offsetParent) return; // another page is shown: it has no height there
     this.input.style.height = "auto";
     this.input.style.height = `${Math.min(this.input.scrollHeight + 2, 220)}px`;
   }

@@ -118,7 +118,7 @@ export class RoundsView {
       this.drafter = round.o ?? this.drafter;
       const last = this.rows.at(-1);
       const folded = round.d.length === 0;
-      if (folded && last?.folded && this.reason(last.from) === this.reason(this.timeline.length - 1)) {
+      if (folded && last?.folded && this.timeline.why(last.from) === this.timeline.why(this.timeline.length - 1)) {
         last.to += 1;
         if (this.rows.length <= before) grown = this.rows.length - 1;
       } else {
@@ -169,14 +169,6 @@ export class RoundsView {
 
   // ---- rows
 
-  // Why nothing was drafted in a round.
-  reason(index) {
-    const round = this.timeline.rounds[index];
-    const [why, depth] = this.timeline.decisions[index] ?? [null, null];
-    if (round.g > 0) return say.nothing;
-    return depth === 0 ? why : say.unasked;
-  }
-
   isOpen(row) {
     return this.opened.has(row) !== (this.all.getAttribute("aria-pressed") === "true");
   }
@@ -188,7 +180,7 @@ export class RoundsView {
     const [first] = rounds;
     const number = h("span", { class: "index", "aria-hidden": true }, String(first.i + 1));
     const token = folded ? null : brokeAt(first);
-    const summary = folded ? say.ofRun(to - from, this.reason(from)) : say.row(first.i + 1, acceptedOf(first), first.d.length, token);
+    const summary = folded ? say.ofRun(to - from, this.timeline.why(from)) : say.row(first.i + 1, acceptedOf(first), first.d.length, token);
     const told = folded ? h("span", { class: "why" }, summary) : cells(first);
     const drafter = this.changes.has(from) ? h("span", { class: "drafter", title: words.drafter }, first.o) : null;
     const decision = first.w && !folded ? h("span", { class: "decision", title: first.w[0] }, first.w[0]) : null;

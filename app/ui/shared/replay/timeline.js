@@ -1,6 +1,8 @@
 // What a reply was after each of its rounds, as running sums: any round is looked up at once, however long the
 // reply. Rounds are those of app/ui/view.py. No DOM.
 
+import { say } from "./words.js";
+
 const SUMS = ["seconds", "draft", "verify", "tokens", "drafted", "accepted", "marks"];
 
 // Where `value` would stand behind all equal ones.
@@ -74,8 +76,17 @@ export class Timeline {
       length: n ? 1 + found.accepted / n : null,
       rest: decode - found.draft - found.verify,
       depth: n ? this.rounds[n - 1].g : null,
-      why: n ? this.decisions[n - 1]?.[0] ?? null : null,
+      why: n ? this.why(n - 1) : null,
     };
+  }
+
+  // Why a round drafted as it did; null where the last decision that was told speaks of another depth: not each is told.
+  why(index) {
+    const { d, g } = this.rounds[index];
+    const [why, depth] = this.decisions[index] ?? [null, null];
+    if (d.length) return depth === g ? why : null;
+    if (g > 0) return say.nothing;
+    return depth === 0 ? why : say.unasked;
   }
 
   // How many of the first n rounds accepted 0, 1, ... drafted tokens.

@@ -92,7 +92,7 @@ def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     # again: (1 + needed) / 1.5 = 1.05.
     assert last.needed == pytest.approx(0.575, abs=0.02)
     assert last.why == (
-        f"drafting paused: needs {last.needed:.0%} acceptance, has {last.expected:.0%}"
+        f"drafting paused: needs {last.needed:.0%} acceptance, expects {last.expected:.0%}"
     ).replace("%", " %")
 
 
