@@ -98,6 +98,19 @@ def test_a_plan_is_plain_values_for_programs(name: str) -> None:
     assert json.loads(json.dumps(known)) == known
     assert known["memory_of_a_gpu"]["needed"] <= known["memory_of_a_gpu"]["available"]
     assert known["notes"] == list(notes(plan))
+    assert known["estimate"]["by_users"][-1]["users"] == plan.request.users
+
+
+def test_behind_a_load_balancer_it_is_said_where_to_listen() -> None:
+    for text in (
+        render(planned("vllm", **NODES)).start,
+        render(planned("vllm", **NODES)).container,
+    ):
+        assert (
+            "127.0.0.1 stands, write the address that the load balancer asks, and add --api-key"
+            in text
+        )
+    assert "load balancer" not in render(planned("vllm", **MANY)).start
 
 
 @pytest.mark.parametrize(
