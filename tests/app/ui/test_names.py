@@ -19,6 +19,9 @@ from app.ui.names import title, titles
         ("SmolLM2-1.7B-Instruct", "SmolLM2 1.7B"),
         ("llama-3b + llama-3b", "Llama 3B + 3B"),
         ("Pip", "Pip"),
+        ("/models/some where/small.gguf on 127.0.0.1:8080", "small.gguf on 127.0.0.1:8080"),
+        ("C:\\models\\small.gguf on [::1]:8080", "small.gguf on [::1]:8080"),
+        ("org/small on gpu.office", "org/small on gpu.office"),
         ("my-model + small", "my-model + small"),
     ],
 )
