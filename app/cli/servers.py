@@ -12,7 +12,7 @@ import typer
 from app import paths
 from app.cli import options
 from app.cli.tables import table
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, ModelError
 
 if TYPE_CHECKING:
     from engine.loading.servers import Address
@@ -46,6 +46,8 @@ def connect(
     given = _asked_key() if key else ""
     found = servers.look(place, given)
     print(f"{found.name} answers at {place.root}")
+    if not found.models:
+        raise ModelError("It lists no models. Load one there first, then ask again.")
     rows = [
         (
             each.id,
@@ -55,15 +57,15 @@ def connect(
         for each in found.models
     ]
     print(table(("model", "context", "in memory"), rows, frozenset({1})))
-    wanted = keep and (place.model or len(found.models) == 1)
-    if wanted:
-        model = found.model(place.model)
+    one = place.model or len(found.models) == 1
+    model = found.model(place.model) if one else None
+    if keep and model is not None:
         with Status() as status:
             servers.try_out(replace(place, model=model.id), given, status)
     if given:
         _keep_key(place, given)
     kept = None
-    if wanted:
+    if keep and model is not None:
         kept = servers.keep(paths.data_folder(data_dir), place, model.id)
         print(f"It is kept as {kept}: foretoken ui --pair {kept}")
     elif keep:

@@ -8,6 +8,8 @@ _SIZE = re.compile(r"\d+(\.\d+)?[bm]", re.IGNORECASE)
 _OF_FILES = re.compile(r"instruct|chat|it|hf|gguf|(i?q\d\w*|[bf]?f(p)?(16|32))", re.IGNORECASE)
 """Words of a file's name that tell one file from another, and no model."""
 _ON_A_SERVER = re.compile(r"(.+)( on )(\S+)")
+_FOLDERS = re.compile(r"\A(?=/|[a-z]:\\|[^ ]*\.gguf\b).*[/\\](?=.)", re.IGNORECASE)
+"""What stands before the file, where a server calls its model by a path."""
 
 
 def title(name: str) -> str:
@@ -28,6 +30,7 @@ def titles(*names: str) -> tuple[str, ...]:
 
 def model_title(name: str) -> str:
     """``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names as they are."""
+    name = _FOLDERS.sub("", name)
     words = name.rsplit("/", 1)[-1].removesuffix(".gguf").split("-")
     if " " in name or not any(map(_SIZE.fullmatch, words)):
         return name

@@ -21,6 +21,7 @@ FOLDER_VARIABLE = "FORETOKEN_SERVER_KEYS"
 """Environment variable that moves the folder of keys, where there is no keyring."""
 
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/+", re.IGNORECASE)
 _VERSION = re.compile(r"/v1/?$")
 _OTHER_VERSION = re.compile(r"/v\d+$")
 """Where some have OpenAI's protocol: OpenVINO Model Server at /v3."""
@@ -48,7 +49,15 @@ class Address:
 
         Raises InvalidRequest for what is no such address, and for one that holds a password.
         """
+        from httpx2 import URL, InvalidURL  # no time for it where no server is asked
+
         text = text.strip()
+        other = None if is_address(text) else _OTHER_SCHEME.match(text)
+        if other is not None:
+            raise InvalidRequest(
+                "address",
+                f"An address of a server begins with http:// or https:// only, not with {other[0]}",
+            )
         try:
             parts = urlsplit(text if is_address(text) else f"http://{text}")
             host, port = parts.hostname, parts.port
@@ -67,7 +76,12 @@ class Address:
         shown = f"[{host}]" if ":" in host else host
         place = shown if port is None else f"{shown}:{port}"
         path = _VERSION.sub("", parts.path).rstrip("/")
-        return cls(f"{parts.scheme.lower()}://{place}{path}", unquote(parts.fragment))
+        root = f"{parts.scheme.lower()}://{place}{path}"
+        try:
+            URL(root).raw_host.decode().encode("idna")
+        except (InvalidURL, UnicodeError) as error:
+            raise _no_address(text, f"{error}.") from error
+        return cls(root, unquote(parts.fragment))
 
     @property
     def api(self) -> str:

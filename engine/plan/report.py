@@ -68,13 +68,12 @@ def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
 
 
 def _by_users(plan: Plan) -> list[dict[str, float]]:
-    """Tokens a second of everybody under other loads, as far as this layout has room for them."""
+    """Tokens a second of everybody under loads up to the planned one: engines are told to answer no more
+    at once."""
     rows = []
-    for users in LOADS:
+    for users in (*(each for each in LOADS if each < plan.request.users), plan.request.users):
         copies = min(plan.layout.replicas, users)
         here = -(-users // copies)
-        if here > plan.memory.most_users:
-            break
         plain, drafted = (
             plan.setup.tokens_a_second(here, depth) / here * users for depth in (0, plan.depth)
         )

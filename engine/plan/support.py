@@ -17,6 +17,7 @@ from engine.plan.formats import NVFP4, has_units
 from engine.plan.methods import METHODS, NONE
 from engine.plan.model import STAND_IN
 from engine.plan.plan import Plan
+from engine.plan.render import vllm
 from engine.plan.request import PlanRequest
 
 POOR_GAIN = 0.7
@@ -125,7 +126,7 @@ def _of_engine(plan: Plan) -> list[str]:
         and not plan.request.gpus.kind.fp4
     ):
         found.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
-    if plan.request.computes == VLLM and plan.drafts and plan.layout.replicas > 1:
+    if plan.request.computes == VLLM and vllm.scheduled(plan) and vllm.data_parallel(plan) > 1:
         found.append(
             "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the plan "
             "leaves it out."

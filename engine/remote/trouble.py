@@ -98,6 +98,7 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
 LONGEST_REPLY = 2**24
 """Most characters of a reply: a server that never ends one would fill the memory."""
 
+_KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {KEY_VARIABLE}."
 _KEPT = "What had arrived is kept; retry to have it written anew."
 
 
@@ -134,11 +135,16 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
     status, said = error.status_code, _message(error)
     asked = wanted(error.response)
     match status:
-        case 401 | 403:
+        case 401:
             what = "does not accept the key" if key else "asks for a key"
             return ServerTrouble(
-                f"{address.place} {what} ({status}: {said}). Give its key on the Models page, with "
-                f"`foretoken models connect`, or in {KEY_VARIABLE}."
+                f"{address.place} {what} ({status}: {said}). Give its key {_KEY_GOES}"
+            )
+        case 403:
+            which = "another key" if key else "a key"
+            return ServerTrouble(
+                f"{address.place} refused what was asked (403: {said}). If it wants {which}, give it "
+                f"{_KEY_GOES}"
             )
         case _ if status in range(300, 400):
             there = error.response.headers.get("Location", "elsewhere")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.plan.engines import TRTLLM
+from engine.plan.engines import SGLANG, TRTLLM, VLLM
 from engine.plan.plan import Plan
 from engine.plan.render.shell import Options, Shell, command
 
@@ -90,6 +90,11 @@ def says(plan: Plan, checked: str) -> list[str]:
     if times > 1:
         where = "group of nodes" if plan.nodes > 1 else "node"
         lines.append(f"Start it on {times} {where}s and put a load balancer before them.")
+        key = ", and add --api-key" if plan.request.engine in (VLLM, SGLANG) else ""
+        lines.append(
+            f"Where {LOOPBACK} stands, write the address that the load balancer asks{key}: nobody else "
+            "should reach it."
+        )
     return lines
 
 

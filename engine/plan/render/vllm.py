@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from engine.plan.assumptions import MEMORY_SHARE
-from engine.plan.engines import ARCTIC
+from engine.plan.engines import ARCTIC, VLLM
 from engine.plan.formats import FP8
 from engine.plan.plan import Plan
 from engine.plan.render.rendered import (
@@ -120,13 +120,23 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
     stops = plan.estimate.stops_at
     if method in ARCTIC and stops is not None and 1 < stops <= plan.sequences:
         config["hard_disable_by_batch_size"] = stops
-    if method in SCHEDULED and spread(plan)[0] == 1 and len(plan.schedule) > 1:
+    if scheduled(plan) and data_parallel(plan) == 1:
         config["num_speculative_tokens_per_batch_size"] = [list(part) for part in plan.schedule]
     return config
 
 
+def scheduled(plan: Plan) -> bool:
+    """Whether its depth should follow the load, and vLLM can do that with its method."""
+    return plan.request.method in SCHEDULED and len(plan.schedule) > 1
+
+
+def data_parallel(plan: Plan) -> int:
+    """Copies that one server has; each of Dynamo's workers is one."""
+    return spread(plan)[0] if plan.request.engine == VLLM else 1
+
+
 def _serve(plan: Plan, host: str) -> Options:
-    copies, _ = spread(plan)
+    copies = data_parallel(plan)
     options: Options = [("vllm", "serve", plan.target.name), *engine_options(plan)]
     if copies > 1:
         options.append(("--data-parallel-size", str(copies)))

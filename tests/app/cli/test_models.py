@@ -8,6 +8,7 @@ import pytest
 
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import VOCABULARY
+from tests.support.model_server import Played, playing
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +89,17 @@ def test_offline_a_download_says_how_to_go_on(
     result = foretoken("models", "download", "qwen3-0.6b")
     assert result.status == 2
     assert "http://127.0.0.1:9 cannot be reached" in result.err
+
+
+@pytest.mark.parametrize("keep", ["--keep", "--no-keep"])
+def test_a_server_without_models_or_that_one_cannot_be_connected_to(
+    foretoken: Foretoken, keep: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    with playing(Played(models=())) as played:
+        found = foretoken("models", "connect", played.url, keep)
+    assert found.status != 0 and "It lists no models. Load one there first" in found.err
+    with playing(Played()) as played:
+        found = foretoken("models", "connect", f"{played.url}#large", keep)
+        assert foretoken("models", "connect", f"{played.url}#small", "--no-keep").status == 0
+    assert found.status != 0 and "has no model 'large'" in found.err

@@ -25,6 +25,9 @@ from app.ui.names import title, titles
             "Qwen2.5 Coder 1.5B on 127.0.0.1:8000",
         ),
         ("qwen3-8b-q4_k_m + qwen3-0.6b-q8_0 on host", "Qwen3 8B + 0.6B on host"),
+        ("/models/some where/small.gguf on 127.0.0.1:8080", "small.gguf on 127.0.0.1:8080"),
+        ("C:\\models\\small.gguf on [::1]:8080", "small.gguf on [::1]:8080"),
+        ("org/small on gpu.office", "org/small on gpu.office"),
         ("my-model + small", "my-model + small"),
     ],
 )

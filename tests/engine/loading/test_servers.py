@@ -45,7 +45,18 @@ def test_another_version_of_the_api_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["http://", "http://user:pw@host", "http://host:99999", "http://a b", "http://h/?k=1", "#m"],
+    [
+        *(
+            "http://",
+            "http://user:pw@host",
+            "http://host:99999",
+            "http://a b",
+            "http://h/?k=1",
+            "#m",
+        ),
+        *("http://☃.invalid", "http://a..b", "999.1.1.1", "h/\x01"),
+        *("ftp://user:pw@host", "http:/user:pw@host:80"),
+    ],
 )
 def test_what_is_no_address_is_refused_without_showing_a_password(text: str) -> None:
     with pytest.raises(InvalidRequest, match="address") as caught:

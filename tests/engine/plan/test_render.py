@@ -17,13 +17,31 @@ from typing import Any
 import pytest
 import yaml
 
+from engine.plan.gpus import parse_gpus
+from engine.plan.known import find
+from engine.plan.plan import Plan
+from engine.plan.planning import make_plan
 from engine.plan.render import render
 from engine.plan.render.shell import Shell, command
 from engine.plan.report import facts
+from engine.plan.request import PlanRequest
 from engine.plan.support import notes
 from tests.engine.plan.golden_plans import GOLDEN, golden_plan
 
 FOLDER = Path(__file__).with_name("golden")
+MANY = {"target": "llama-3.1-8b", "gpus": "8xH100", "users": 7200, "context": 256}
+NODES = {"target": "llama-3.3-70b", "gpus": "32xH100", "users": 2000, "context": 2048}
+"""Several copies on one node, and one on each of several."""
+
+
+def planned(engine: str, *, target: str, gpus: str, users: int, context: int) -> Plan:
+    """A plan with EAGLE-3."""
+    found = find(target)
+    assert found is not None
+    asked = PlanRequest(
+        engine, found, parse_gpus(gpus), method="eagle3", users=users, context=context
+    )
+    return make_plan(asked)
 
 
 @pytest.fixture(params=sorted(GOLDEN))
@@ -80,6 +98,37 @@ def test_a_plan_is_plain_values_for_programs(name: str) -> None:
     assert json.loads(json.dumps(known)) == known
     assert known["memory_of_a_gpu"]["needed"] <= known["memory_of_a_gpu"]["available"]
     assert known["notes"] == list(notes(plan))
+    assert known["estimate"]["by_users"][-1]["users"] == plan.request.users
+
+
+def test_behind_a_load_balancer_it_is_said_where_to_listen() -> None:
+    for text in (
+        render(planned("vllm", **NODES)).start,
+        render(planned("vllm", **NODES)).container,
+    ):
+        assert (
+            "127.0.0.1 stands, write the address that the load balancer asks, and add --api-key"
+            in text
+        )
+    assert "load balancer" not in render(planned("vllm", **MANY)).start
+
+
+@pytest.mark.parametrize(
+    ("engine", "left_out", "asked"),
+    [
+        ("vllm", True, MANY),
+        ("dynamo", False, MANY),  # each copy is a worker of its own
+        ("vllm", False, NODES),  # and here a server on a node of its own
+    ],
+)
+def test_the_schedule_stands_there_or_it_is_said_why_not(
+    engine: str, left_out: bool, asked: dict[str, Any]
+) -> None:
+    plan = planned(engine, **asked)
+    start = render(plan).start
+    assert ("--data-parallel-size" in start) == left_out
+    assert ("num_speculative_tokens_per_batch_size" in start) != left_out
+    assert any("data parallelism, so" in note for note in notes(plan)) == left_out
 
 
 def test_a_server_without_copies_is_started_once_for_each() -> None:

@@ -143,6 +143,7 @@ def test_who_is_busy_is_asked_again(connect: Connect, status: int, wait: str | N
         (429, {}, BUSY, "has too much to do (429: Too many requests)", trouble.ATTEMPTS),
         (400, {}, {"error": {"message": "context is 10 tokens"}}, "context is 10 tokens", 1),
         (404, {}, {"detail": "no such model"}, "no such model", 1),
+        (403, {}, {"detail": "Not by this name."}, "(403: Not by this name). If it wants a key", 1),
         (500, {}, "<html>oops</html>", "failed (500", 1),
         (307, {"Location": "http://elsewhere/"}, "", "A key is not sent on", 1),
     ],

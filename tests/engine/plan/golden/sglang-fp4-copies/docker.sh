@@ -2,6 +2,7 @@
 # deepseek-r1 on 16xB200: plain decoding.
 # Options checked against SGLang 0.5.23.
 # Start it on 2 nodes and put a load balancer before them.
+# Where 127.0.0.1 stands, write the address that the load balancer asks, and add --api-key: nobody else should reach it.
 set -euo pipefail
 docker run --rm --gpus all --ipc=host \
     -p 127.0.0.1:8000:8000 \
