@@ -7,7 +7,7 @@ export const words = {
   rounds: "Rounds",
   roundsOf: (n) => `Rounds of reply ${n}`,
   roundsEmpty: "Every round of the next reply appears here: what was drafted, what was kept, and what the target chose instead.",
-  roundsNone: "No rounds of this reply are known: its engine shows none, or it ended before the first.",
+  roundsNone: "No rounds of this reply are known: its engine shows none, it ended before the first, or its chat was imported from a file, which carries none.",
   showWords: "Words",
   showWordsHint: "Show the words of every round",
   latest: "Latest round",

@@ -347,4 +347,5 @@ def test_chats_are_found_exported_and_imported(page, tmp_path):
     page.set_input_files(".side input[type=file]", file)
     page.wait_for_function("(before) => location.pathname !== before", arg=before)
     page.wait_for_selector(DONE)
+    page.locator(".lanes-empty", has_text="was imported from a file").wait_for()
     assert page.locator(".msg.assistant h1").inner_text() == "A round, step by step"
