@@ -68,6 +68,9 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".verdict:has-text('pairs')")
     assert page.inner_text(".verdict") == told
+    page.locator("[name=prompt]").fill("Another, which this result is not about")
+    about = page.inner_text(".race-about")
+    assert "“What is it?”, each reply up to 128 tokens, seed" in about
     page.click("[data-act=more]")
     page.wait_for_selector(".dots .dot:nth-of-type(10)")
     ended(page)
