@@ -129,11 +129,19 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     page.click("[data-act=stop]")
     ended(page)
     assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
+    assert "stopped" in page.locator(".lane-state").all_inner_texts(), "a reply that was cut"
     page.click("[data-act=more]")
     page.wait_for_selector(".race-now:has-text('Pair 2 of 6')")
     app.engine.seconds_a_round = 0.001
     ended(page)
     assert "6 pairs" in page.inner_text(".verdict")
+    app.engine.seconds_a_round = 1.0
+    race(page, "What is it?")
+    page.wait_for_selector(".race-now:has-text('Warming up')")
+    page.click("[data-act=stop]")
+    ended(page)
+    page.wait_for_selector(".ft-race .ft-error:has-text('Stopped before a pair was measured')")
+    app.engine.seconds_a_round = 0.001
 
 
 def test_mistakes_and_failures_are_told_where_the_race_was_started(page, monkeypatch):

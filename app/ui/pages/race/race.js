@@ -264,8 +264,9 @@ class RacePage {
   end({ complete }) {
     this.over();
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
-    this.result.hidden = !this.verdict.textContent; // it was stopped before anything ran
-    this.spoken.textContent = this.verdict.textContent || say.stopped;
+    this.result.hidden = !this.verdict.textContent;
+    this.spoken.textContent = this.verdict.textContent;
+    if (this.result.hidden) this.fail(say.stoppedEarly);
     const played = this.played && replay(this.played);
     this.replay.hidden = !played;
     this.replay.replaceChildren(played ?? "");
