@@ -147,7 +147,7 @@ def standing(found: Estimate | None, contest: Contest) -> View:
         "median": found and found.median,
         "low": found and found.low,
         "high": found and found.high,
-        "favours": found.favours if found else 0,
+        "favours": race_report.favours(found, contest) or 0,
         "verdict": race_report.verdict(found, contest),
         "certainty": race_report.certainty(found) if found else "",
     }
