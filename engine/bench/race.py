@@ -46,6 +46,11 @@ class Contest:
         return self.base if side is Side.BASE else self.rival
 
     @property
+    def alike(self) -> bool:
+        """Whether nothing tells the sides apart, so that only chance can."""
+        return self.places is None and self.base == self.rival
+
+    @property
     def promises_words(self) -> bool:
         """Whether both sides must say the same: one way of sampling, and rules that keep the words."""
         rules = (self.base.rule, self.rival.rule)

@@ -50,6 +50,11 @@ def verdict(found: Estimate | None, contest: Contest) -> str:
     count = len(found.ratios)
     if not found.enough:
         return f"No verdict yet: {count} of at least {PAIRS} pairs were measured."
+    if contest.alike:
+        return (
+            f"No verdict after {count} pairs: between {times(found.low)} and {times(found.high)} the "
+            "speed, but both sides are the same, so what differs is chance."
+        )
     if not found.favours:
         return (
             f"No verdict after {count} pairs: between {times(found.low)} and {times(found.high)} the "
@@ -61,6 +66,11 @@ def verdict(found: Estimate | None, contest: Contest) -> str:
         f"{span(low, high)} {word} in {found.agreeing} of {count} pairs: "
         f"{_meaning(found.favours, contest)}."
     )
+
+
+def favours(found: Estimate | None, contest: Contest) -> int | None:
+    """As ``Estimate.favours``; neither of two that are alike, whatever chance says."""
+    return found and (0 if contest.alike else found.favours)
 
 
 def _meaning(favours: int, contest: Contest) -> str:
@@ -150,7 +160,7 @@ def as_json(
         "low": found and found.low,
         "high": found and found.high,
         "level": found and found.level,
-        "favours": found and found.favours,
+        "favours": favours(found, race.contest),
         "verdict": verdict(found, race.contest),
         "promises_words": race.contest.promises_words,
         "same_words": all(pair.same_words for pair in race.pairs),

@@ -158,7 +158,7 @@ class Loop(Generic[B]):
         save_checkpoint(self._checkpoint, state)
 
     def _evaluate(self) -> None:
-        self._progress.write(Phase.MEASURING)
+        self._progress.write(Phase.MEASURING, share=round(self._clock.progress, 4))
         with torch.no_grad():
             self._log(**self._task.evaluate())
 

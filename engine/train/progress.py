@@ -34,7 +34,8 @@ class ProgressFile:
     """One JSON object, always whole: ``phase``, and what belongs to it.
 
     recording: ``done`` of ``of`` replies, ``seconds_left``; learning: ``share`` (0 to 1),
-    ``seconds_left``; stopped: those of the phase before; failed: ``message``.
+    ``seconds_left``; measuring: ``share``, 1 at the end of learning; stopped: those of the phase
+    before; failed: ``message``.
     """
 
     def __init__(self, path: Path) -> None:

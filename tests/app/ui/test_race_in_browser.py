@@ -68,6 +68,9 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".verdict:has-text('pairs')")
     assert page.inner_text(".verdict") == told
+    page.locator("[name=prompt]").fill("Another, which this result is not about")
+    about = page.inner_text(".race-about")
+    assert "“What is it?”, each reply up to 128 tokens, seed" in about
     page.click("[data-act=more]")
     page.wait_for_selector(".dots .dot:nth-of-type(10)")
     ended(page)
@@ -126,11 +129,19 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     page.click("[data-act=stop]")
     ended(page)
     assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
+    assert "stopped" in page.locator(".lane-state").all_inner_texts(), "a reply that was cut"
     page.click("[data-act=more]")
     page.wait_for_selector(".race-now:has-text('Pair 2 of 6')")
     app.engine.seconds_a_round = 0.001
     ended(page)
     assert "6 pairs" in page.inner_text(".verdict")
+    app.engine.seconds_a_round = 1.0
+    race(page, "What is it?")
+    page.wait_for_selector(".race-now:has-text('Warming up')")
+    page.click("[data-act=stop]")
+    ended(page)
+    page.wait_for_selector(".ft-race .ft-error:has-text('Stopped before a pair was measured')")
+    app.engine.seconds_a_round = 0.001
 
 
 def test_mistakes_and_failures_are_told_where_the_race_was_started(page, monkeypatch):

@@ -68,6 +68,11 @@ def test_a_running_one_shows_its_figures(page, app):
     assert page.locator(".run-charts .chart").count() == 2
     assert "1.73" in page.inner_text(".run-charts figure:nth-child(2)")
     assert "23 %" in page.inner_text(".positions")
+    for share, step in ((0.4, "Learn"), (1.0, "Measure")):
+        told = {"phase": "measuring", "share": share}
+        (folder / "progress.json").write_text(json.dumps(told))
+        page.wait_for_selector(f"[data-run] progress[value='{share:g}']")
+        assert page.inner_text(".steps [aria-current=step]") == step
 
 
 def test_a_failed_one_says_why_and_can_be_tried_again(page, app):

@@ -13,6 +13,7 @@ import pytest
 from engine.bench import divergence, race_report
 from engine.bench.answering import Configuration
 from engine.bench.divergence import Cause
+from engine.bench.paired import estimate
 from engine.bench.prompts import Prompt
 from engine.bench.race import Contest, Race, Run, Side
 from engine.errors import ForetokenError
@@ -85,6 +86,17 @@ def test_a_machine_that_drifts_makes_no_verdict_of_two_that_are_alike(
     assert race.estimate is not None and race.estimate.favours == 0
     told = race_report.verdict(race.estimate, race.contest)
     assert told.startswith("No verdict after 5 pairs: between 0.97x and 1.03x")
+
+
+def test_chance_makes_no_verdict_of_two_that_are_the_same(engine: FakeEngine) -> None:
+    """In one of sixteen such races the range lies on one side, and plain (B) had beaten plain (A)."""
+    race, _ = raced(engine, contest(rival=BASE))
+    lucky = estimate([1.01, 1.2, 1.3, 1.5, 1.66])
+    assert lucky.favours == 1
+    told = race_report.verdict(lucky, race.contest)
+    assert "both sides are the same" in told and "beats" not in told
+    assert race_report.favours(lucky, race.contest) == 0
+    assert race_report.favours(lucky, contest()) == 1
 
 
 def test_one_slow_second_gives_no_verdict_but_five_more_pairs_may(engine: FakeEngine) -> None:

@@ -142,6 +142,8 @@ def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
     log = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
     losses = [entry["loss"] for entry in log if "loss" in entry]
     assert losses[-1] < losses[0] - 0.3  # nats: what is random cannot be learned far
+    told = json.loads((tmp_path / "progress.json").read_text())
+    assert told == {"phase": "measuring", "share": 1.0}, "it has learned, and measures at the end"
     measured = log[-1]["acceptance"]
     assert measured["depth"] == 2 and measured["acceptance_length"] > 1.05
     card = (folder / "README.md").read_text()

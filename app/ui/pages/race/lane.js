@@ -27,6 +27,7 @@ export class Lane {
 
   reset() {
     this.rounds = []; // of the last reply
+    this.cut = false; // whether somebody stopped it
     this.state.textContent = say.waiting;
     this.speed.textContent = "–";
     this.facts.replaceChildren();
@@ -42,7 +43,7 @@ export class Lane {
   }
 
   done() {
-    this.state.textContent = this.reply ? say.done : "";
+    this.state.textContent = this.reply ? (this.cut ? say.cut : say.done) : "";
     this.node.dataset.state = "done";
   }
 
@@ -50,6 +51,7 @@ export class Lane {
   event(event) {
     if (event.t === "queued") this.state.textContent = words.queued(event.ahead);
     else if (event.t === "started" || !this.reply) this.turn();
+    this.cut = event.t === "finished" && event.reason === "cancelled";
     this.rounds.push(...this.reply?.add([event]) ?? []);
   }
 

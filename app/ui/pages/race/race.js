@@ -29,13 +29,14 @@ class RacePage {
     this.verdict = h("p", { class: "verdict" });
     this.spoken = h("p", { class: "sr-only", role: "status" }); // once a race, where the verdict changes with each pair
     this.certainty = h("p", { class: "hint" });
+    this.about = h("p", { class: "hint race-about" }); // the form may hold something else by now
     this.dots = h("figure", { class: "race-dots" });
     this.more = h("button", { class: "ft-button", type: "button", dataset: { act: "more" }, on: { click: () => this.following.start(this.server.more({}), () => this.begin()) } }, say.five);
     this.table = h("tbody");
     this.all = h("details", {}, h("summary", {}, say.pairs), h("div", { class: "scrolls" }, this.table_()));
     this.said = h("p", { class: "race-words" });
     this.parting = h("section", { class: "parting", hidden: true, "aria-label": say.parting });
-    this.result = h("section", { class: "panel race-result", hidden: true }, this.verdict, this.dots, this.certainty, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting);
+    this.result = h("section", { class: "panel race-result", hidden: true }, this.verdict, this.about, this.dots, this.certainty, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting);
     this.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(side)]));
     this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
     this.replay = h("div", { hidden: true });
@@ -210,7 +211,9 @@ class RacePage {
     else this.bar.value = done;
   }
 
-  begun({ names, pairs, notes }) {
+  begun(told) {
+    const { names, pairs, notes } = told;
+    this.about.textContent = say.about(told);
     this.notes.replaceChildren(...notes.map((text) => h("li", {}, text)));
     this.notes.hidden = !notes.length;
     this.names = Object.fromEntries(SIDES.map((side, i) => [side, names[i]]));
@@ -261,8 +264,9 @@ class RacePage {
   end({ complete }) {
     this.over();
     if (!complete) this.certainty.textContent = [say.stopped, this.certainty.textContent].filter(Boolean).join(" ");
-    this.result.hidden = !this.verdict.textContent; // it was stopped before anything ran
-    this.spoken.textContent = this.verdict.textContent || say.stopped;
+    this.result.hidden = !this.verdict.textContent;
+    this.spoken.textContent = this.verdict.textContent;
+    if (this.result.hidden) this.fail(say.stoppedEarly);
     const played = this.played && replay(this.played);
     this.replay.hidden = !played;
     this.replay.replaceChildren(played ?? "");

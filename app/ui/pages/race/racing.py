@@ -22,8 +22,8 @@ class Racing:
     """So many more pairs of a race. Its feed tells::
 
         opening   said, done: a share, or null; what the base runs on is opened
-        begun     names, promised, prompts, pairs (as below, those before), notes: sentences;
-                  before opening, too, where there are pairs
+        begun     names, promised, prompts, pairs (as below, those before), notes: sentences,
+                  max_tokens and seed of both sides; before opening, too, where there are pairs
         run       side, pair (null: to warm up) of how many, prompt, done and total of runs
         pair      ratio, the sides' speeds, words equal or not
         standing  median, low, high, favours, and what they mean in words
@@ -87,6 +87,8 @@ class Racing:
                 "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
                 "pairs": [race_report.pair_json(pair) for pair in race.pairs],
                 "notes": self._course.notes,
+                "max_tokens": contest.rival.max_tokens,
+                "seed": contest.rival.sampling.seed,
             }
         )
 
@@ -145,7 +147,7 @@ def standing(found: Estimate | None, contest: Contest) -> View:
         "median": found and found.median,
         "low": found and found.low,
         "high": found and found.high,
-        "favours": found.favours if found else 0,
+        "favours": race_report.favours(found, contest) or 0,
         "verdict": race_report.verdict(found, contest),
         "certainty": race_report.certainty(found) if found else "",
     }

@@ -1,5 +1,7 @@
 // Every word that the race page's script says.
 
+const CUT = 100; // letters of a prompt that a line has room for
+const cut = (text) => (text.length > CUT ? `${text.slice(0, CUT).trimEnd()} …` : text);
 const times = (x) => `${x.toFixed(2)}×`;
 
 export const say = {
@@ -33,15 +35,17 @@ export const say = {
   start: "Start the race", stop: "Stop", five: "5 more pairs", again: "Start again",
   warming: (name) => `Warming up, not measured: ${name}`,
   running: (pair, of, name) => `Pair ${pair} of ${of}: ${name}`,
-  stopped: "Stopped; what was measured is kept.",
+  stopped: "Stopped; what was measured is kept.", stoppedEarly: "Stopped before a pair was measured.",
   empty: "Each side runs once to warm up, then five pairs are measured. One reply is written at a time, each from an empty cache.",
+  about: ({ prompts, max_tokens: longest, seed }) =>
+    `On ${prompts.length === 1 ? `“${cut(prompts[0])}”` : `${prompts.length} prompts`}${longest ? `, each reply up to ${longest} tokens` : ""}, seed ${seed}.`,
   tokens: "tokens", speed: "tokens/s", acceptance: "accepted", length: "tokens per round",
   times_: "ratio", ratio: "Speed of the raced by the other, a dot for each pair", pairs: "Every pair", pair: "pair", words: "words", same: "equal", differ: "differ",
   chart: (dots, found) => `${dots.length} pairs: ${dots.map(times).join(", ")}. Median ${times(found.median)}, range ${times(found.low)} to ${times(found.high)}.`,
   slower: "slower", faster: "faster", alike: "1×: no difference",
   times,
-  waiting: "waits for its turn", warm: "warming up", writes: "writing", done: "done",
-  said: "The last pair's replies",
+  waiting: "waits for its turn", warm: "warming up", writes: "writing", done: "done", cut: "stopped",
+  said: "The last replies",
   replay: "Play both on one clock",
   replayHint: "The last pair, round by round as it was written, slowed: who has finished which sentence when.",
   parting: "Where the words part",

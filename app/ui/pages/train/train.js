@@ -192,7 +192,8 @@ class TrainPage {
   }
 
   fill(run) {
-    const at = STEP[run.phase] ?? (run.share > 0 ? 2 : run.done > 0 ? 1 : 0);
+    const last = run.phase === "measuring" && run.share >= 1; // it measures while it learns, too
+    const at = last ? 3 : STEP[run.phase] ?? (run.share > 0 ? 2 : run.done > 0 ? 1 : 0);
     const going = run.state === "running" || run.state === "stopping";
     [...this.steps.children].forEach((step, number) => {
       step.className = run.state === "done" || number < at ? "past" : number === at ? "current" : "";

@@ -20,7 +20,7 @@ export const say = {
   title: (kind, target) => `${kind} for ${target}`,
   sources: { general: "from general prompts", pip: "from Pip's prompts", chats: "from your chats" }, source: (name) => `from ${name}`, budget: (n) => `${n} min of learning`,
   states: { running: "running", stopping: "stopping", stopped: "stopped", failed: "failed", done: "done" },
-  steps: ["Load the model", "Record its replies", "Learn"],
+  steps: ["Load the model", "Record its replies", "Learn", "Measure"],
   loading: "Loading the model", recording: (r) => `${r.done} of ${r.of} replies${r.left ? `, ${r.left} left` : ""}`,
   learning: (r) => `${Math.floor(100 * r.share)} %${r.left ? `, ${r.left} left` : ""}`, measuring: "Measuring how often its guesses are accepted",
   stop: "Stop", stopping: "Stopping: what was learned is being kept",
