@@ -70,7 +70,9 @@ def verdict(found: Estimate | None, contest: Contest) -> str:
 
 def favours(found: Estimate | None, contest: Contest) -> int | None:
     """As ``Estimate.favours``; neither of two that are alike, whatever chance says."""
-    return found and (0 if contest.alike else found.favours)
+    if found is None:
+        return None
+    return 0 if contest.alike else found.favours
 
 
 def _meaning(favours: int, contest: Contest) -> str:
