@@ -126,11 +126,17 @@ def _of_engine(plan: Plan) -> list[str]:
         and not plan.request.gpus.kind.fp4
     ):
         found.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
-    if plan.request.computes == VLLM and vllm.scheduled(plan) and vllm.data_parallel(plan) > 1:
-        found.append(
-            "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the plan "
-            "leaves it out."
-        )
+    if plan.request.computes == VLLM and vllm.scheduled(plan):
+        if vllm.data_parallel(plan) > 1:
+            found.append(
+                "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the "
+                "plan leaves it out."
+            )
+        elif plan.estimate.best_depth != plan.depth:
+            found.append(
+                f"What is expected is for {plan.depth} drafted tokens a round. The files let vLLM draft "
+                f"as many as suit the load, {plan.estimate.best_depth} at this one, which is faster."
+            )
     if plan.request.engine == DYNAMO and plan.drafts and plan.request.computes != VLLM:
         found.append(
             "Dynamo documents speculative decoding for vLLM with EAGLE-3 only; with "

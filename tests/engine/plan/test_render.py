@@ -129,6 +129,9 @@ def test_the_schedule_stands_there_or_it_is_said_why_not(
     assert ("--data-parallel-size" in start) == left_out
     assert ("num_speculative_tokens_per_batch_size" in start) != left_out
     assert any("data parallelism, so" in note for note in notes(plan)) == left_out
+    shallower = plan.estimate.best_depth != plan.depth
+    assert any("which is faster" in note for note in notes(plan)) == (shallower and not left_out)
+    assert shallower or engine != "vllm" or left_out
 
 
 def test_a_server_without_copies_is_started_once_for_each() -> None:
