@@ -95,10 +95,15 @@ def placed(name: str) -> str:
 
 
 def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str, Any]) -> None:
-    """Scripts, files, the plan as text and as JSON. Raises DiskError where that fails."""
+    """Scripts, files, the plan as text and as JSON; what an earlier plan wrote there goes, unless people
+    changed it. Raises DiskError where that fails."""
     files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(known, indent=2)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for name, content in _written_before(folder).items():
+            file = folder / name
+            if file.is_file() and file.read_bytes() == content.encode():
+                file.unlink()
         for name, content in files.items():
             file = folder / name
             file.write_text(content, encoding="utf-8")
@@ -106,6 +111,15 @@ def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str
                 file.chmod(0o755)
     except OSError as error:
         raise DiskError.at(folder, error) from error
+
+
+def _written_before(folder: Path) -> dict[str, str]:
+    """Files of the plan that is in the folder, by name; none where none is, or it is no plan."""
+    try:
+        files = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["files"]
+        return {Path(name).name: content for name, content in files.items()}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return {}
 
 
 def context_for(asked: int | None, target: ModelFacts) -> int:

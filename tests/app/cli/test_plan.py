@@ -32,6 +32,19 @@ def test_a_plan_is_told_and_written(foretoken: Foretoken, tmp_path: Path) -> Non
     assert config["speculative_config"]["decoding_type"] == "Eagle3"
 
 
+def test_another_plan_replaces_the_first_but_not_what_people_wrote(
+    foretoken: Foretoken, tmp_path: Path
+) -> None:
+    out, config = tmp_path / "launch", tmp_path / "launch" / "extra-llm-api-config.yml"
+    other = ("plan", "llama-3.1-8b", "--engine", "vllm", "--gpus", "1xH100", "--out", out)
+    for own in (None, "# my own"):
+        assert foretoken(*EAGLE3, "--out", out).status == 0
+        if own is not None:
+            config.write_text(own)
+        assert foretoken(*other).status == 0
+        assert (config.read_text() if config.exists() else None) == own
+
+
 def test_loads_are_simulated(foretoken: Foretoken) -> None:
     result = foretoken(
         "plan", "qwen3-0.6b", "--method", "ngram", "--gpus", "H100", "--context", 64, "--loads"
