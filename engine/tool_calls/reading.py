@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.values import json_object
-
-_FENCES = ("", "```json", "```", "``````json", "``````")
-"""What may stand before a call without its style's mark: a block of code begins, or one ends first."""
-_UNMARKED = re.compile(
-    r'\s*(?:```\s*)?(?:```(?:json)?\s*)?\{\s*"name"\s*:\s*"([^"]+)"\s*,\s*"arguments"\s*:\s*(?=\{)'
-)
+from engine.tool_calls.unmarked import JsonObject, Unmarked
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +51,12 @@ class CallReader:
         the tools of which a reply that begins with JSON, bare or as a block of code, is a call too, as
         small models write it in a style with a mark; ``several``: whether more may follow it."""
         self._style, self._must, self._structured = style, must, structured
-        self._unmarked = () if structured or style.whole else tuple(offered)
-        self._several, self._seen, self._object = several, 0, _Json()
+        self._offered = () if structured or style.whole else tuple(offered)
+        self._several = several
+        self._unmarked = Unmarked(self._offered) if self._offered else None
         self._text = ""  # not yet told
         self._calls = 0
-        self._json: _Json | None = None  # of the call that is read
+        self._json: JsonObject | None = None  # of the call that is read
         self._begun = self._plain = False  # a call was begun, something was said
 
     @property
@@ -83,7 +77,7 @@ class CallReader:
 
     def end(self) -> Iterator[Part]:
         """What was held back, when no more comes, unless it is the beginning of a call that was cut."""
-        self._unmarked = ()
+        self._unmarked = None
         yield from self.read("")
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
@@ -99,10 +93,15 @@ class CallReader:
     def _next(self) -> Part | None:
         if self._json is not None:
             return self._more_arguments(self._json)
-        if self._unmarked:
-            called = self._call_without_mark(self._unmarked)
-            if called or self._unmarked:
-                return called
+        if self._unmarked is not None:
+            found = self._unmarked.find(self._text)
+            if found is not None:
+                name, self._text = found
+                self._unmarked = Unmarked(self._offered) if self._several else None
+                return self._called(name)
+            if self._unmarked.possible:
+                return None
+            self._unmarked = None
         style = self._style
         if self._begun:
             return self._call(style.tail + style.between + style.head)
@@ -128,37 +127,13 @@ class CallReader:
             return None
         name = self._text[len(before) : end]
         self._text = self._text[end + len(self._style.middle) :]
-        self._json, self._begun, self._calls = _Json(), True, self._calls + 1
+        return self._called(name)
+
+    def _called(self, name: str) -> Called:
+        self._json, self._begun, self._calls = JsonObject(), True, self._calls + 1
         return Called(self._calls - 1, name)
 
-    def _call_without_mark(self, names: Collection[str]) -> Called | None:
-        """The call with which the text begins, once it is whole; none is looked for where it begins
-        otherwise."""
-        text = self._text
-        head = _UNMARKED.match(text)
-        if head is None:
-            dense = "".join(text.split())
-            heads = (f'{f}{{"name":"{name}","arguments":{{' for f in _FENCES for name in names)
-            if not any(each.startswith(dense) for each in heads):
-                self._unmarked = ()
-            return None
-        if head[1] in names:
-            self._seen = max(self._seen, head.end())
-            if not self._object.ended:
-                self._seen += self._object.read(text[self._seen :])
-            rest = text[self._seen :].lstrip()
-            if not self._object.ended or not rest:
-                return None
-            arguments = text[head.end() : self._seen]
-            if rest[0] == "}" and json_object(arguments) is not None:
-                self._text, self._seen, self._object = arguments + rest[1:], 0, _Json()
-                self._unmarked = self._unmarked if self._several else ()
-                self._json, self._begun, self._calls = _Json(), True, self._calls + 1
-                return Called(self._calls - 1, head[1])
-        self._unmarked = ()
-        return None
-
-    def _more_arguments(self, json: _Json) -> Part | None:
+    def _more_arguments(self, json: JsonObject) -> Part | None:
         length = json.read(self._text)
         if not length:
             return None
@@ -193,31 +168,6 @@ class Repetition:
                         repeated = repeated or self._call in self._made
                         self._made.add(self._call)
         return repeated
-
-
-class _Json:
-    """Finds where a JSON object ends."""
-
-    def __init__(self) -> None:
-        self._depth, self._quoted, self._escaped = 0, False, False
-        self.ended = False
-
-    def read(self, text: str) -> int:
-        """How many characters of ``text`` belong to it."""
-        for at, character in enumerate(text):
-            if self._quoted:
-                self._quoted = self._escaped or character != '"'
-                self._escaped = not self._escaped and character == "\\"
-            elif character == '"':
-                self._quoted = True
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-                if not self._depth:
-                    self.ended = True
-                    return at + 1
-        return len(text)
 
 
 def _overlap(text: str, opened: str, style: CallStyle, plain: bool) -> int:
