@@ -67,7 +67,8 @@ def asks(count: int, longest: int, preface: int) -> list[Ask]:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the requests. ``crossed``: has the words of another question; ``changed``: other
+    """What became of the requests. ``answered``, and ``tokens``: replies with the words that they have
+    alone; ``crossed``: has the words of another question; ``changed``: other
     words than it has alone, be it the beginning of who left; ``lost``: had no end, or an error. Seconds
     to the first token count from the request on (``first_s``), and from the first try on, where some
     were refused (``tried_s``)."""

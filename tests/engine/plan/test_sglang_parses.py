@@ -5,11 +5,7 @@ Runs where FORETOKEN_SGLANG names a virtual environment with SGLang; what needs 
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
-import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -17,6 +13,7 @@ from engine.plan.render import render
 from engine.plan.render.rendered import spread
 from engine.plan.render.sglang import ALGORITHMS
 from tests.engine.plan.golden_plans import GOLDEN, golden_plan
+from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_SGLANG"
 NAMES = [name for name in GOLDEN if name.startswith(("sglang-", "dynamo-sglang-"))]
@@ -56,18 +53,8 @@ def words(name: str) -> list[str]:
 @pytest.mark.peer
 @pytest.mark.slow
 def test_sglang_takes_what_the_plans_say() -> None:
-    place = os.environ.get(VARIABLE)
-    if not place:
-        pytest.skip(f"{VARIABLE} names no virtual environment with SGLang")
-    done = subprocess.run(
-        [str(Path(place) / "bin" / "python"), "-c", PARSE],
-        input=json.dumps({name: words(name) for name in NAMES}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.strip().rsplit("\n", 1)[-1])
+    given = {name: words(name) for name in NAMES}
+    found = parsed_there(VARIABLE, PARSE, given)
     for name in NAMES:
         plan, parsed = golden_plan(name), found[name]
         assert parsed["model_path"] == plan.target.name

@@ -5,16 +5,13 @@ Runs where FORETOKEN_VLLM names a virtual environment with vLLM.
 
 from __future__ import annotations
 
-import json
-import os
 import shlex
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from engine.plan.render import render
 from tests.engine.plan.golden_plans import GOLDEN, golden_plan
+from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_VLLM"
 NAMES = [name for name in GOLDEN if name.startswith("vllm-") and "arctic" not in name]
@@ -57,19 +54,8 @@ def words(name: str) -> list[str]:
 @pytest.mark.peer
 @pytest.mark.slow
 def test_vllm_takes_what_the_plans_say() -> None:
-    place = os.environ.get(VARIABLE)
-    if not place:
-        pytest.skip(f"{VARIABLE} names no virtual environment with vLLM")
-    done = subprocess.run(
-        [str(Path(place) / "bin" / "python"), "-c", PARSE],
-        input=json.dumps({name: words(name) for name in NAMES}),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.strip().rsplit("\n", 1)[-1])
+    given = {name: words(name) for name in NAMES}
+    found = parsed_there(VARIABLE, PARSE, given, VLLM_LOGGING_LEVEL="ERROR")
     for name in NAMES:
         plan, parsed = golden_plan(name), found[name]
         assert parsed["unknown"] == [], name
