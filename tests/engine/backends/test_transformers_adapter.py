@@ -16,6 +16,23 @@ from engine.loading.loader import load_model
 from engine.request import Request, Sampling, Speculation
 from tests.support.checkpoints import open_session, write_random
 
+LATENT: dict[str, Any] = {
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+}
+"""Latent attention in front of a dense layer, then one of experts."""
 KINDS: dict[str, dict[str, Any]] = {
     "olmo2": {"num_key_value_heads": 2},
     "cohere2": {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]},
@@ -28,6 +45,8 @@ KINDS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 24,
         "norm_topk_prob": True,
     },
+    "deepseek_v2": LATENT,
+    "deepseek_v3": LATENT,
 }
 """Architectures that the own decoder does not run."""
 
@@ -163,3 +182,14 @@ def test_ngram_speculation_gives_the_tokens_of_none(folder: Path, temperature: f
         drafted = sum(len(event.drafted) for event in events if hasattr(event, "drafted"))
         assert (drafted > 0) == (name == "ngram")
     assert replies["ngram"] == replies["none"]
+
+
+def test_a_model_that_transformers_cannot_compute_is_refused_by_name_as_it_is_loaded(
+    tmp_path: Path,
+) -> None:
+    """It loaded, and the first reply ended in "The engine failed inside: RuntimeError"."""
+    write_random(tmp_path, "deepseek_v3", **{**LATENT, "head_dim": 8})
+    with pytest.raises(ModelError) as refused:
+        load_model(tmp_path, quantization="fp32")
+    assert "DeepseekV3ForCausalLM" in str(refused.value)
+    assert "head_dim is 8 and its qk_rope_head_dim 4" in str(refused.value)
